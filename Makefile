@@ -1,0 +1,67 @@
+# Everything that is made here stays below this folder: .venv/ for Python, .programs/ for the agents' programs.
+
+# The first of these that is new enough; `make PYTHON=...` chooses another.
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PYTEST_ARGS ?=
+N ?= 200
+SEED ?= 1
+
+# Pyright would ask the network whether it is the newest.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-demo test test-full check fmt demo torture bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
+
+setup: .venv/.setup ## install the package and the tools into .venv (quick the second time)
+
+setup-demo: .venv/.setup-demo ## install only the package itself into .venv
+
+# `venv` runs again each time: it repairs one that was interrupted or whose Python has gone.
+.venv/.setup: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Atomic needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable '.[dev]'
+	@touch .venv/.setup-demo $@
+
+.venv/.setup-demo: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Atomic needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	@touch $@
+
+test: setup ## run the representative tests
+	$(PY) -m pytest -m "not full" $(PYTEST_ARGS)
+
+test-full: setup ## run all tests
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+check: setup ## all that must be clean before a commit lands
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m pyright
+	.venv/bin/lint-imports
+	$(PY) -m pytest -m "not full" $(PYTEST_ARGS)
+
+fmt: setup ## format the code and repair what can be repaired
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+
+demo: setup-demo ## a workflow is killed in the middle and goes on
+	$(PY) -P examples/demo.py
+
+torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
+	$(PY) tests/torture/run.py --runs $(N) --seed $(SEED)
+
+bench: setup ## measure side by side with the others
+	$(PY) bench/run.py
+
+clean: ## remove all that make has made
+	rm -rf .venv .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
