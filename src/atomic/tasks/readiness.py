@@ -1,0 +1,188 @@
+"""Which tasks may start now, kept up to date with each change of a status.
+
+A change costs what it touches: the tasks that wait for the changed one, and, when a task fails, those behind it.
+All walks are loops over numbers: the position of a task is its number, and no chain is too long for the stack.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from atomic.tasks.cycles import Cycle, find_cycles
+from atomic.tasks.task import ProblemKind, Task, TaskProblem, TaskStatus, named
+
+SHOWN_OF_CYCLE = 100  # ids; more than that nobody reads
+
+
+class Readiness:
+    """The dependencies of tasks whose ids are unique, and what they allow."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._ids = [task.id for task in tasks]
+        self._status = [task.status for task in tasks]
+        self._blockers: list[list[int]] = []
+        self._unknown: dict[int, list[str]] = {}
+        self._own: list[int] = []  # tasks that name themselves
+        self._resolve(tasks)
+        self._dependents: list[list[int]] = [[] for _ in tasks]
+        for i, blockers in enumerate(self._blockers):
+            for blocker in blockers:
+                self._dependents[blocker].append(i)
+        self._cycles = [(cycle.members, self._cycle_text(cycle)) for cycle in self._find_cycles()]
+        self._cycle_of = {i: text for members, text in self._cycles for i in members}
+
+        # Found in progress means interrupted: it may start again. Only a change can make it really in progress.
+        self._may_start = bytearray(s is TaskStatus.PENDING or s is TaskStatus.IN_PROGRESS for s in self._status)
+        self._behind_failure = bytearray(len(tasks))
+        self._spread(self._failed())
+        self._open = [sum(not self._status[b].is_done for b in blockers) for blockers in self._blockers]
+        for i in self._unknown.keys() | self._cycle_of.keys():
+            self._open[i] += 1  # a blocker that is never done
+
+        # Sets and sorts are cheap for ranks, small numbers that are compared at once.
+        self._by_rank = sorted(range(len(tasks)), key=lambda i: _urgency(tasks[i].priority, i))
+        self._rank = [0] * len(tasks)
+        for rank, i in enumerate(self._by_rank):
+            self._rank[i] = rank
+        self._ready: set[int] = set()
+        self._in_order: list[int] | None = None
+        for i in range(len(tasks)):
+            self._refresh(i)
+
+    def ready(self) -> list[int]:
+        """Number the tasks that may start, most urgent first."""
+        if self._in_order is None:
+            self._in_order = [self._by_rank[rank] for rank in sorted(self._ready)]
+        return self._in_order
+
+    def change(self, i: int, status: TaskStatus) -> None:
+        """Note that a task has this status now."""
+        before, self._status[i] = self._status[i], status
+        self._may_start[i] = status is TaskStatus.PENDING
+        self._refresh(i)
+        if before.is_done != status.is_done:
+            step = -1 if status.is_done else 1
+            for dependent in self._dependents[i]:
+                self._open[dependent] += step
+                self._refresh(dependent)
+        if before is not TaskStatus.FAILED and status is TaskStatus.FAILED:
+            for behind in self._spread([i]):
+                self._refresh(behind)
+        elif before is TaskStatus.FAILED and status is not TaskStatus.FAILED:
+            self._forgive()
+
+    def waiting(self) -> dict[str, str]:
+        """Say why each task cannot start that is neither ready nor running nor ended."""
+        causes = self._causes()
+        return {
+            self._ids[i]: self._reason(i, causes.get(i))
+            for i, status in enumerate(self._status)
+            if (self._may_start[i] or status is TaskStatus.BLOCKED) and self._rank[i] not in self._ready
+        }
+
+    def problems(self) -> list[TaskProblem]:
+        """Name what keeps tasks from ever being ready, in the order of the tasks."""
+        found = [(i, ProblemKind.UNKNOWN_BLOCKER, self._unknown_text(i)) for i in self._unknown]
+        found += [(members[0], ProblemKind.CYCLE, text) for members, text in self._cycles]
+        return [TaskProblem(self._ids[i], kind, message) for i, kind, message in sorted(found)]
+
+    # ---- what is known from the start
+
+    def _resolve(self, tasks: Sequence[Task]) -> None:
+        number = {id: i for i, id in enumerate(self._ids)}
+        for i, task in enumerate(tasks):
+            known = [number[id] for id in task.blocked_by if id in number]
+            if len(known) < len(task.blocked_by):
+                self._unknown[i] = [id for id in task.blocked_by if id not in number]
+            if i in known:
+                self._own.append(i)
+                known = [blocker for blocker in known if blocker != i]
+            self._blockers.append(known)
+
+    def _find_cycles(self) -> list[Cycle]:
+        return [Cycle([i], [i]) for i in self._own] + find_cycles(self._blockers, self._dependents)
+
+    def _cycle_text(self, cycle: Cycle) -> str:
+        ids = [self._ids[i] for i in cycle.way]
+        shown = ids[:SHOWN_OF_CYCLE]
+        if len(ids) > len(shown):
+            shown.append(f"({len(ids) - len(shown)} more)")
+        text = f"cycle {' -> '.join([*shown, ids[0]])} (each waits for the next)"
+        on_the_way = set(cycle.way)
+        others = [self._ids[i] for i in cycle.members if i not in on_the_way]
+        return f"{text}; other cycles go through {named(others)}" if others else text
+
+    # ---- what changes
+
+    def _refresh(self, i: int) -> None:
+        rank = self._rank[i]
+        is_ready = self._may_start[i] and not self._open[i] and not self._behind_failure[i]
+        if is_ready and rank not in self._ready:
+            self._ready.add(rank)
+            self._in_order = None
+        elif not is_ready and rank in self._ready:
+            self._ready.remove(rank)
+            self._in_order = None
+
+    def _failed(self) -> list[int]:
+        return [i for i, status in enumerate(self._status) if status is TaskStatus.FAILED]
+
+    def _spread(self, failed: Iterable[int]) -> list[int]:
+        """Mark all that is behind these tasks; return what was not marked before."""
+        marked: list[int] = []
+        walk = list(failed)
+        while walk:
+            for dependent in self._dependents[walk.pop()]:
+                if not self._behind_failure[dependent]:
+                    self._behind_failure[dependent] = 1
+                    marked.append(dependent)
+                    walk.append(dependent)
+        return marked
+
+    def _forgive(self) -> None:
+        """Mark anew: whether a task is still behind another failure cannot be told by counting where cycles are."""
+        before = self._behind_failure
+        self._behind_failure = bytearray(len(before))
+        self._spread(self._failed())
+        for i, (was, now) in enumerate(zip(before, self._behind_failure, strict=True)):
+            if was != now:
+                self._refresh(i)
+
+    # ---- reasons
+
+    def _causes(self) -> dict[int, int]:
+        """For each task behind a failure, the nearest task that failed."""
+        causes: dict[int, int] = {}
+        walk = deque((i, i) for i in self._failed())
+        while walk:
+            i, cause = walk.popleft()
+            for dependent in self._dependents[i]:
+                if dependent not in causes:
+                    causes[dependent] = cause
+                    walk.append((dependent, cause))
+        return causes
+
+    def _reason(self, i: int, failed: int | None) -> str:
+        reasons: list[str] = []
+        if i in self._cycle_of:
+            reasons.append(self._cycle_of[i])
+        if i in self._unknown:
+            reasons.append(self._unknown_text(i))
+        if failed is not None:
+            further_up = "" if failed in self._blockers[i] else ", further up the chain"
+            reasons.append(f'"{self._ids[failed]}" failed{further_up}')
+        if self._status[i] is TaskStatus.BLOCKED:
+            reasons.append("marked as blocked")
+        if not reasons:
+            open = [self._ids[blocker] for blocker in self._blockers[i] if not self._status[blocker].is_done]
+            reasons.append(f"waits for {named(open)}")
+        return "; ".join(reasons)
+
+    def _unknown_text(self, i: int) -> str:
+        ids = self._unknown[i]
+        return f"unknown blocker{'s' if len(ids) > 1 else ''} {named(ids)}"
+
+
+def _urgency(priority: int | float | None, position: int) -> tuple[bool, int | float, int]:
+    return (priority is None, priority or 0, position)
