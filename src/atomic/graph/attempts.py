@@ -1,0 +1,176 @@
+"""How often a node is tried, and what is asked when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from atomic.errors import AtomicError, closest
+from atomic.graph.control import END, Abort, Event, Goto, NodeResult, Retry, Signal, SignalKind, Skip
+from atomic.graph.errors import NodeError
+from atomic.graph.journal import AttemptBody, ErrorBody, RowKind, encode_row
+from atomic.graph.run import as_node_error, error_body
+from atomic.graph.state import describe_error
+from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from atomic.graph.context import StepContext
+    from atomic.graph.program import StepOp
+    from atomic.graph.state import Values
+    from atomic.graph.token import Token
+
+
+# What came of a step's attempts: a checked update, where to go, its signals, and a failure that was handled.
+# A plain tuple, because one is made for every step.
+Outcome = tuple["Values | None", "tuple[str, ...] | None", Sequence[Signal], NodeError | None]
+UNASKED_ATTEMPTS = 3  # how often a node without a policy runs at most when on_error answers Retry
+_NOTHING: Outcome = (None, None, (), None)
+
+
+def accept(token: Token, answer: Any) -> Outcome:
+    """A node's answer, checked against the state's type."""
+    if answer is None:
+        return _NOTHING
+    if type(answer) is dict or isinstance(answer, Mapping):  # the first is a fast way to say the second
+        return token.spec.convert(cast("Mapping[str, Any]", answer)), None, (), None
+    if not isinstance(answer, NodeResult):
+        raise AtomicError(f"returned {answer!r:.60}; a node returns NodeResult, a mapping or None")
+    goto = answer.goto
+    targets = None if goto is None else (goto,) if isinstance(goto, str) else tuple(goto)
+    if targets is not None:
+        check_targets(token, targets)
+    update = token.spec.convert(answer.update) if answer.update else None
+    return update, targets, signals_of(answer.signals) if answer.signals else (), None
+
+
+def check_targets(token: Token, targets: tuple[str, ...]) -> None:
+    program = token.program
+    for target in targets:
+        if target != END and target not in program.by_id:
+            near = closest(target, program.by_id)
+            hint = f" (did you mean '{near}'?)" if near else ""
+            raise AtomicError(f"goto '{target}': there is no such node in this scope{hint}")
+    if not targets:
+        raise AtomicError("goto is empty; leave it out, or give END")
+
+
+async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
+    """Run a node as often as its policy says. Raises NodeError when that is over."""
+    failed = 0  # attempts that were lost with a killed process do not count
+    while True:
+        try:
+            return accept(token, await _one_attempt(op, ctx))
+        except Exception as raised:
+            failed += 1
+            error, cause = as_node_error(ctx.node_id, raised), raised
+        if op.on_error is None:
+            delay = _delay(op.retry, failed, cause)
+        else:
+            answer = await ask_on_error(op.on_error, cause, ctx, ctx.node_id)
+            if not isinstance(answer, Retry):
+                return _handled(token, answer, error)
+            delay = answer.delay if failed < (op.retry.attempts if op.retry else UNASKED_ATTEMPTS) else None
+        if delay is None:
+            raise error from cause
+        await _note_attempt(token, ctx, error)
+        await asyncio.sleep(delay)
+        ctx.attempt += 1
+        await token.note_started(ctx.step_id, ctx.attempt)
+
+
+async def _one_attempt(op: StepOp, ctx: StepContext) -> Any:
+    if op.timeout is None:
+        return await op.call(ctx)
+    limit = asyncio.timeout(op.timeout)
+    try:
+        async with limit:
+            return await op.call(ctx)
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(f"timed out after {op.timeout:g} s") from None
+        raise
+
+
+def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:
+    """Seconds until the next attempt; None if there is none."""
+    if policy is None or failed >= policy.attempts or (policy.retry_on is not None and not policy.retry_on(error)):
+        return None
+    delay = min(policy.delay * policy.factor ** (failed - 1), policy.max_delay)
+    if policy.jitter:
+        from random import uniform  # with what it needs it takes longer to import than all of this room
+
+        delay *= uniform(0.5, 1.0)
+    return delay
+
+
+async def ask_on_error(on_error: Any, error: Exception, ctx: Any, node_id: str) -> Retry | Skip | Abort | Goto:
+    """What the author wants done about a failure. Raises NodeError where even that fails."""
+    try:
+        answer = on_error(error, ctx)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+    except Exception as raised:  # a user's function: whatever it raises is this node's failure
+        reason = f"on_error raised {describe_error(raised)}"
+        raise NodeError(node_id, reason, kind=type(raised).__name__) from raised
+    if not isinstance(answer, (Retry, Skip, Abort, Goto)):
+        raise NodeError(node_id, f"on_error returned {answer!r:.60}; it answers Retry, Skip, Abort or Goto") from error
+    return answer
+
+
+def _handled(token: Token, answer: Skip | Abort | Goto, error: NodeError) -> Outcome:
+    if isinstance(answer, Skip):
+        return token.spec.convert(answer.update) if answer.update else None, None, (), error
+    if isinstance(answer, Goto):
+        check_recovery(token, answer.node_id)
+        return None, (answer.node_id,), (), error
+    given = answer.error
+    if given is None:
+        raise error
+    raise as_node_error(error.node_id, given if isinstance(given, Exception) else AtomicError(given)) from error
+
+
+def check_recovery(token: Token, target: str) -> None:
+    check_targets(token, (target,))
+    node = getattr(token.program.ops[token.program.by_id[target]], "node", None)
+    if node is None or not node.recovery:
+        raise AtomicError(f"Goto('{target}'): the target must be made with recovery=True")
+
+
+async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:
+    token.errors = (*token.errors, error)
+    token.run.tell_live(ctx.node_id, Event("retrying", {"attempt": ctx.attempt, "error": str(error)}))
+    if token.run.pen is not None:
+        body = AttemptBody(
+            ctx.step_id, ctx.attempt, time.time(), cast("ErrorBody", error_body(error)), token.place.path
+        )
+        await token.run.pen.write(encode_row(RowKind.ATTEMPT, body))
+
+
+def signals_of(signals: Sequence[Signal | str]) -> tuple[Signal, ...]:
+    result = tuple(Signal(signal) if isinstance(signal, str) else signal for signal in signals)
+    for signal in result:
+        if signal.kind not in set(SignalKind):
+            near = closest(str(signal.kind), set(SignalKind))
+            hint = f' (did you mean "{near}"?)' if near else ""
+            raise AtomicError(f'unknown signal "{signal.kind}"{hint}')
+    return result
+
+
+def question_in(signals: Sequence[Signal], node_id: str) -> Question | None:
+    for signal in signals:
+        if signal.kind == SignalKind.HUMAN_INPUT_REQUIRED:
+            options = signal.data.get("options", ())
+            return Question(signal.message, options=options, id=str(signal.data.get("id", node_id)))
+    return None
+
+
+def warnings_in(signals: Sequence[Signal]) -> list[Event]:
+    """What a host is told about: it decides nothing."""
+    kinds = (SignalKind.CONTEXT_WINDOW_WARNING, SignalKind.DEBUG_REPORT_GENERATED)
+    return [
+        Event("warning", {"kind": str(signal.kind), "text": signal.message, **signal.data})
+        for signal in signals
+        if signal.kind in kinds
+    ]

@@ -1,0 +1,475 @@
+"""From a builder or a `GraphConfig` to a checked program. All problems are found before any is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic
+
+import msgspec
+
+from atomic.errors import closest
+from atomic.graph.builder import GraphOptions, MigrateState
+from atomic.graph.compiled import CompiledGraph
+from atomic.graph.control import END
+from atomic.graph.errors import GraphError, Problem, StateError
+from atomic.graph.node import (
+    Block,
+    Condition,
+    IfBody,
+    LoopBody,
+    MapBody,
+    Node,
+    NodeKind,
+    ParallelBody,
+    TasksBody,
+)
+from atomic.graph.program import END_PC, ForkOp, IfOp, LoopOp, Program, RouteOp, StepOp, UntilOp
+from atomic.graph.state import StateSpec, StateT
+
+STRATEGIES = ("all", "race", "any")
+_RESERVED_IN_IDS = frozenset("/[]#|:")
+
+
+class _Way(msgspec.Struct, frozen=True, eq=False):
+    # A class of its own, because msgspec makes all fields of a class keyword-only or none.
+    from_: str
+    to: str
+
+
+class Edge(_Way, frozen=True, eq=False, kw_only=True):
+    """A way from one node to another; with a condition it is asked before those without."""
+
+    condition: Condition[Any] | None = None
+    label: str = ""
+
+
+class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_only=True):
+    """A graph as data. `max_iterations` bounds how often a cycle of edges is entered again."""
+
+    start_node: str
+    nodes: Sequence[Node[StateT, Any]]
+    edges: Sequence[Edge]
+    state: type[StateT]
+    max_iterations: int | None = None
+    name: str = ""
+    description: str = ""
+    max_steps: int = 1000
+    max_concurrency: int = 4
+    model: str | None = None
+    timeout: float | None = None
+    state_version: int = 1
+    migrate_state: MigrateState | None = None
+
+    @property
+    def options(self) -> GraphOptions:
+        return GraphOptions(
+            self.name, self.description, self.max_steps, self.max_concurrency,
+            self.model, self.timeout, self.state_version, self.migrate_state,
+        )  # fmt: skip
+
+
+def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
+    """Check a graph given as data and make it runnable. Raises GraphError with all the problems."""
+    compiler = _Compiler(config.state, config.options)
+    nodes = compiler.number(Block(tuple(config.nodes))).nodes
+    program = compiler.edge_program(nodes, config)
+    return compiler.finish(program, Block(nodes), edges=tuple(config.edges), start=config.start_node)
+
+
+def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> CompiledGraph[StateT]:
+    """Check a builder's chain and make it runnable. Raises GraphError with all the problems."""
+    compiler = _Compiler(state, options)
+    block = compiler.number(block)
+    if not block.nodes:
+        compiler.report("", "the graph has no nodes; add at least one")
+    return compiler.finish(compiler.chain_program(block), block)
+
+
+class _Compiler(Generic[StateT]):
+    """One compilation: it collects problems and goes on, so that all are told at once."""
+
+    def __init__(self, state: type[StateT], options: GraphOptions) -> None:
+        self.state, self.options = state, options
+        self.problems: list[Problem] = []
+        self._spec = self._read_state(state)
+        self._numbers: dict[str, int] = {}
+        self._seen: set[str] = set()
+        self._check_options(options)
+
+    def _read_state(self, state: type[StateT]) -> StateSpec[Any]:
+        from atomic.graph.state import State
+
+        try:
+            if not (isinstance(state, type) and issubclass(state, State)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+                raise StateError("state", f"{state!r} is no State; write `class MyState(State): …`")
+            return StateSpec(state)
+        except StateError as error:
+            self.report("", str(error))
+            return StateSpec(State)
+
+    def _check_options(self, options: GraphOptions) -> None:
+        if options.max_steps < 0 or options.max_concurrency < 0:
+            self.report("", "max_steps and max_concurrency take 0 (no limit) or more")
+        if options.timeout is not None and options.timeout <= 0:
+            self.report("", f"timeout is {options.timeout}; give more than 0 seconds")
+        if options.state_version < 1:
+            self.report("", f"state_version is {options.state_version}; versions begin with 1")
+
+    def report(self, node_id: str, message: str) -> None:
+        self.problems.append(Problem(node_id, message))
+
+    def finish(
+        self, program: Program, block: Block, *, edges: tuple[Edge, ...] = (), start: str | None = None
+    ) -> CompiledGraph[StateT]:
+        if self.problems:
+            raise GraphError(self.options.name, self.problems)
+        return CompiledGraph(program, self.options, block, edges, start)
+
+    # ids ---------------------------------------------------------------------------------------------------
+
+    def number(self, block: Block) -> Block:
+        """The same block with an id on every node, numbered in the order of reading, and checked."""
+        nodes = tuple(self._number_node(node) for node in block.nodes)
+        catcher = self._number_node(block.catcher) if block.catcher else None
+        return Block(nodes, catcher)
+
+    def _number_node(self, node: Node[Any, Any]) -> Node[Any, Any]:
+        node_id = self._take_id(node)
+        self._check_node(node, node_id)
+        return msgspec.structs.replace(node, id=node_id, body=self._number_body(node, node_id))
+
+    def _take_id(self, node: Node[Any, Any]) -> str:
+        if node.id:
+            node_id = node.id
+        else:
+            kind = str(node.kind)
+            node_id = self._next_number(kind)
+        if node_id in self._seen:
+            self.report(node_id, "duplicate id: two nodes have this name")
+        self._seen.add(node_id)
+        return node_id
+
+    def _next_number(self, kind: str) -> str:
+        while True:
+            self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            node_id = f"{kind}-{self._numbers[kind]}"
+            if node_id not in self._seen:
+                return node_id
+
+    def _check_node(self, node: Node[Any, Any], node_id: str) -> None:
+        for problem in node.problems:
+            self.report(node_id, problem)
+        bad = sorted({char for char in node_id if char in _RESERVED_IN_IDS or not char.isprintable()})
+        if bad or node_id == END:
+            self.report(node_id, f"an id cannot contain {' '.join(map(repr, bad)) or 'END'}")
+        if node.retry and (problem := node.retry.problem()):
+            self.report(node_id, problem)
+        if node.timeout is not None and node.timeout <= 0:
+            self.report(node_id, f"timeout is {node.timeout}; give more than 0 seconds")
+
+    def _number_body(self, node: Node[Any, Any], node_id: str) -> Any:
+        match node.body:
+            case IfBody(branches):
+                return IfBody(tuple((condition, self._inline(branch, node_id)) for condition, branch in branches))
+            case LoopBody(block, until, bound, enter_at):
+                self._check_loop(node_id, block, until, bound)
+                return LoopBody(self._inline(block, node_id), until, bound, enter_at)
+            case ParallelBody(branches, strategy, merge, limit):
+                self._check_parallel(node_id, node.body)
+                return ParallelBody(tuple((name, self.number(b)) for name, b in branches), strategy, merge, limit)
+            case MapBody(over, block, limit):
+                self._check_scope(node_id, block, limit)
+                return MapBody(over, self.number(block), limit)
+            case TasksBody(dispatcher, block, until, limit):
+                self._check_scope(node_id, block, limit)
+                return TasksBody(dispatcher, self.number(block), until, limit)
+            case body:
+                return body
+
+    def _inline(self, block: Block, node_id: str) -> Block:
+        if block.catcher:
+            self.report(node_id, "catch belongs to the whole graph or to a branch, not into an if or a loop")
+        return self.number(block)
+
+    def _check_loop(self, node_id: str, block: Block, until: Condition[Any] | None, bound: int) -> None:
+        if not block.nodes:
+            self.report(node_id, "the loop has no nodes")
+        if bound < 0:
+            self.report(node_id, f"max_iterations is {bound}; give 0 for no bound, or more")
+        if bound == 0 and until is None:
+            self.report(node_id, "cycle without a bound: give until= or max_iterations=")
+
+    def _check_scope(self, node_id: str, block: Block, limit: int | None) -> None:
+        if not block.nodes:
+            self.report(node_id, "it has no node to run")
+        if limit is not None and limit < 0:
+            self.report(node_id, f"max_concurrency is {limit}; give 0 for no limit, or more")
+
+    def _check_parallel(self, node_id: str, body: ParallelBody) -> None:
+        if not body.branches:
+            self.report(node_id, "a parallel needs at least one branch")
+        if body.strategy not in STRATEGIES:
+            near = closest(str(body.strategy), STRATEGIES)
+            hint = f' (did you mean "{near}"?)' if near else ""
+            self.report(node_id, f'unknown strategy "{body.strategy}"{hint}; there are {", ".join(STRATEGIES)}')
+        if body.merge is not None and not callable(body.merge):
+            self.report(node_id, f"merge must be a function (branches, state) -> update, not {body.merge!r:.60}")
+        names = [name for name, _ in body.branches]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self.report(node_id, f"two branches are called '{name}'; name them with a mapping")
+        for name, block in body.branches:
+            self._check_branch(node_id, name, block, body.max_concurrency)
+
+    def _check_branch(self, node_id: str, name: str, block: Block, limit: int | None) -> None:
+        if not block.nodes:
+            self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
+        if limit is not None and limit < 0:
+            self.report(node_id, f"max_concurrency is {limit}; give 0 for no limit, or more")
+
+    # programs ----------------------------------------------------------------------------------------------
+
+    def chain_program(self, block: Block) -> Program:
+        program = Program(self._spec, self.options.max_concurrency)
+        program.entry = self._lower_block(program, block.nodes, END_PC, ())
+        if block.catcher:
+            program.catcher = self._lower(program, block.catcher, END_PC, ())
+        self._check_targets(program)
+        self._check_reached(program, {node.id for node in _inside(block.nodes) if node.recovery})
+        return program
+
+    def _lower_block(
+        self, program: Program, nodes: Sequence[Node[Any, Any]], following: int, loops: tuple[int, ...]
+    ) -> int:
+        for node in reversed(nodes):  # from the end, so that what follows has its number already
+            following = self._lower(program, node, following, loops)
+        return following
+
+    def _lower(self, program: Program, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> int:
+        match node.body:
+            case IfBody(branches):
+                ways = [(condition, self._lower_block(program, b.nodes, following, loops)) for condition, b in branches]
+                pc = program.add(IfOp(node.id, ways, loops))
+            case LoopBody():
+                pc = self._lower_loop(program, node.id, node.body, following, loops)
+            case None:
+                pc = program.add(StepOp(node, following, loops, self._timeout_of(node)))
+            case _:
+                pc = program.add(self._fork(node, following, loops))
+        program.by_id[node.id] = pc
+        return pc
+
+    def _lower_loop(
+        self, program: Program, node_id: str, body: LoopBody, following: int, loops: tuple[int, ...]
+    ) -> int:
+        slot = len(program.slots)
+        program.slots.append(node_id)
+        inner = (*loops, slot)
+        until = UntilOp(node_id, following, inner, slot=slot, until=body.until, max_iterations=body.max_iterations)
+        program.add(until)
+        nodes = body.block.nodes
+        first = self._lower_block(program, nodes[body.enter_at :], until.pc, inner)
+        until.again = self._lower_block(program, nodes[: body.enter_at], first, inner)
+        return program.add(LoopOp(node_id, first, loops, slot))
+
+    def _timeout_of(self, node: Node[Any, Any]) -> float | None:
+        """The graph's default is for work, not for people."""
+        waits = node.kind in (NodeKind.ASK, NodeKind.WAIT)
+        return node.timeout if node.timeout is not None or waits else self.options.timeout
+
+    def _fork(self, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> ForkOp:
+        limit = self.options.max_concurrency
+        branches: dict[str, Program] = {}
+        match node.body:
+            case ParallelBody(named, _, _, own_limit):
+                branches = {name: self.chain_program(block) for name, block in named}
+                limit = limit if own_limit is None else own_limit
+            case MapBody(_, block, own_limit) | TasksBody(_, block, _, own_limit):
+                branches = {"": self.chain_program(block)}
+                limit = limit if own_limit is None else own_limit
+            case _:
+                pass
+        op = ForkOp(node, following, loops, limit)
+        op.branches = branches
+        return op
+
+    # edges -------------------------------------------------------------------------------------------------
+
+    def edge_program(self, nodes: tuple[Node[Any, Any], ...], config: GraphConfig[Any]) -> Program:
+        ids = {node.id for node in nodes}
+        edges = [edge for edge in config.edges if self._edge_is_known(edge, ids)]
+        if config.start_node not in ids:
+            self._unknown("", "start_node", config.start_node, ids)
+        if config.max_iterations is not None and config.max_iterations < 0:
+            self.report("", f"max_iterations is {config.max_iterations}; give 0 or more")
+        program = Program(self._spec, self.options.max_concurrency)
+        ways = {node.id: _targets_of(node, edges) for node in nodes}
+        program.back_edges, program.slots = _back_edges(config.start_node, ways)
+        program.max_iterations = config.max_iterations
+        self._lower_edges(program, nodes, edges)
+        program.entry = program.by_id.get(config.start_node, END_PC)
+        self._check_cycles(program, ways, config)
+        self._check_targets(program)
+        self._check_reached(program, {node.id for node in nodes if node.recovery})
+        return program
+
+    def _edge_is_known(self, edge: Edge, ids: set[str]) -> bool:
+        known = edge.from_ in ids and (edge.to in ids or edge.to is END or edge.to == END)
+        if edge.from_ not in ids:
+            self._unknown(edge.from_, "edge from", edge.from_, ids)
+        if edge.to not in ids and edge.to != END:
+            self._unknown(edge.from_, "edge to", edge.to, ids)
+        return known
+
+    def _unknown(self, node_id: str, what: str, name: str, known: Iterable[str]) -> None:
+        near = closest(str(name), known)
+        hint = f" (did you mean '{near}'?)" if near else ""
+        self.report(node_id, f"{what} unknown node '{name}'{hint}")
+
+    def _lower_edges(self, program: Program, nodes: tuple[Node[Any, Any], ...], edges: list[Edge]) -> None:
+        loops = tuple(range(len(program.slots)))
+        leaving = {node.id: [edge for edge in edges if edge.from_ == node.id] for node in nodes}
+        routes = {node_id: RouteOp(node_id, loops) for node_id, out in leaving.items() if out}
+        for route in routes.values():
+            program.add(route)
+        for node in nodes:
+            self._lower(program, node, routes[node.id].pc if node.id in routes else END_PC, loops)
+        for node_id, route in routes.items():
+            for edge in leaving[node_id]:
+                target = END_PC if edge.to == END else program.by_id[edge.to]
+                if edge.condition is None:
+                    route.always.append(target)
+                else:
+                    route.conditions.append((edge.condition, target))
+        program.meets = _meeting_points(program, edges)
+        _shorten(program)
+
+    def _check_cycles(self, program: Program, ways: dict[str, list[str]], config: GraphConfig[Any]) -> None:
+        if config.max_iterations is None:
+            for source, target in program.back_edges:
+                self.report(
+                    target, f"cycle without a bound ('{source}' leads back to '{target}'); give max_iterations="
+                )
+        for node_id in _without_end(ways):
+            self.report(node_id, "branch with no way on: the end cannot be reached from here")
+
+    def _check_targets(self, program: Program) -> None:
+        for op in program.ops:
+            for target in op.node.targets if isinstance(op, StepOp) else ():
+                if target not in program.by_id and target != END:
+                    outside = target in self._seen
+                    if outside:
+                        self.report(
+                            op.id, f"'{target}' is not in the same branch; a route cannot leave a parallel or map"
+                        )
+                    else:
+                        self._unknown(op.id, "route to", target, program.by_id)
+
+    def _check_reached(self, program: Program, recovery: set[str]) -> None:
+        """Name the nodes that no way leads to."""
+        entries = [pc for pc in (program.entry, program.catcher) if pc >= 0]
+        entries += [program.by_id[node_id] for node_id in recovery if node_id in program.by_id]
+        reached = set(entries)
+        while entries:
+            op = program.ops[entries.pop()]
+            for pc in _ways_from(program, op):
+                if pc >= 0 and pc not in reached:
+                    reached.add(pc)
+                    entries.append(pc)
+        for node_id, pc in program.by_id.items():
+            if pc not in reached:
+                self.report(node_id, "cannot be reached")
+
+
+def _ways_from(program: Program, op: Any) -> list[int]:
+    if isinstance(op, StepOp) and op.node.kind is NodeKind.DECISION:  # it never falls through to what stands behind it
+        return [program.by_id.get(target, END_PC) for target in op.node.targets]
+    targets = op.node.targets if isinstance(op, StepOp) else ()
+    return [*op.successors(), *(program.by_id.get(target, END_PC) for target in targets)]
+
+
+def _inside(nodes: Iterable[Node[Any, Any]]) -> Iterator[Node[Any, Any]]:
+    """The nodes of one scope: those in ifs and loops too, not those of branches and maps."""
+    for node in nodes:
+        yield node
+        match node.body:
+            case IfBody(branches):
+                for _, block in branches:
+                    yield from _inside(block.nodes)
+            case LoopBody(block):
+                yield from _inside(block.nodes)
+            case _:
+                pass
+
+
+def _targets_of(node: Node[Any, Any], edges: list[Edge]) -> list[str]:
+    """Where a node can lead to; a node without edges leads to the end."""
+    targets = [edge.to for edge in edges if edge.from_ == node.id]
+    targets += node.targets
+    return targets or [END]
+
+
+def _back_edges(start: str, ways: dict[str, list[str]]) -> tuple[dict[tuple[str, str], int], list[str]]:
+    """The edges that lead back to a node on the way to them, each with the counter of its cycle."""
+    found: dict[tuple[str, str], int] = {}
+    slots: list[str] = []
+    on_path: set[str] = set()
+    done: set[str] = set()
+    for first in [start, *ways]:
+        stack: list[tuple[str, Iterator[str]]] = []
+        if first in ways and first not in done:
+            stack.append((first, iter(ways[first])))
+            on_path.add(first)
+        while stack:
+            source, targets = stack[-1]
+            target = next(targets, None)
+            if target is None:
+                stack.pop()
+                on_path.discard(source)
+                done.add(source)
+            elif target in on_path:
+                if target not in slots:
+                    slots.append(target)
+                found[source, target] = slots.index(target)
+            elif target in ways and target not in done:
+                on_path.add(target)
+                stack.append((target, iter(ways[target])))
+    return found, slots
+
+
+def _without_end(ways: dict[str, list[str]]) -> list[str]:
+    """The nodes from which no way leads to the end."""
+    leads: dict[str, list[str]] = {}
+    for source, targets in ways.items():
+        for target in targets:
+            leads.setdefault(target, []).append(source)
+    good, open_ends = {str(END)}, [str(END)]
+    while open_ends:
+        for source in leads.get(open_ends.pop(), ()):
+            if source not in good:
+                good.add(source)
+                open_ends.append(source)
+    return [node_id for node_id, targets in ways.items() if node_id not in good and all(t in ways for t in targets)]
+
+
+def _meeting_points(program: Program, edges: list[Edge]) -> frozenset[int]:
+    """Where branches may meet: nodes with several edges to them, if any node has several that are taken at once."""
+    forks = any(isinstance(op, RouteOp) and len(op.always) > 1 for op in program.ops)
+    if not forks:
+        return frozenset()
+    incoming: dict[str, int] = {}
+    for edge in edges:
+        incoming[edge.to] = incoming.get(edge.to, 0) + 1
+    return frozenset(program.by_id[to] for to, count in incoming.items() if count > 1 and to in program.by_id)
+
+
+def _shorten(program: Program) -> None:
+    """Let a node with one plain edge go straight to its target, where nobody has to count or to wait."""
+    for op in program.ops:
+        if op.next < 0 or not isinstance(op, (StepOp, ForkOp, UntilOp)):
+            continue
+        route = program.ops[op.next]
+        if isinstance(route, RouteOp) and not route.conditions and len(route.always) == 1:
+            target = route.always[0]
+            counted = {pc for (_, to), _ in program.back_edges.items() if (pc := program.by_id.get(to)) is not None}
+            if target not in counted:
+                op.next = target

@@ -1,0 +1,484 @@
+"""A compiled graph: run it, stream it, resume it, look at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Generic, cast, overload
+from uuid import uuid4
+
+import msgspec
+
+from atomic.errors import AtomicError, closest
+from atomic.graph.control import Event, RunStatus, Suspend
+from atomic.graph.errors import NodeError, QuestionError, StateError
+from atomic.graph.journal import (
+    AnsweredBody,
+    EndedBody,
+    Journal,
+    ResumedBody,
+    RowKind,
+    RunLog,
+    StartBody,
+    encode_row,
+)
+from atomic.graph.pen import Pen
+from atomic.graph.restore import Past, migrated_row
+from atomic.graph.run import Place, Run, Step, error_body
+from atomic.graph.state import State, StateT
+from atomic.graph.token import Token
+
+if TYPE_CHECKING:
+    from atomic.graph.builder import GraphOptions
+    from atomic.graph.compile import Edge
+    from atomic.graph.node import Block
+    from atomic.graph.program import Program
+    from atomic.questions import Question
+
+Input = Mapping[str, Any] | State
+Answers = Mapping[str, "str | Sequence[str]"]
+MODES = ("values", "updates", "events", "debug", "live")
+
+
+class RunResult(msgspec.Struct, Generic[StateT], frozen=True):
+    """How a run ended. Only `completed` is success; `error` says why it is something else."""
+
+    state: StateT
+    status: RunStatus
+    error: Exception | None
+    steps: int
+    questions: Sequence[Question]
+    execution_id: str
+    warnings: Sequence[Event] = ()
+
+
+class StreamEvent(msgspec.Struct, frozen=True):
+    """One piece of news: `values`, `updates`, `events` and `debug` come with each finished step, `live` at once."""
+
+    mode: str
+    node_id: str
+    data: Any
+
+
+class CompiledGraph(Generic[StateT]):
+    """A checked graph. It holds no state of a run, so it can be run any number of times at once."""
+
+    def __init__(
+        self, program: Program, options: GraphOptions, block: Block, edges: tuple[Edge, ...], start: str | None
+    ) -> None:
+        self.program, self.options, self.block, self.edges, self.start = program, options, block, edges, start
+
+    @property
+    def name(self) -> str:
+        return self.options.name
+
+    @property
+    def description(self) -> str:
+        return self.options.description
+
+    @property
+    def state_type(self) -> type[StateT]:
+        return self.program.spec.state_type
+
+    @property
+    def node_ids(self) -> tuple[str, ...]:
+        """All nodes, in the order of reading; those of a subgraph as `outer/inner`."""
+        from atomic.graph.draw import walk_ids
+
+        return tuple(walk_ids(self))
+
+    def mermaid(self) -> str:
+        """The graph as Mermaid text."""
+        from atomic.graph.mermaid import to_mermaid
+
+        return to_mermaid(self)
+
+    def draw(self, width: int = 100) -> str:
+        """The graph as text that fits so many columns."""
+        from atomic.graph.draw import to_text
+
+        return to_text(self, width)
+
+    def svg(self) -> str:
+        """The graph as an SVG picture."""
+        from atomic.graph.svg import to_svg
+
+        return to_svg(self)
+
+    # running -----------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        input: Input | None = None,
+        *,
+        deps: Any = None,
+        journal: Journal | None = None,
+        execution_id: str | None = None,
+        model: str | None = None,
+    ) -> RunResult[StateT]:
+        """Run to the end. What nodes do never raises: it is in the result.
+
+        Raises:
+            StateError: the input does not fit the state; nothing has run.
+            JournalError: the journal cannot be written, or has a run of that id.
+        """
+        return await self._begin(input, deps, journal, execution_id, model).to_end()
+
+    @overload
+    def stream(
+        self,
+        input: Input | None = None,
+        *,
+        modes: None = None,
+        deps: Any = None,
+        journal: Journal | None = None,
+        execution_id: str | None = None,
+        model: str | None = None,
+    ) -> AsyncIterator[Step[StateT]]: ...
+
+    @overload
+    def stream(
+        self,
+        input: Input | None = None,
+        *,
+        modes: Sequence[str],
+        deps: Any = None,
+        journal: Journal | None = None,
+        execution_id: str | None = None,
+        model: str | None = None,
+    ) -> AsyncIterator[StreamEvent]: ...
+
+    def stream(
+        self,
+        input: Input | None = None,
+        *,
+        modes: Sequence[str] | None = None,
+        deps: Any = None,
+        journal: Journal | None = None,
+        execution_id: str | None = None,
+        model: str | None = None,
+    ) -> AsyncIterator[Any]:
+        """Run step by step: each is given as it finishes. Closing the stream cancels the run."""
+        _check_modes(modes)
+        return _told(self._begin(input, deps, journal, execution_id, model), modes)
+
+    async def resume(
+        self,
+        journal: Journal,
+        execution_id: str,
+        *,
+        answers: Answers | None = None,
+        deps: Any = None,
+        model: str | None = None,
+    ) -> RunResult[StateT]:
+        """Go on with a run: what is recorded is not done again, what is not recorded is done.
+
+        Raises:
+            RunNotFoundError, RunOwnedError, JournalError: the run cannot be had.
+            QuestionError: an answer to a question that is not open.
+        """
+        return await self._take_up(journal, execution_id, answers, deps, model).to_end()
+
+    @overload
+    def resume_stream(
+        self,
+        journal: Journal,
+        execution_id: str,
+        *,
+        answers: Answers | None = None,
+        modes: None = None,
+        deps: Any = None,
+        model: str | None = None,
+    ) -> AsyncIterator[Step[StateT]]: ...
+
+    @overload
+    def resume_stream(
+        self,
+        journal: Journal,
+        execution_id: str,
+        *,
+        answers: Answers | None = None,
+        modes: Sequence[str],
+        deps: Any = None,
+        model: str | None = None,
+    ) -> AsyncIterator[StreamEvent]: ...
+
+    def resume_stream(
+        self,
+        journal: Journal,
+        execution_id: str,
+        *,
+        answers: Answers | None = None,
+        modes: Sequence[str] | None = None,
+        deps: Any = None,
+        model: str | None = None,
+    ) -> AsyncIterator[Any]:
+        """`resume`, step by step."""
+        _check_modes(modes)
+        return _told(self._take_up(journal, execution_id, answers, deps, model), modes)
+
+    def load(self, journal: Journal, execution_id: str, at: int | None = None) -> StateT:
+        """The state after the `at`-th finished step, or the last one; open branches count with what they did.
+
+        Nothing is run: no node, no condition.
+        """
+        past = Past(journal.history(execution_id, at=at))
+        try:
+            return past.look(self.program, self.program.spec.start(past.first_values(), execution_id))
+        except StateError as error:
+            raise _from_other_code(error) from error
+
+    # beginnings --------------------------------------------------------------------------------------------
+
+    def _begin(
+        self, input: Input | None, deps: Any, journal: Journal | None, execution_id: str | None, model: str | None
+    ) -> _Running[StateT]:
+        run_id = execution_id or str(uuid4())
+        values = self.program.spec.start(input, run_id)
+        run = Run(run_id, deps, max_steps=self.options.max_steps)
+        place = self._root(model)
+        token = Token(run, place, self.program, values, pc=self.program.entry)
+        if journal is not None:
+            body = StartBody(
+                run_id, self.options.name, time.time(), self.options.state_version,
+                self.program.spec.reducer_names(), values, model,
+            )  # fmt: skip
+            run.pen = Pen(journal.create(run_id, encode_row(RowKind.START, body)))
+        return _Running(token)
+
+    def _root(self, model: str | None) -> Place:
+        return Place(model=model or self.options.model, names=(self.options.name,))
+
+    def _take_up(
+        self, journal: Journal, execution_id: str, answers: Answers | None, deps: Any, model: str | None
+    ) -> _Running[StateT]:
+        log = journal.acquire(execution_id)
+        try:
+            return self._restore(journal, execution_id, log, answers, deps, model)
+        except BaseException:
+            log.release()
+            raise
+
+    def _restore(
+        self,
+        journal: Journal,
+        execution_id: str,
+        log: RunLog,
+        answers: Answers | None,
+        deps: Any,
+        model: str | None,
+    ) -> _Running[StateT]:
+        past = Past(journal.history(execution_id))
+        pen = Pen(log)
+        self._migrate(past, pen)
+        _record_answers(past, pen, answers or {})
+        run = Run(execution_id, deps, max_steps=self.options.max_steps, past=past)
+        ended = past.ended
+        if ended is None or ended.status != RunStatus.COMPLETED:
+            pen.now(encode_row(RowKind.RESUMED, ResumedBody(time.time(), model)))
+        run.pen = pen
+        token = self._restored(run, past, model or past.start.model)
+        finished = ended is not None and ended.status == RunStatus.COMPLETED
+        return _Running(token, finished=finished)
+
+    def _restored(self, run: Run, past: Past, model: str | None) -> Token:
+        """The root token where the journal ends. Raises StateError where old data does not fit the state class."""
+        run.counts, run.steps = past.counts, past.steps
+        run.budget = max(0, run.max_steps - past.counted) if run.max_steps else -1
+        try:
+            values = self.program.spec.start(past.first_values(), run.execution_id)
+            return past.token(run, self._root(model), self.program, values, trail=None)
+        except StateError as error:
+            raise _from_other_code(error) from error
+
+    def _migrate(self, past: Past, pen: Pen) -> None:
+        version = self.options.state_version
+        if past.state_version == version:
+            return
+        row = migrated_row(past, self._root(None), self.program, self.options.migrate_state, version)
+        pen.now(row)
+        past.read(row)
+
+
+def _from_other_code(error: StateError) -> StateError:
+    reason = f"{error.reason}; the run was recorded by other code: raise state_version and give migrate_state"
+    return StateError(error.path, reason)
+
+
+def _record_answers(past: Past, pen: Pen, answers: Answers) -> None:
+    unknown = [name for name in answers if name not in past.asked]
+    if unknown:
+        raise QuestionError(unknown, past.asked)
+    for name, answer in answers.items():
+        asked = past.asked[name]
+        given = answer if isinstance(answer, str) else list(answer)
+        if asked.question.multi_select and isinstance(given, str):
+            given = [given]
+        body = AnsweredBody(asked.step_id, name, time.time(), given, past.scope_of_question(asked))
+        pen.now(encode_row(RowKind.ANSWERED, body))
+        past.answered(body)
+
+
+class _Running(Generic[StateT]):
+    """A run under way: walks the root token and writes the end, whatever that is."""
+
+    def __init__(self, token: Token, *, finished: bool = False) -> None:
+        self.token, self.run = token, token.run
+        self._finished = finished
+        self.result: RunResult[StateT] | None = None
+
+    async def to_end(self) -> RunResult[StateT]:
+        async with aclosing(self.steps()) as steps:
+            async for _ in steps:
+                pass
+        return cast("RunResult[StateT]", self.result)
+
+    async def steps(self) -> AsyncGenerator[Step[StateT], None]:
+        """The finished steps, if the run listens; the result is there when they are over."""
+        error: NodeError | None = None
+        if self._finished:
+            self._close(RunStatus.COMPLETED, None, write=False)
+            return
+        try:
+            while (step := await self.token.advance()) is not None:
+                yield step
+        except NodeError as failure:
+            error = failure
+        except (asyncio.CancelledError, GeneratorExit):
+            await self._cancelled()
+            raise
+        except BaseException:
+            self._release()
+            raise
+        status = RunStatus.FAILED if error else _status_of(self.token.suspended)
+        self._close(status, error or _reason_of(self.token.suspended, status))
+
+    async def _cancelled(self) -> None:
+        try:
+            await self.token.cancel()
+        finally:
+            self._close(RunStatus.CANCELLED, None)
+
+    def _close(self, status: RunStatus, error: Exception | None, *, write: bool = True) -> None:
+        pen = self.run.pen
+        if pen is not None:
+            try:
+                if write:
+                    body = error_body(error) if isinstance(error, NodeError) else None
+                    reason = "" if error is None else str(error)
+                    pen.now(encode_row(RowKind.ENDED, EndedBody(status, time.time(), reason, body)))
+            finally:
+                self._release()
+        questions = [suspend.question for suspend in self.token.suspended if suspend.question is not None]
+        self.result = RunResult(
+            self.token.seen_state(),
+            status,
+            error,
+            self.run.steps,
+            questions,
+            self.run.execution_id,
+            tuple(self.run.warnings),
+        )
+
+    def _release(self) -> None:
+        if self.run.pen is not None:
+            self.run.pen.close()
+
+
+def _status_of(suspended: Sequence[Suspend]) -> RunStatus:
+    if not suspended:
+        return RunStatus.COMPLETED
+    paused = any(suspend.status is RunStatus.PAUSED for suspend in suspended)
+    return RunStatus.PAUSED if paused else RunStatus.BLOCKED
+
+
+def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | None:
+    """Why a run stopped without a question: blocked, or parked by a limit."""
+    reasons = [f"{suspend.node_id}: {suspend.reason}" for suspend in suspended if suspend.question is None]
+    return AtomicError("; ".join(reasons)) if reasons else None
+
+
+# streams -----------------------------------------------------------------------------------------------------
+
+
+def _check_modes(modes: Sequence[str] | None) -> None:
+    for mode in modes or ():
+        if mode not in MODES:
+            near = closest(mode, MODES)
+            hint = f' (did you mean "{near}"?)' if near else ""
+            raise AtomicError(f'Unknown stream mode "{mode}"{hint}; there are {", ".join(MODES)}')
+
+
+async def _told(running: _Running[Any], modes: Sequence[str] | None) -> AsyncIterator[Any]:
+    running.run.listening = True
+    source: AsyncGenerator[Any, None] = _with_live(running) if modes and "live" in modes else running.steps()
+    told = 0
+    async with aclosing(source) as news:
+        async for item in news:
+            if modes is None:
+                yield item
+                continue
+            for event in [*_warnings_of(running.run, told, modes), *_events_of(item, modes)]:
+                yield event
+            told = len(running.run.warnings)
+    for event in _warnings_of(running.run, told, modes or ()):
+        yield event
+
+
+def _events_of(item: Step[Any] | StreamEvent, modes: Sequence[str]) -> Iterable[StreamEvent]:
+    if isinstance(item, StreamEvent):
+        yield item
+        return
+    for mode in modes:
+        match mode:
+            case "values":
+                yield StreamEvent(mode, item.node_id, item.state)
+            case "updates" if item.update:
+                yield StreamEvent(mode, item.node_id, item.update)
+            case "events":
+                for event in item.events:
+                    yield StreamEvent(mode, item.node_id, event)
+            case "debug":
+                yield StreamEvent(mode, item.node_id, _debug_of(item))
+            case _:
+                pass
+
+
+def _warnings_of(run: Run, told: int, modes: Sequence[str]) -> list[StreamEvent]:
+    """What the engine itself has to say; it belongs to no step."""
+    fresh = run.warnings[told:] if "events" in modes else ()
+    return [StreamEvent("events", str(event.data["node"]), event) for event in fresh]
+
+
+def _debug_of(step: Step[Any]) -> dict[str, Any]:
+    error = None if step.error is None else str(step.error)
+    return {
+        "step_id": step.step_id, "status": str(step.status), "attempt": step.attempt, "seconds": step.seconds,
+        "model": step.model, "error": error, "fields": sorted(step.update or ()),
+    }  # fmt: skip
+
+
+async def _with_live(running: _Running[Any]) -> AsyncGenerator[Step[Any] | StreamEvent, None]:
+    """Steps and, between them, what happens inside of them: that needs a task beside the reader."""
+    queue: asyncio.Queue[Step[Any] | StreamEvent | None] = asyncio.Queue()
+    running.run.live = lambda node_id, event: queue.put_nowait(StreamEvent("live", node_id, event))
+
+    async def walk() -> None:
+        try:
+            async with aclosing(running.steps()) as steps:
+                async for step in steps:
+                    queue.put_nowait(step)
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.get_running_loop().create_task(walk())
+    try:
+        while (item := await queue.get()) is not None:
+            yield item
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])

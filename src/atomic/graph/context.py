@@ -1,0 +1,102 @@
+"""What a node's function gets: a view of one step, made anew for each attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atomic.graph.control import Event
+from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from atomic.graph.errors import NodeError
+    from atomic.graph.program import StepOp
+    from atomic.graph.token import Token
+    from atomic.processes import ExecResult
+
+Answer = str | list[str]
+
+
+class StepContext:
+    """The engine's `NodeContext`. Everything that costs something is worked out when it is asked for."""
+
+    # What is not set costs nothing: one of these is made for every step.
+    _state: Any = None
+    _asked = 0
+    events: list[Event] | None = None
+    usage: dict[str, float] | None = None
+
+    def __init__(self, token: Token, op: StepOp, n: int, attempt: int) -> None:
+        self._token, self._op, self.n, self.attempt = token, op, n, attempt
+
+    @property
+    def state(self) -> Any:
+        if self._state is None:
+            self._state = self._token.state
+        return self._state
+
+    @property
+    def node_id(self) -> str:
+        return self._token.place.public_id(self._op.id)
+
+    @property
+    def output_key(self) -> str:
+        return self._op.id
+
+    @property
+    def step_id(self) -> str:
+        return self._token.run.step_id(self.node_id, self.n)
+
+    @property
+    def model(self) -> str | None:
+        return self._op.model or self._token.place.model
+
+    @property
+    def errors(self) -> Sequence[NodeError]:
+        return self._token.errors
+
+    @property
+    def deps(self) -> Any:
+        return self._token.run.deps
+
+    @property
+    def item(self) -> Any:
+        return self._token.place.item
+
+    @property
+    def index(self) -> int | None:
+        return self._token.place.index
+
+    def emit(self, type: str, data: Any = None) -> None:
+        event = Event(type, data)
+        self.events = [event] if self.events is None else [*self.events, event]
+        self._token.run.tell_live(self.node_id, event)
+
+    def output_of(self, node_id: str) -> Any:
+        return self._token.values["outputs"].get(node_id)
+
+    def add_usage(self, usage: Mapping[str, float]) -> None:
+        totals = self.usage or {}
+        self.usage = {**totals, **{name: totals.get(name, 0) + amount for name, amount in usage.items()}}
+
+    async def ask(self, question: Question | str) -> Answer:
+        asked = Question(question) if isinstance(question, str) else question
+        self._asked += 1
+        if not asked.id:
+            asked = msgspec.structs.replace(asked, id=f"{self.node_id}-{self._asked}")
+        token = self._token
+        return await token.run.ask(asked, self.step_id, self.node_id, place=self._asked - 1, scope=token.place.path)
+
+    async def exec(
+        self,
+        *argv: str,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        input: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> ExecResult:
+        from atomic.processes import execute
+
+        return await execute(*argv, cwd=cwd, env=env, input=input, timeout=timeout)

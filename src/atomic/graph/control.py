@@ -1,0 +1,139 @@
+"""The words with which a node tells the engine what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from atomic.questions import Question
+
+
+class _End(str):
+    """The target behind the last node; a string of its own, so that no node id can be mistaken for it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "END"
+
+
+END: Final[str] = _End("__end__")
+
+
+class RunStatus(StrEnum):
+    """How a run, or one of its steps, ended. Only `COMPLETED` is success."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+
+
+class SignalKind(StrEnum):
+    """What a node can tell besides its update."""
+
+    CHECKPOINT = "checkpoint"
+    CONTEXT_WINDOW_WARNING = "context_window_warning"
+    HUMAN_INPUT_REQUIRED = "human_input_required"
+    DEBUG_REPORT_GENERATED = "debug_report_generated"
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """Something a node reports beside its update; an unknown kind fails the node."""
+
+    kind: str
+    message: str = ""
+    data: Mapping[str, Any] = {}
+
+
+class NodeResult:
+    """What a node answers: a partial state, where to go, and what else to know."""
+
+    __slots__ = ("goto", "signals", "update")
+
+    def __init__(
+        self,
+        update: Mapping[str, Any] | None = None,
+        goto: str | Sequence[str] | None = None,
+        signals: Sequence[Signal | str] = (),
+    ) -> None:
+        self.update, self.goto, self.signals = update, goto, signals
+
+    def __repr__(self) -> str:
+        return f"NodeResult(update={self.update!r}, goto={self.goto!r}, signals={self.signals!r})"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What a node emitted with `ctx.emit`, or the engine's own warning."""
+
+    type: str
+    data: Any = None
+
+
+class Retry:
+    """How often and how soon a failed node is tried again; as an answer of `on_error`, only the delay counts.
+
+    The delay grows by `factor` from attempt to attempt up to `max_delay`; with jitter it is a random
+    part of that, between a half and the whole, so that many nodes do not come back at once.
+    """
+
+    __slots__ = ("attempts", "delay", "factor", "jitter", "max_delay", "retry_on")
+
+    def __init__(
+        self,
+        delay: float = 1.0,
+        *,
+        attempts: int = 3,
+        factor: float = 2.0,
+        max_delay: float = 60.0,
+        jitter: bool = True,
+        retry_on: Callable[[Exception], bool] | None = None,
+    ) -> None:
+        self.delay, self.attempts, self.factor, self.max_delay = delay, attempts, factor, max_delay
+        self.jitter, self.retry_on = jitter, retry_on
+
+    def problem(self) -> str | None:
+        """What is wrong with these numbers, in one sentence."""
+        if self.attempts < 1:
+            return f"Retry(attempts={self.attempts}) never runs the node; give 1 or more"
+        if self.delay < 0 or self.max_delay < 0 or self.factor < 0:
+            return "Retry takes no negative delay, factor or max_delay"
+        return None
+
+    def __repr__(self) -> str:
+        return f"Retry(delay={self.delay}, attempts={self.attempts})"
+
+
+class Skip(msgspec.Struct, frozen=True):
+    """An answer of `on_error`: the step counts as done, with this update."""
+
+    update: Mapping[str, Any] | None = None
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """An answer of `on_error`: the run fails, with this error if one is given."""
+
+    error: Exception | str | None = None
+
+
+class Goto(msgspec.Struct, frozen=True):
+    """An answer of `on_error`: go on at that node, which must be `recovery=True`."""
+
+    node_id: str
+
+
+class Suspend(BaseException):
+    """Ends a step without finishing it: the run becomes `paused` or `blocked` and can be resumed there.
+
+    It is no `Exception`, so that a node's own `except Exception` cannot swallow a pause.
+    """
+
+    def __init__(
+        self, reason: str, *, status: RunStatus = RunStatus.PAUSED, question: Question | None = None, node_id: str = ""
+    ) -> None:
+        self.reason, self.status, self.question, self.node_id = reason, status, question, node_id
+        super().__init__(reason)

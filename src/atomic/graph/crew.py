@@ -1,0 +1,92 @@
+"""Tasks that belong together: they hand up their steps, and none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atomic.graph.run import Step
+
+
+class Crew:
+    """Runs tasks, passes on the steps that they finish, and ends them all before it is over."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self._working = 0
+        self._steps: deque[Step[Any]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._fatal: BaseException | None = None
+        self._decided = False
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a member. It calls `left` when it ends, whatever ends it."""
+        self._working += 1
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+    def left(self, fatal: BaseException | None = None) -> None:
+        """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
+        self._fatal = self._fatal or fatal
+        self._working -= 1
+        if not self._working or self._counts_each:
+            self._wake()
+
+    @property
+    def _counts_each(self) -> bool:
+        """Whether the end of one member matters before the last has ended."""
+        return self._fatal is not None
+
+    def put(self, step: Step[Any]) -> None:
+        self._steps.append(step)
+        self._wake()
+
+    def decide(self) -> None:
+        """Nothing more is needed: the others are cancelled."""
+        self._decided = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _settled(self) -> None:
+        """Called whenever a task has ended, before the crew looks whether it is over."""
+
+    async def next_step(self) -> Step[Any] | None:
+        """The next finished step of any member; None when all have ended."""
+        try:
+            while True:
+                if self._steps:
+                    return self._steps.popleft()
+                if self._fatal is not None or self._decided:
+                    break
+                self._settled()
+                if not self._working:
+                    break
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        except BaseException:
+            await self.cancel()
+            raise
+        await self.cancel()
+        if self._fatal is not None:
+            raise self._fatal
+        return self._steps.popleft() if self._steps else None
+
+    async def cancel(self) -> None:
+        """End all tasks and wait until they have; a cancellation meanwhile is passed on afterwards."""
+        pending = [task for task in self._tasks if not task.done()]
+        for task in pending if self._working else ():
+            task.cancel()
+        interrupted: asyncio.CancelledError | None = None
+        while pending:
+            try:
+                _, pending = await asyncio.wait(pending)
+            except asyncio.CancelledError as error:
+                interrupted = error
+        self._tasks.clear()
+        if interrupted is not None:
+            raise interrupted

@@ -1,0 +1,87 @@
+"""What can go wrong with a graph or a run, each with its facts as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from atomic.errors import AtomicError, closest
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a graph, and the node it is about."""
+
+    node_id: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.node_id}: {self.message}" if self.node_id else self.message
+
+
+class GraphError(AtomicError):
+    """A graph cannot be compiled; `problems` lists everything that is wrong with it."""
+
+    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        super().__init__(f'Graph "{name or "unnamed"}" has {count}:{lines}')
+
+
+class StateError(AtomicError):
+    """A value does not fit the state: an unknown field, a wrong type, data that cannot be recorded."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}" if path else reason)
+
+
+class NodeError(AtomicError):
+    """A node failed; the text starts with its id.
+
+    `kind` is the name of the exception that the node raised. A run that was loaded from a
+    journal has only these words, a live one has the exception as `__cause__`.
+    """
+
+    def __init__(self, node_id: str, reason: str, *, kind: str = "", path: str = "") -> None:
+        self.node_id, self.reason, self.kind, self.path = node_id, reason, kind, path
+        where = f"{node_id}, {path}" if path else node_id
+        super().__init__(f"{where}: {reason}")
+
+
+class QuestionError(AtomicError):
+    """An answer was given to a question that is not open."""
+
+    def __init__(self, unknown: Iterable[str], open_ids: Iterable[str]) -> None:
+        self.unknown, self.open_ids = tuple(unknown), tuple(open_ids)
+        names = ", ".join(f'"{name}"' for name in self.unknown)
+        known = ", ".join(f'"{name}"' for name in self.open_ids) or "none"
+        super().__init__(f"No open question {names}; open: {known}")
+
+
+class RunNotFoundError(AtomicError):
+    """The journal holds no run of that id."""
+
+    def __init__(self, execution_id: str, known: Iterable[str] = ()) -> None:
+        self.execution_id, self.suggestion = execution_id, closest(execution_id, known)
+        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
+        super().__init__(f'Run not found: "{execution_id}"{hint}')
+
+
+class RunOwnedError(AtomicError):
+    """Another live process owns the run, or took it over from this one."""
+
+    def __init__(self, execution_id: str, pid: int | None, *, taken_over: bool = False) -> None:
+        self.execution_id, self.pid = execution_id, pid
+        who = f"process {pid}" if pid else "another process"
+        text = f"was taken over by {who}; this process may write nothing more" if taken_over else f"is owned by {who}"
+        super().__init__(f'Run "{execution_id}" {text}')
+
+
+class JournalError(AtomicError):
+    """A journal cannot be read or written; `kept_as` is where the damaged file was put aside."""
+
+    def __init__(self, message: str, *, kept_as: str | None = None) -> None:
+        self.kept_as = kept_as
+        super().__init__(message if kept_as is None else f"{message} (the damaged file is kept as {kept_as})")

@@ -1,0 +1,519 @@
+"""Where a run really forks: branches, items, tasks and subgraphs, and the branches that edges make.
+
+Branches work on values of their own and are merged in the order of declaration, never of arrival. What joins
+them is known by construction for the composites; branches made by edges wait where another may still arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from atomic.errors import AtomicError
+from atomic.graph.attempts import UNASKED_ATTEMPTS, ask_on_error, check_recovery
+from atomic.graph.control import Abort, Goto, Retry, Skip, Suspend
+from atomic.graph.crew import Crew
+from atomic.graph.errors import NodeError, StateError
+from atomic.graph.journal import JoinedBody, OpenedBody, RowKind, encode_row
+from atomic.graph.node import MapBody, ParallelBody
+from atomic.graph.program import ForkOp, Program
+from atomic.graph.run import Entry, Place, Step, as_node_error, encode_update
+from atomic.graph.state import Values, describe_error, encode_value
+from atomic.graph.token import Resumed, Token
+
+
+class Branching(Protocol):
+    """Something that a token has opened and will join."""
+
+    async def next_step(self) -> Step[Any] | None: ...
+
+    def suspended(self) -> list[Suspend]: ...
+
+    async def join(self) -> Step[Any] | None: ...
+
+    def done_so_far(self) -> list[Entry]:
+        """What the branches have done, for somebody who looks; they may not have met yet."""
+        ...
+
+    async def cancel(self) -> None: ...
+
+
+def quote(name: str) -> str:
+    """A branch's name as part of a path; only what separates the parts is changed."""
+    return name.replace("%", "%25").replace("|", "%7C").replace(":", "%3A").replace("@", "%40")
+
+
+def unquote(name: str) -> str:
+    return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
+
+
+class Fork(Crew):
+    """The scopes of one composite. Workers take them in order, at most `limit` at once."""
+
+    sign = ":"  # "@" in the path of items: their steps are not counted
+
+    def __init__(self, token: Token, op: ForkOp, *, limit: int) -> None:
+        super().__init__()
+        self.token, self.op, self.limit = token, op, limit
+        self.run, self.place = token.run, token.place
+        self.node_id = self.place.public_id(op.id)
+        self.children: dict[str, Token] = {}
+        self.errors: dict[str, NodeError] = {}
+        self._inside = self.place.inner("|")
+        self._inside.model = op.model or self.place.model
+        self._recorded = self.run.pen is not None or self.run.past is not None
+        self._open()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed_out = False
+        self._started = False
+
+    def _open(self) -> None:
+        run, past = self.run, self.run.past
+        self.opened = past.open_fork(self.place.path, self.node_id) if past is not None else None
+        self.inherits = self.token.resumed
+        self.token.resumed = None
+        if self.opened is None:
+            count = run.counts[self.node_id] = run.counts.get(self.node_id, 0) + 1
+            self.key = f"{self.node_id}#{count}"
+        else:
+            self.key = self.opened.fork
+            run.counts[self.node_id] = int(self.key.rpartition("#")[2])
+
+    def note_opened(self, *, items: list[Any] | None = None, plain: bool = True, values: Values | None = None) -> None:
+        if self.run.pen is None or self.opened is not None:
+            return
+        token = self.token
+        try:
+            plain_items = None if items is None else msgspec.Raw(encode_value(items, "items"))
+            plain_values = None if values is None else msgspec.Raw(encode_value(values, "state"))
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        body = OpenedBody(
+            self.place.path, self.key, token.loops_of(self.op), token.follows,
+            cast("Any", plain_items), plain, cast("Any", plain_values),
+        )  # fmt: skip
+        self.run.pen.later(encode_row(RowKind.OPENED, body))
+
+    def child_path(self, name: str) -> str:
+        return f"{self.place.path}|{self.key}{self.sign}{quote(name)}"
+
+    def child(
+        self,
+        name: str,
+        program: Program,
+        values: Values,
+        *,
+        item: Any = None,
+        index: int | None = None,
+        suffix: str | None = None,
+    ) -> Token:
+        """The token of a branch: fresh, or as the journal left it. What is not given is as around the fork."""
+        if suffix is None and not self._recorded:
+            place = self._inside  # nothing in it is the branch's own
+        else:
+            place = self._inside.inner(self.child_path(name) if self._recorded else "|")
+        if suffix is not None:
+            place.item, place.index, place.suffix, place.qualified, place.counted = item, index, suffix, True, False
+        token = self.token_at(place, program, values)
+        token.updated = token.updated or self.token.updated
+        self.children[name] = token
+        return token
+
+    def token_at(self, place: Place, program: Program, values: Values) -> Token:
+        past = self.run.past
+        if past is not None and past.knows(place.path):
+            return past.token(self.run, place, program, values, trail=[], errors=self.token.errors)
+        token = Token(self.run, place, program, values, pc=program.entry, trail=[])
+        token.errors = self.token.errors
+        token.resumed = Resumed.WRITTEN if self._recorded else None
+        return token
+
+    # running -----------------------------------------------------------------------------------------------
+
+    def names(self) -> Iterator[str]:
+        """The branches, in the order in which they may start."""
+        raise NotImplementedError
+
+    def make(self, name: str) -> Token:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        self._started = True
+        if self.run.pen is not None:
+            self.run.pen.shared += 1
+        if self.op.node.timeout is not None:
+            self._timer = asyncio.get_running_loop().call_later(self.op.node.timeout, self._time_out)
+        count = self.count()
+        if self.limit and self.limit < count:
+            names = self.names()
+            for _ in range(self.limit):
+                self.spawn(self.work(names))
+        else:
+            for name in self.names():
+                self.spawn(self.alone(name, self.make(name)))
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        self.decide()
+
+    async def work(self, names: Iterator[str]) -> None:
+        """A worker: takes the next branch until there is none."""
+        fatal: BaseException | None = None
+        try:
+            for name in names:
+                await self.walk(name, self.make(name))
+                if self._decided:
+                    return
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # no node's doing: the crew ends and tells it
+            fatal = error
+        finally:
+            self.left(fatal)
+
+    async def alone(self, name: str, token: Token) -> None:
+        """A branch with a task of its own."""
+        fatal: BaseException | None = None
+        try:
+            while (step := await token.advance()) is not None:
+                self.put(step)
+            if not token.suspended:
+                self.ended(name)
+        except NodeError as error:
+            self.errors[name] = error
+            self.ended(name)
+        except asyncio.CancelledError:
+            await token.cancel()
+            raise
+        except BaseException as error:  # no node's doing: the crew ends and tells it
+            fatal = error
+        finally:
+            self.left(fatal)
+
+    async def walk(self, name: str, token: Token) -> None:
+        """Walk one branch to its end and see what that means for the others."""
+        try:
+            while (step := await token.advance()) is not None:
+                self.put(step)
+        except NodeError as error:
+            self.errors[name] = error
+        except asyncio.CancelledError:
+            await token.cancel()
+            raise
+        if not token.suspended:
+            self.ended(name)
+
+    def ended(self, name: str) -> None:
+        """A branch is through, or failed."""
+        if name in self.errors:
+            self.decide()
+
+    async def next_step(self) -> Step[Any] | None:
+        if not self._started:
+            self.begin()
+        try:
+            step = await super().next_step()
+        except BaseException:
+            self._over()
+            raise
+        if step is None:
+            self._over()
+        return step
+
+    def _over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._started and self.run.pen is not None:
+            self.run.pen.shared -= 1
+        self._started = False
+
+    async def cancel(self) -> None:
+        try:
+            await super().cancel()
+        finally:
+            for child in self.children.values():
+                await child.cancel()
+
+    def suspended(self) -> list[Suspend]:
+        if self._decided:
+            return []
+        return [suspend for child in self.children.values() for suspend in child.suspended]
+
+    def done_so_far(self) -> list[Entry]:
+        return [entry for child in self.children.values() for entry in child.done_so_far()]
+
+    # joining -----------------------------------------------------------------------------------------------
+
+    async def join(self) -> Step[Any] | None:
+        token = self.token
+        try:
+            if self._timed_out:
+                raise as_node_error(self.node_id, TimeoutError(f"timed out after {self.op.node.timeout:g} s"))
+            if (failure := self.failure()) is not None:
+                raise failure
+            self.merge()
+        except NodeError as error:
+            await self._failed(error)
+            return None
+        token.last, token.after, token.tries = self.key, None, 0
+        token.updated = max([token.updated, *(child.updated for child in self.children.values())])
+        if self.run.pen is not None:
+            await self.run.pen.settle(sync=False)  # what follows begins now, and a kill must not hide that
+        token.go_behind(self.op)
+        return None
+
+    def failure(self) -> NodeError | None:
+        return next(iter(self.errors.values()), None)
+
+    def merge(self) -> None:
+        raise NotImplementedError
+
+    def merge_entries(self, entries: Sequence[Entry]) -> None:
+        """Take what the branches did. Raises NodeError where a reducer fails."""
+        kept = dict(self.token.values)
+        try:
+            self.token.take(entries)
+        except StateError as error:
+            self.token.values = kept
+            raise as_node_error(self.node_id, error) from error
+
+    def note_joined(
+        self, branches: Iterable[str], update: Values | None = None, goto: tuple[str, ...] | None = None
+    ) -> None:
+        if self.run.pen is None:
+            return
+        encoded = None if update is None else bytes(encode_update(update))
+        body = JoinedBody(self.place.path, self.key, tuple(branches), encoded, goto)
+        self.run.pen.later(encode_row(RowKind.JOINED, body))
+
+    async def _failed(self, error: NodeError) -> None:
+        """Ask `on_error` of the composite; without an answer the failure goes on."""
+        on_error = self.op.node.on_error
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        answer = await ask_on_error(on_error, cause, _view(self), self.node_id) if on_error is not None else None
+        match answer:
+            case Skip(update):
+                self._handled(self._checked(update), None)
+            case Goto(target):
+                self._check_recovery(target)
+                self._handled({}, (target,))
+            case Retry(delay=delay) if self.token.tries + 1 < UNASKED_ATTEMPTS:
+                self.token.tries += 1
+                self.note_joined((), {}, (self.op.id,))
+                await asyncio.sleep(delay)
+            case Abort(error=given) if given is not None:
+                raise as_node_error(
+                    self.node_id, given if isinstance(given, Exception) else AtomicError(given)
+                ) from error
+            case _:
+                raise error
+
+    def _checked(self, update: Any) -> Values:
+        try:
+            return self.token.spec.convert(update) if update else {}
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+
+    def _check_recovery(self, target: str) -> None:
+        try:
+            check_recovery(self.token, target)
+        except AtomicError as error:
+            raise as_node_error(self.node_id, error) from error
+
+    def _handled(self, update: Values, goto: tuple[str, ...] | None) -> None:
+        self.note_joined((), update, goto)
+        self.merge_entries([Entry(self.node_id, self.op.id, update)])
+        self.token.last, self.token.after, self.token.tries = self.key, None, 0
+        self.token.go_behind(self.op, goto)
+
+
+def _view(fork: Fork) -> Any:
+    """A composite has no step of its own; its `on_error` sees the state before it."""
+    from atomic.graph.context import StepContext
+
+    return StepContext(fork.token, cast("Any", fork.op), 0, 1)
+
+
+def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:
+    """Two nodes of different branches that write one field which has no reducer: (field, node, node)."""
+    writers: dict[str, tuple[int, str]] = {}
+    for branch, trail in enumerate(trails):
+        for entry in trail:
+            for name in entry.update:
+                if name in replaced:
+                    first, node_id = writers.setdefault(name, (branch, entry.node_id))
+                    if first != branch:
+                        return name, node_id, entry.node_id
+    return None
+
+
+def conflict_error(node_id: str, conflict: tuple[str, str, str]) -> NodeError:
+    name, first, second = conflict
+    return NodeError(
+        node_id, f"'{first}' and '{second}' both write '{name}', which has no reducer; give it one, or a merge function"
+    )
+
+
+class ParallelFork(Fork):
+    """Named branches, and a strategy that says which of them count."""
+
+    def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
+        super().__init__(token, op, limit=op.limit)
+        self.body = body
+        self.winner: str | None = None
+        self.note_opened()
+
+    def count(self) -> int:
+        return len(self.op.branches)
+
+    def names(self) -> Iterator[str]:
+        return iter(self.op.branches)
+
+    def make(self, name: str) -> Token:
+        program, outer = self.op.branches[name], self.token
+        if self._recorded:
+            return self.child(name, program, dict(outer.values))
+        token = Token(self.run, self._inside, program, dict(outer.values), pc=program.entry, trail=[])
+        token.updated = outer.updated
+        if outer.errors:
+            token.errors = outer.errors
+        self.children[name] = token
+        return token
+
+    def ended(self, name: str) -> None:
+        failed, strategy = name in self.errors, self.body.strategy
+        if strategy == "all":
+            if failed:
+                self.decide()
+        elif strategy == "race" or not failed:
+            self.winner = self.winner or name
+            self.decide()
+
+    def done_so_far(self) -> list[Entry]:
+        if self.body.merge is not None or self.body.strategy != "all":
+            return []  # what counts is known only when they have met
+        named = [self.children[name] for name in self.op.branches if name in self.children]
+        return [entry for child in named for entry in child.done_so_far()]
+
+    def failure(self) -> NodeError | None:
+        if self.body.strategy == "race":
+            return self.errors.get(self.winner or "")
+        if self.body.strategy == "any":
+            if self.winner is not None:
+                return None
+            reasons = "; ".join(f"{name}: {self.errors[name]}" for name in self.op.branches if name in self.errors)
+            return NodeError(self.node_id, f"all branches failed: {reasons}")
+        return next((self.errors[name] for name in self.errors), None)
+
+    def merge(self) -> None:
+        names = [self.winner] if self.winner is not None else list(self.op.branches)
+        if self.body.merge is not None:
+            self._merge_by_function(names)
+            return
+        trails = [self.children[name].trail or () for name in names]
+        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
+            raise conflict_error(self.node_id, conflict)
+        self.note_joined(names)
+        self.merge_entries([entry for trail in trails for entry in trail])
+
+    def _merge_by_function(self, names: list[str]) -> None:
+        states = {name: self.children[name].state for name in names}
+        try:
+            update = cast("Any", self.body.merge)(states, self.token.state)
+            checked = self.token.spec.convert(update) if update else {}
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        except Exception as error:  # a user's function: whatever it raises is this node's failure
+            raise NodeError(self.node_id, f"merge raised {describe_error(error)}", kind=type(error).__name__) from error
+        self.note_joined((), checked)
+        self.merge_entries([Entry(self.node_id, self.op.id, checked)])
+
+
+class MapFork(Fork):
+    """One branch for each item, all with the same program."""
+
+    sign = "@"
+
+    def __init__(self, token: Token, op: ForkOp, body: MapBody) -> None:
+        super().__init__(token, op, limit=op.limit)
+        self.body = body
+        self.program = op.branches[""]
+        self.items = self._items()
+
+    def _items(self) -> list[Any]:
+        recorded = None if self.opened is None else self.opened.items
+        if recorded is not None and self.opened is not None and self.opened.plain:
+            return recorded
+        try:
+            items = list(self.body.over(self.token.state))
+            data: list[Any] = msgspec.to_builtins(items) if self.run.pen is not None else []
+        except Exception as error:  # a user's function: whatever it raises is this node's failure
+            raise NodeError(self.node_id, f"over raised {describe_error(error)}", kind=type(error).__name__) from error
+        if recorded is not None and data != recorded:
+            reason = "over gives other items than before the run was cut; it must depend on the state only"
+            raise NodeError(self.node_id, reason)
+        self.note_opened(items=data, plain=is_plain(items))
+        return items
+
+    def count(self) -> int:
+        return len(self.items)
+
+    def names(self) -> Iterator[str]:
+        return map(str, range(len(self.items)))
+
+    def make(self, name: str) -> Token:
+        index = int(name)
+        suffix = f"{self.place.suffix}[{name}]"
+        values = dict(self.token.values)
+        return self.child(name, self.program, values, item=self.items[index], index=index, suffix=suffix)
+
+    def done_so_far(self) -> list[Entry]:
+        done = [self.children[name].done_so_far() for name in self.names() if name in self.children]
+        return map_entries(self.node_id, self.op, done)[:-1]
+
+    def merge(self) -> None:
+        names = [str(index) for index in range(len(self.items))]
+        trails = [self.children[name].trail or () for name in names]
+        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
+            raise conflict_error(self.node_id, conflict)
+        self.note_joined(names)
+        self.merge_entries(map_entries(self.node_id, self.op, trails))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value reads back from the journal as it is."""
+    if isinstance(value, list):
+        return all(is_plain(item) for item in cast("list[Any]", value))
+    if isinstance(value, dict):
+        return all(is_plain(key) and is_plain(item) for key, item in cast("dict[Any, Any]", value).items())
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def map_entries(node_id: str, op: ForkOp, trails: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """What the items of a map did, in item order, and the list of their outputs."""
+    inner = op.branches[""].all_ids
+    entries: list[Entry] = []
+    outputs: list[Any] = []
+    for trail in trails:
+        output = None
+        for entry in trail:
+            update = entry.update
+            kept = update.get("outputs")
+            if kept:
+                output = kept.get(entry.key, output)
+                others = {key: value for key, value in kept.items() if key not in inner}
+                update = {
+                    **{name: value for name, value in update.items() if name != "outputs"},
+                    **({"outputs": others} if others else {}),
+                }
+            if update:
+                entries.append(Entry(entry.node_id, entry.key, update))
+        outputs.append(output)
+    entries.append(Entry(node_id, op.id, {"outputs": {op.id: outputs}}))
+    return entries

@@ -1,0 +1,286 @@
+"""Branches that edges make, and where they meet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from atomic.graph.control import Suspend
+from atomic.graph.crew import Crew
+from atomic.graph.errors import NodeError, StateError
+from atomic.graph.forks import conflict_error
+from atomic.graph.run import Entry, Step, as_node_error
+from atomic.graph.token import Token
+
+
+class Group(Crew):
+    """The branches that edges made out of one token, until they are one again.
+
+    Each keeps the entries since the fork. Where several meet, their entries are united in the order of the
+    branches, each once, and folded anew: a node behind a diamond inside a diamond sees no update twice.
+    """
+
+    def __init__(self, parent: Token, targets: Sequence[int], *, restored: Sequence[Token] | None = None) -> None:
+        super().__init__()
+        self.parent, self.program = parent, parent.program
+        self.base = dict(parent.values)
+        self._steps_before = parent.run.steps
+        self.meets = self._meets(targets)
+        self.live: list[Token] = []
+        self.waiting: list[Token] = []
+        self.stopped: list[Token] = []  # suspended
+        self.over: list[Token] = []  # at the end of the graph
+        self.error: NodeError | None = None
+        limit = parent.program.limit
+        self._slots = asyncio.Semaphore(limit) if limit else None
+        self._fresh = list(restored) if restored is not None else [
+            self._branch(parent, order, pc) for order, pc in enumerate(targets)
+        ]  # fmt: skip
+        for token in self._fresh:
+            token.group = self
+
+    def _meets(self, targets: Sequence[int]) -> frozenset[int]:
+        """Where they may meet: what the graph shows, and what several of these targets lead to."""
+        reach = [self.program.reaches[pc] | 1 << pc for pc in targets if pc >= 0]
+        several: set[int] = set()
+        for pc in range(len(self.program.ops)):
+            if sum(bits >> pc & 1 for bits in reach) > 1:
+                several.add(pc)
+        return self.program.meets | several
+
+    def _branch(self, source: Token, order: int, pc: int) -> Token:
+        token = Token(
+            source.run, source.place, source.program, dict(source.values), pc=pc, trail=list(source.trail or ())
+        )
+        if source is self.parent:
+            token.trail = []
+        token.counters, token.updated = list(source.counters), source.updated
+        token.order, token.last, token.group = (*source.order, order), source.last, self
+        token.after, token.resumed = source.after, source.resumed
+        return token
+
+    def adopt(self, tokens: Sequence[Token]) -> None:
+        """Go on with branches that a journal tells about."""
+        self._fresh = list(tokens)
+        self.meets |= self._meets([token.pc for token in tokens])
+
+    @property
+    def _counts_each(self) -> bool:
+        return True  # whoever arrives may be the last one that others wait for
+
+    def begin(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        for token in fresh:
+            self._start(token)
+
+    def _start(self, token: Token) -> None:
+        if token.pc < 0:
+            self.over.append(token)
+            return
+        self.live.append(token)
+        self.spawn(self._walk(token))
+
+    async def _walk(self, token: Token) -> None:
+        fatal: BaseException | None = None
+        try:
+            async with self._slots or nullcontext():
+                await self._walk_one(token)
+        except asyncio.CancelledError:
+            await token.cancel()
+            raise
+        except BaseException as error:  # no node's doing: the crew ends and tells it
+            fatal = error
+        finally:
+            self.left(fatal)
+
+    async def _walk_one(self, token: Token) -> None:
+        try:
+            while (step := await token.advance()) is not None:
+                self.put(step)
+        except NodeError as error:
+            self.error = self.error or error
+            self.decide()
+        if token in self.live:  # else it was split into others
+            self.live.remove(token)
+            place = self.stopped if token.suspended else self.over if token.pc < 0 else self.waiting
+            place.append(token)
+
+    # what tokens ask ---------------------------------------------------------------------------------------
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token must stop before its next node, because another may still arrive there."""
+        return token.pc in self.meets and token.cleared != token.pc
+
+    def split(self, token: Token, targets: Sequence[int]) -> None:
+        """A branch became several."""
+        self.live.remove(token)
+        self.meets |= self._meets(targets)
+        for order, pc in enumerate(targets):
+            self._start(self._branch(token, order, pc))
+        token.pc = -1
+
+    # meeting -----------------------------------------------------------------------------------------------
+
+    def _settled(self) -> None:
+        """Let those go on for whom nobody can arrive any more."""
+        while self.error is None and (met := self._next_meeting()):
+            for token in met:
+                self.waiting.remove(token)
+            if not (self.live or self.waiting or self.stopped or self.over):
+                self.waiting = met  # all are here: they become one again, and the group is over
+                return
+            try:
+                merged = self._united(met)
+            except NodeError as error:
+                self.error = error
+                return
+            self._start(merged)
+
+    def _next_meeting(self) -> list[Token]:
+        places = sorted({token.pc for token in self.waiting})
+        for pc in places:
+            if not self._may_arrive(pc):
+                return [token for token in self.waiting if token.pc == pc]
+        if places and not self.live and not self.stopped:  # each waits for another: the first one goes
+            first = min(self.waiting, key=lambda token: token.order)
+            return [token for token in self.waiting if token.pc == first.pc]
+        return []
+
+    def _may_arrive(self, pc: int) -> bool:
+        reaches = self.program.reaches
+        others = [*self.live, *self.stopped, *(token for token in self.waiting if token.pc != pc)]
+        return any(token.pc == pc or reaches[token.pc] >> pc & 1 for token in others if token.pc >= 0)
+
+    def _united(self, met: Sequence[Token]) -> Token:
+        met = sorted(met, key=lambda token: token.order)
+        first = met[0]
+        if len(met) > 1:
+            trail = self._entries(first.place.public_id(self.program.ops[first.pc].id) if first.pc >= 0 else "", met)
+            values = dict(self.base)
+            for entry in trail:
+                first.spec.apply(values, entry.update)
+            merged = Token(first.run, first.place, first.program, values, pc=first.pc, trail=trail)
+            merged.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
+            merged.updated = max(token.updated for token in met)
+            merged.order, merged.group, merged.last = first.order, self, first.last
+            merged.after = tuple(token.last for token in met)
+            merged.resumed = first.resumed
+            first = merged
+        first.cleared = first.pc
+        return first
+
+    def _entries(self, node_id: str, met: Sequence[Token]) -> list[Entry]:
+        trails = [token.trail or () for token in met]
+        if (conflict := conflict_on_lines(trails, self.parent.spec.replaced)) is not None:
+            raise conflict_error(node_id or self.parent.place.public_id("end"), conflict)
+        return united_entries(trails)
+
+    # the end -----------------------------------------------------------------------------------------------
+
+    def suspended(self) -> list[Suspend]:
+        return [] if self.error else [suspend for token in self.stopped for suspend in token.suspended]
+
+    def finish(self) -> None:
+        """Become one token again: all stand at one node, or all are at the end."""
+        if self.error is not None:
+            raise self.error
+        parent = self.parent
+        met = sorted([*self.waiting, *self.over], key=lambda token: token.order)
+        pc = self.waiting[0].pc if self.waiting else -1
+        node_id = parent.place.public_id(self.program.ops[pc].id) if pc >= 0 else ""
+        entries = self._entries(node_id, met)
+        try:
+            parent.take(entries)
+        except StateError as error:
+            raise as_node_error(node_id or parent.place.public_id("end"), error) from error
+        parent.pc, parent.after = pc, tuple(token.last for token in met)
+        if parent.run.steps > self._steps_before:
+            parent.resumed = None  # they have met only now: what follows had not begun before
+        parent.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
+        parent.updated = max(token.updated for token in met)
+
+    def done_so_far(self) -> list[Entry]:
+        tokens = sorted(
+            [*self._fresh, *self.live, *self.waiting, *self.stopped, *self.over], key=lambda token: token.order
+        )
+        return united_entries(token.done_so_far() for token in tokens)
+
+    async def cancel(self) -> None:
+        try:
+            await super().cancel()
+        finally:
+            for token in [*self.live, *self.stopped]:
+                await token.cancel()
+
+
+def conflict_on_lines(trails: Sequence[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:
+    """Like `conflict_in`, for lines that share a part: no conflict where one writer is on every line of the other."""
+    lines: dict[int, tuple[Entry, set[int]]] = {}
+    for line, trail in enumerate(trails):
+        for entry in trail:
+            if not replaced.isdisjoint(entry.update):
+                lines.setdefault(id(entry), (entry, set()))[1].add(line)
+    writers: dict[str, list[tuple[Entry, set[int]]]] = {}
+    for entry, on in lines.values():
+        for name in replaced.intersection(entry.update):
+            for other, others_on in writers.setdefault(name, []):
+                if not (on <= others_on or others_on <= on):
+                    return name, other.node_id, entry.node_id
+            writers[name].append((entry, on))
+    return None
+
+
+def united_entries(trails: Iterable[Sequence[Entry]]) -> list[Entry]:
+    """All entries, each once, in the order of the branches."""
+    seen: set[int] = set()
+    result: list[Entry] = []
+    for trail in trails:
+        for entry in trail:
+            if id(entry) not in seen:
+                seen.add(id(entry))
+                result.append(entry)
+    return result
+
+
+class GroupBranching:
+    """A group as something that a token has opened."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._begun = False
+        self._pen = group.parent.run.pen
+
+    async def next_step(self) -> Step[Any] | None:
+        if not self._begun:
+            self._begun = True
+            if self._pen is not None:
+                self._pen.shared += 1
+            self.group.begin()
+        try:
+            step = await self.group.next_step()
+        except BaseException:
+            self._end()
+            raise
+        if step is None:
+            self._end()
+        return step
+
+    def _end(self) -> None:
+        if self._begun and self._pen is not None:
+            self._pen.shared -= 1
+        self._begun = False
+
+    def suspended(self) -> list[Suspend]:
+        return self.group.suspended()
+
+    async def join(self) -> Step[Any] | None:
+        self.group.finish()
+        return None
+
+    def done_so_far(self) -> list[Entry]:
+        return self.group.done_so_far()
+
+    async def cancel(self) -> None:
+        await self.group.cancel()

@@ -1,0 +1,407 @@
+"""The record of a run: what is written, in which order, and who may write it.
+
+A run is a sequence of rows. The rows of finished steps are its history; the others say what a resume
+needs to know without asking user code again (the items of a map, the winner of a race, an answer).
+State is the fold of the rows. A snapshot is a cache beside them and may be lost without harm.
+
+Bodies are msgpack, data only: nothing in them can name code to import.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from atomic.graph.control import RunStatus
+from atomic.graph.errors import JournalError, NodeError, RunNotFoundError, RunOwnedError
+from atomic.questions import Question
+
+
+class RowKind(IntEnum):
+    """What a row says; the numbers are part of the file format."""
+
+    START = 1
+    STEP = 2
+    ATTEMPT = 3  # an attempt failed and the step will be tried again
+    STARTED = 4  # a step began whose begin does not follow from the row before it
+    OPENED = 5  # branches, items or a subgraph began
+    JOINED = 6  # they were merged
+    ASKED = 7
+    ANSWERED = 8
+    RESUMED = 9
+    ENDED = 10
+    MIGRATED = 11
+
+
+class Row(NamedTuple):
+    """One row as the journal stores it; `step` is the number of the finished step, for STEP rows only."""
+
+    kind: int
+    step: int | None
+    body: bytes
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True):
+    """A row's body: positional, so that names cost no bytes. New fields go to the end, with a default."""
+
+
+class ErrorBody(_Body, frozen=True):
+    node_id: str
+    reason: str
+    kind: str = ""
+    path: str = ""
+    traceback: str = ""
+
+
+class StartBody(_Body, frozen=True):
+    execution_id: str
+    graph: str
+    time: float
+    state_version: int
+    reducers: dict[str, str]
+    values: dict[str, Any]
+    model: str | None = None
+    forked_from: str | None = None
+
+
+class StepBody(_Body, frozen=True):
+    scope: str
+    node_id: str
+    n: int  # the n-th time that this node ran, from 1
+    status: str
+    update: msgspec.Raw
+    attempt: int
+    started: float
+    seconds: float
+    loops: tuple[int, ...] = ()
+    goto: tuple[str, ...] | None = None
+    after: tuple[str, ...] | None = None  # the steps it followed, where that is not simply the last one of its scope
+    model: str | None = None
+    error: ErrorBody | None = None
+    usage: dict[str, float] | None = None
+    asks: Question | None = None
+    more: tuple[bytes, ...] = ()  # further updates of a subgraph, where one cannot stand for all
+
+
+class AttemptBody(_Body, frozen=True):
+    step_id: str
+    attempt: int
+    time: float
+    error: ErrorBody
+    scope: str = ""
+
+
+class StartedBody(_Body, frozen=True):
+    step_id: str
+    attempt: int
+    time: float
+
+
+class OpenedBody(_Body, frozen=True):
+    scope: str
+    fork: str
+    loops: tuple[int, ...]
+    after: tuple[str, ...] | None = None
+    items: list[Any] | None = None  # of a map
+    plain: bool = True  # whether the items were plain data, so that they need not be asked for again
+    values: dict[str, Any] | None = None  # of a subgraph: its first state
+
+
+class JoinedBody(_Body, frozen=True):
+    scope: str
+    fork: str
+    branches: tuple[str, ...]  # those that count, in the order of merging
+    update: bytes | None = None  # of a merge function or a handled failure: only this counts
+    goto: tuple[str, ...] | None = None
+
+
+class AskedBody(_Body, frozen=True):
+    step_id: str
+    node_id: str
+    time: float
+    question: Question
+    scope: str = ""
+
+
+class AnsweredBody(_Body, frozen=True):
+    step_id: str
+    question_id: str
+    time: float
+    answer: str | list[str]
+    scope: str | None = None  # set where the step is finished and the answer itself changes the state
+
+
+class ResumedBody(_Body, frozen=True):
+    time: float
+    model: str | None = None
+
+
+class EndedBody(_Body, frozen=True):
+    status: str
+    time: float
+    reason: str = ""
+    error: ErrorBody | None = None
+
+
+class MigratedBody(_Body, frozen=True):
+    time: float
+    state_version: int
+    reducers: dict[str, str]
+    snapshot: bytes  # the state in its new form, and where it stands
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished step as people read it; `step` is its number, None for one that failed."""
+
+    step: int | None
+    node_id: str
+    step_id: str
+    update: dict[str, Any]
+    status: RunStatus
+    attempt: int
+    started: float
+    seconds: float
+    model: str | None = None
+    error: str | None = None
+    usage: dict[str, float] | None = None
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in a list of runs; times are seconds since 1970. A run that has not ended is "running"."""
+
+    execution_id: str
+    graph: str
+    status: str
+    started: float
+    updated: float
+    steps: int
+
+
+# A journal has a method called `list`; inside its class these names stand for the type.
+Rows = list[Row]
+Records = list[Record]
+Runs = list[RunInfo]
+
+
+class History(NamedTuple):
+    """What a resume reads: the first row, the newest usable snapshot and the rows behind that."""
+
+    start: StartBody
+    snapshot: bytes | None
+    rows: list[Row]
+
+
+class RunLog(Protocol):
+    """The pen of a run's owner. Only one process at a time holds it."""
+
+    def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
+        """Write rows as one transaction; on the disk when this returns (without `sync`: safe from a kill only).
+
+        Raises:
+            RunOwnedError: another process took the run over; nothing was written.
+        """
+        ...
+
+    def snapshot(self, step: int, body: bytes) -> None:
+        """Keep a folded state, valid after the last row that was appended; `step` is the number of finished steps."""
+        ...
+
+    def release(self) -> None:
+        """Give up ownership."""
+        ...
+
+
+class Journal(Protocol):
+    """Where runs are recorded."""
+
+    def create(self, execution_id: str, start: Row) -> RunLog:
+        """Begin a run and own it. Raises JournalError if the id is taken."""
+        ...
+
+    def acquire(self, execution_id: str) -> RunLog:
+        """Own an existing run. Raises RunNotFoundError, RunOwnedError."""
+        ...
+
+    def history(self, execution_id: str, *, at: int | None = None) -> History:
+        """Read a run, up to its `at`-th finished step; needs no ownership."""
+        ...
+
+    def list(self) -> Runs: ...
+
+    def records(self, execution_id: str) -> Records: ...
+
+    def fork(self, execution_id: str, *, at: int | None = None) -> str:
+        """Copy a run up to its `at`-th finished step under a new id, and return that id."""
+        ...
+
+    def delete(self, execution_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_encoder = msgspec.msgpack.Encoder()
+BodyT = TypeVar("BodyT", bound=_Body)
+
+
+def encode_row(kind: RowKind, body: _Body, *, step: int | None = None) -> Row:
+    return Row(int(kind), step, _encoder.encode(body))
+
+
+def decode_body(row: Row, body_type: type[BodyT]) -> BodyT:
+    """Read a row's body. Raises JournalError where it is not what its kind says."""
+    try:
+        return msgspec.msgpack.decode(row.body, type=body_type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise JournalError(f"A journal row of kind {row.kind} cannot be read: {error}") from error
+
+
+def step_id_of(execution_id: str, node_id: str, n: int) -> str:
+    """The key of a step: the same in every attempt and after every resume."""
+    return f"{execution_id}:{node_id}#{n}"
+
+
+def describe_run(start: StartBody, newest_first: Iterable[Row]) -> RunInfo:
+    """A run's line in a list, from its first row and its last ones (it stops reading at the last finished step)."""
+    status, updated, steps = "running", start.time, 0
+    for index, row in enumerate(newest_first):
+        if row.kind == RowKind.ENDED and index == 0:
+            ended = decode_body(row, EndedBody)
+            status, updated = ended.status, ended.time
+        if row.kind == RowKind.STEP and row.step is not None:
+            body = decode_body(row, StepBody)
+            steps, updated = row.step, max(updated, body.started + body.seconds)
+            break
+    return RunInfo(
+        execution_id=start.execution_id, graph=start.graph, status=status,
+        started=start.time, updated=updated, steps=steps,
+    )  # fmt: skip
+
+
+def records_of(start: StartBody, rows: Iterable[Row]) -> list[Record]:
+    """The finished steps among the rows."""
+    return [_record(start, row) for row in rows if row.kind == RowKind.STEP]
+
+
+def _record(start: StartBody, row: Row) -> Record:
+    body = decode_body(row, StepBody)
+    return Record(
+        step=row.step,
+        node_id=body.node_id,
+        step_id=step_id_of(start.execution_id, body.node_id, body.n),
+        update=msgspec.msgpack.decode(body.update),
+        status=RunStatus(body.status),
+        attempt=body.attempt,
+        started=body.started,
+        seconds=body.seconds,
+        model=body.model,
+        error=str(error_from(body.error)) if body.error else None,
+        usage=body.usage,
+    )
+
+
+def error_from(body: ErrorBody) -> NodeError:
+    return NodeError(body.node_id, body.reason, kind=body.kind, path=body.path)
+
+
+def forked_start(start: StartBody, execution_id: str) -> Row:
+    """The first row of a copy. Its steps have ids of their own: nothing is done twice under one key."""
+    body = msgspec.structs.replace(start, execution_id=execution_id, forked_from=start.execution_id, time=time.time())
+    return encode_row(RowKind.START, body)
+
+
+def rows_until(rows: Iterable[Row], at: int | None) -> list[Row]:
+    """The rows up to the `at`-th finished step, that one included."""
+    if at is None:
+        return list(rows)
+    kept: list[Row] = []
+    if at <= 0:
+        return kept
+    for row in rows:
+        kept.append(row)
+        if row.step == at:
+            return kept
+    last = max((row.step for row in kept if row.step is not None), default=0)
+    raise JournalError(f"There is no step {at}; the run has {last}")
+
+
+class MemoryJournal:
+    """A journal that ends with the process: for tests and for runs that need no tomorrow."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[Row]] = {}
+        self._owners: dict[str, _MemoryLog] = {}
+
+    def create(self, execution_id: str, start: Row) -> RunLog:
+        if execution_id in self._runs:
+            raise JournalError(f'Run "{execution_id}" exists already; resume it, or give another id')
+        self._runs[execution_id] = [start]
+        return self.acquire(execution_id)
+
+    def acquire(self, execution_id: str) -> RunLog:
+        rows = self._require(execution_id)
+        if execution_id in self._owners:
+            raise RunOwnedError(execution_id, None)
+        log = self._owners[execution_id] = _MemoryLog(self._owners, execution_id, rows)
+        return log
+
+    def history(self, execution_id: str, *, at: int | None = None) -> History:
+        start, *rows = self._require(execution_id)
+        return History(decode_body(start, StartBody), None, rows_until(rows, at))
+
+    def list(self) -> Runs:
+        return [describe_run(decode_body(rows[0], StartBody), reversed(rows)) for rows in self._runs.values()]
+
+    def records(self, execution_id: str) -> Records:
+        rows = self._require(execution_id)
+        return records_of(decode_body(rows[0], StartBody), rows)
+
+    def fork(self, execution_id: str, *, at: int | None = None) -> str:
+        history = self.history(execution_id, at=at)
+        new_id = str(uuid4())
+        self._runs[new_id] = [forked_start(history.start, new_id), *history.rows]
+        return new_id
+
+    def delete(self, execution_id: str) -> None:
+        self._require(execution_id)
+        if execution_id in self._owners:
+            raise RunOwnedError(execution_id, None)
+        del self._runs[execution_id]
+
+    def close(self) -> None:
+        self._owners.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require(self, execution_id: str) -> Rows:
+        if execution_id not in self._runs:
+            raise RunNotFoundError(execution_id, self._runs)
+        return self._runs[execution_id]
+
+
+class _MemoryLog:
+    def __init__(self, owners: dict[str, _MemoryLog], execution_id: str, rows: list[Row]) -> None:
+        self._owners, self._id, self._rows = owners, execution_id, rows
+
+    def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
+        if self._owners.get(self._id) is not self:
+            raise RunOwnedError(self._id, None, taken_over=True)
+        self._rows.extend(rows)
+
+    def snapshot(self, step: int, body: bytes) -> None:
+        """Nothing to do: the rows are in memory already."""
+
+    def release(self) -> None:
+        if self._owners.get(self._id) is self:
+            del self._owners[self._id]

@@ -1,0 +1,178 @@
+"""A compiled graph as the engine walks it: flat lists of operations that point to each other by number.
+
+A `Program` is one scope: the graph itself, a branch of a parallel, the body of a map, a subgraph. Sequences,
+ifs and loops are laid out flat inside their scope; only what really runs at once has a program of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+from atomic.graph.control import Retry
+from atomic.graph.node import Body, Condition, Node
+from atomic.graph.state import StateSpec
+
+STEP, FORK, IF, LOOP, UNTIL, ROUTE = range(6)
+END_PC = -1
+
+
+class Op:
+    """One operation. `next` is the operation behind it, `loops` are the counters it stands in."""
+
+    kind = STEP
+    __slots__ = ("id", "loops", "next", "pc")
+
+    def __init__(self, id: str, next: int, loops: tuple[int, ...]) -> None:
+        self.id, self.next, self.loops, self.pc = id, next, loops, -2
+
+    def successors(self) -> Sequence[int]:
+        return (self.next,)
+
+
+class StepOp(Op):
+    """Run a node's function."""
+
+    kind = STEP
+    __slots__ = ("call", "guarded", "model", "node", "on_error", "retry", "timeout")
+
+    def __init__(self, node: Node[Any, Any], next: int, loops: tuple[int, ...], timeout: float | None) -> None:
+        super().__init__(node.id, next, loops)
+        self.node = node
+        self.call = cast("Callable[[Any], Any]", node.run)
+        self.retry: Retry | None = node.retry
+        self.timeout, self.on_error = timeout, node.on_error
+        self.model = own_model(node)
+        self.guarded = bool(node.retry or timeout or node.on_error)
+
+
+def own_model(node: Node[Any, Any]) -> str | None:
+    return None if node.model == "inherit" else node.model
+
+
+class ForkOp(Op):
+    """Enter scopes of their own: branches, items, tasks or a subgraph."""
+
+    kind = FORK
+    __slots__ = ("body", "branches", "limit", "model", "node")
+
+    def __init__(self, node: Node[Any, Any], next: int, loops: tuple[int, ...], limit: int) -> None:
+        super().__init__(node.id, next, loops)
+        self.node, self.limit, self.model = node, limit, own_model(node)
+        self.body = cast("Body", node.body)
+        self.branches: dict[str, Program] = {}
+
+
+class IfOp(Op):
+    """Jump to the first branch whose condition holds."""
+
+    kind = IF
+    __slots__ = ("branches",)
+
+    def __init__(self, id: str, branches: list[tuple[Condition[Any] | None, int]], loops: tuple[int, ...]) -> None:
+        super().__init__(id, END_PC, loops)
+        self.branches = branches
+
+    def successors(self) -> Sequence[int]:
+        return [pc for _, pc in self.branches]
+
+
+class LoopOp(Op):
+    """Enter a loop: its counter starts from zero."""
+
+    kind = LOOP
+    __slots__ = ("slot",)
+
+    def __init__(self, id: str, next: int, loops: tuple[int, ...], slot: int) -> None:
+        super().__init__(id, next, loops)
+        self.slot = slot
+
+
+class UntilOp(Op):
+    """The end of an iteration: go on behind the loop, or again."""
+
+    kind = UNTIL
+    __slots__ = ("again", "max_iterations", "slot", "until")
+
+    def __init__(
+        self,
+        id: str,
+        next: int,
+        loops: tuple[int, ...],
+        *,
+        slot: int,
+        until: Condition[Any] | None,
+        max_iterations: int,
+    ) -> None:
+        super().__init__(id, next, loops)
+        self.slot, self.until, self.max_iterations = slot, until, max_iterations
+        self.again = END_PC
+
+    def successors(self) -> Sequence[int]:
+        return (self.next, self.again)
+
+
+class RouteOp(Op):
+    """The edges of a node, asked in their order."""
+
+    kind = ROUTE
+    __slots__ = ("always", "conditions")
+
+    def __init__(self, id: str, loops: tuple[int, ...]) -> None:
+        super().__init__(id, END_PC, loops)
+        self.conditions: list[tuple[Condition[Any], int]] = []
+        self.always: list[int] = []
+
+    def successors(self) -> Sequence[int]:
+        return [pc for _, pc in self.conditions] + self.always
+
+
+class Program:
+    """One scope, ready to walk."""
+
+    def __init__(self, spec: StateSpec[Any], limit: int) -> None:
+        self.spec, self.limit = spec, limit
+        self.ops: list[Op] = []
+        self.entry = END_PC
+        self.by_id: dict[str, int] = {}
+        self.catcher = END_PC
+        self.slots: list[str] = []  # the loop of each counter
+        self.back_edges: dict[tuple[str, str], int] = {}  # from node, to node: the counter of that cycle
+        self.max_iterations: int | None = None
+        self.meets: frozenset[int] = frozenset()  # where branches made by edges may meet
+
+    @cached_property
+    def all_ids(self) -> frozenset[str]:
+        """The ids of all nodes, those of branches and items below included; not those of subgraphs."""
+        below = [program.all_ids for op in self.ops if isinstance(op, ForkOp) for program in op.branches.values()]
+        return frozenset(self.by_id).union(*below)
+
+    def add(self, op: Op) -> int:
+        op.pc = len(self.ops)
+        self.ops.append(op)
+        return op.pc
+
+    @cached_property
+    def reaches(self) -> list[int]:
+        """For each operation those that may come after it, as bits. Ways back do not count: around a cycle each
+        branch would lead to every other, and none would ever be known to be the last."""
+        following = [[pc for pc in self._forward(op) if pc >= 0] for op in self.ops]
+        reach = [0] * len(self.ops)
+        changed = True
+        while changed:
+            changed = False
+            for pc in reversed(range(len(self.ops))):
+                bits = reach[pc]
+                for other in following[pc]:
+                    bits |= reach[other] | 1 << other
+                if bits != reach[pc]:
+                    reach[pc], changed = bits, True
+        return reach
+
+    def _forward(self, op: Op) -> list[int]:
+        if isinstance(op, UntilOp):
+            return [op.next]
+        targets = op.node.targets if isinstance(op, StepOp) else ()
+        ways = [*op.successors(), *(self.by_id[target] for target in targets if target in self.by_id)]
+        return [pc for pc in ways if pc < 0 or (op.id, self.ops[pc].id) not in self.back_edges]

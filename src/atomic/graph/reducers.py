@@ -1,0 +1,115 @@
+"""How an update of a field meets the value that is there.
+
+A reducer is any function `(current, update) -> new`. Those here have a name, which goes into the journal,
+so that a run recorded by older code can be folded without that code. `extend` is the same reducer for a
+value that nobody else can see: it works in place, which keeps a step's cost independent of what is there,
+and it must not be able to fail.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+ReducerFunction = Callable[[Any, Any], Any]
+
+
+class Reducer:
+    """A reducer that the journal can name."""
+
+    __slots__ = ("extend", "extends", "function", "name", "takes_none")
+
+    def __init__(
+        self,
+        name: str,
+        reduce: ReducerFunction,
+        *,
+        extends: type | None = None,
+        extend: Callable[[Any, Any], None] | None = None,
+        takes_none: bool = False,
+    ) -> None:
+        self.name, self.function, self.takes_none = name, reduce, takes_none
+        self.extends, self.extend = extends, extend
+
+    def __call__(self, current: Any, update: Any) -> Any:
+        return self.function(current, update)
+
+    def __repr__(self) -> str:
+        return f"reducers.{self.name}"
+
+
+def merge_by_id(field: str) -> Reducer:
+    """Items with the same `field` are one: dicts are merged, Structs replaced in place, new ones appended."""
+
+    def key_of(item: Any) -> Any:
+        return cast("Mapping[str, Any]", item)[field] if isinstance(item, Mapping) else getattr(item, field)
+
+    def reduce(current: list[Any], update: list[Any]) -> list[Any]:
+        result = list(current)
+        places = {key_of(item): place for place, item in enumerate(result)}
+        for item in update:
+            place = places.setdefault(key_of(item), len(result))
+            if place == len(result):
+                result.append(item)
+            elif isinstance(item, Mapping):
+                result[place] = {**result[place], **item}
+            else:
+                result[place] = item
+        return result
+
+    return Reducer(f"merge_by_id:{field}", reduce)
+
+
+def _extend_list(current: list[Any], update: list[Any]) -> None:
+    current.extend(update)
+
+
+def _update_dict(current: dict[Any, Any], update: dict[Any, Any]) -> None:
+    current.update(update)
+
+
+def _keep_defined(current: Any, update: Any) -> Any:
+    return current if update is None else update
+
+
+def _concat(current: Any, update: Any) -> Any:
+    return current + update
+
+
+def _merge(current: dict[Any, Any], update: dict[Any, Any]) -> dict[Any, Any]:
+    return {**current, **update}
+
+
+replace = Reducer("replace", lambda current, update: update)
+concat = Reducer("concat", _concat, extends=list, extend=_extend_list)
+merge = Reducer("merge", _merge, extends=dict, extend=_update_dict)
+max = Reducer("max", lambda current, update: builtins.max(current, update))
+min = Reducer("min", lambda current, update: builtins.min(current, update))
+sum = Reducer("sum", lambda current, update: current + update)
+or_ = Reducer("or_", lambda current, update: current or update)
+and_ = Reducer("and_", lambda current, update: current and update)
+if_defined = Reducer("if_defined", _keep_defined, takes_none=True)
+
+_NAMED = {item.name: item for item in (replace, concat, merge, max, min, sum, or_, and_, if_defined)}
+
+
+def find_reducer(name: str) -> Reducer | None:
+    """The reducer of that name, or None for one that only its author has."""
+    kind, _, field = name.partition(":")
+    return merge_by_id(field) if kind == "merge_by_id" and field else _NAMED.get(name)
+
+
+def name_of(reducer: ReducerFunction) -> str:
+    """What the journal writes for a reducer; a user's own function is `custom:<its name>`."""
+    return reducer.name if isinstance(reducer, Reducer) else f"custom:{getattr(reducer, '__name__', 'reducer')}"
+
+
+def reducer_in(annotation_metadata: tuple[Any, ...]) -> ReducerFunction:
+    """The reducer among an `Annotated` field's extras; `replace` where there is none."""
+    for extra in annotation_metadata:
+        if callable(extra) and not isinstance(extra, (type, msgspec.Meta)):
+            return extra
+    return replace

@@ -1,0 +1,166 @@
+"""What the tokens of one run share, and the words in which they speak of it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+import msgspec
+
+from atomic.errors import AtomicError
+from atomic.graph.control import Event, RunStatus, Suspend
+from atomic.graph.errors import NodeError, StateError
+from atomic.graph.journal import AnsweredBody, AskedBody, ErrorBody, RowKind, encode_row, step_id_of
+from atomic.graph.state import StateT, Values, describe_error, encode_value
+from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from atomic.graph.context import Answer
+    from atomic.graph.pen import Pen
+    from atomic.graph.restore import Past
+
+
+class Entry(NamedTuple):
+    """One update, as it is merged again where branches meet."""
+
+    node_id: str
+    key: str
+    update: Values
+
+
+class Step(msgspec.Struct, Generic[StateT], frozen=True):
+    """One finished execution of a node."""
+
+    node_id: str
+    step_id: str
+    state: StateT
+    update: Mapping[str, Any] | None
+    status: RunStatus
+    error: Exception | None
+    seconds: float
+    attempt: int
+    model: str | None
+    events: Sequence[Event] = ()
+
+
+class Run:
+    """What all tokens of one run share."""
+
+    def __init__(
+        self, execution_id: str, deps: Any, *, max_steps: int, pen: Pen | None = None, past: Past | None = None
+    ) -> None:
+        self.execution_id, self.deps, self.pen, self.past = execution_id, deps, pen, past
+        self.listening = False
+        self.live: Callable[[str, Event], None] | None = None
+        self.steps = 0  # finished ones
+        self.budget = max_steps or -1
+        self.max_steps = max_steps
+        self.turns = 0
+        self.counts: dict[str, int] = {}  # how often a node, or a fork, has begun
+        self.asked: dict[str, Question] = {}
+        self.warnings: list[Event] = []
+
+    def step_id(self, node_id: str, n: int) -> str:
+        return step_id_of(self.execution_id, node_id, n)
+
+    def tell_live(self, node_id: str, event: Event) -> None:
+        if self.live is not None:
+            self.live(node_id, event)
+
+    def resolve_workflow(self, name: str, place: Place) -> Any:
+        """A workflow by its name. A circle is an error that shows it."""
+        if name.casefold() in [known.casefold() for known in place.names]:
+            raise AtomicError(f"workflows call each other in a circle: {' -> '.join([*place.names, name])}")
+        workflows = getattr(self.deps, "workflows", None)
+        if workflows is None:
+            raise AtomicError(f'workflow "{name}" cannot be found: the run has no workflows; pass deps with .workflows')
+        return workflows.require(name)
+
+    async def ask(
+        self, question: Question, step_id: str, node_id: str, *, place: int, scope: str, finished: bool = False
+    ) -> Answer:
+        """A recorded answer, or a host's, or the end of this step until somebody answers.
+
+        `finished`: the step itself is recorded, so that the answer is an update of its scope by itself.
+        """
+        if self.past is not None and (known := self.past.answer(step_id, place)) is not None:
+            return known
+        if self.pen is not None:
+            body = AskedBody(step_id, node_id, time.time(), question, scope)
+            await self.pen.write(encode_row(RowKind.ASKED, body))
+        broker = getattr(self.deps, "broker", None)
+        if broker is None:
+            raise Suspend(f"waits for an answer to '{question.id}'", question=question, node_id=node_id)
+        answer = _answer_for(question, await broker.ask(question))
+        if self.pen is not None:
+            told = AnsweredBody(step_id, question.id, time.time(), answer, scope if finished else None)
+            await self.pen.write(encode_row(RowKind.ANSWERED, told))
+        return answer
+
+
+def _answer_for(question: Question, answer: Any) -> Answer:
+    if question.multi_select:
+        return [answer] if isinstance(answer, str) else list(answer)
+    return answer if isinstance(answer, str) else ", ".join(answer)
+
+
+class Place:
+    """One instance of a scope: where it is in the run, and what its nodes find there."""
+
+    def __init__(
+        self,
+        *,
+        path: str = "",
+        prefix: str = "",
+        suffix: str = "",
+        model: str | None = None,
+        item: Any = None,
+        index: int | None = None,
+        counted: bool = True,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self.names = names  # the workflows that it is inside of
+        self.path, self.prefix, self.suffix = path, prefix, suffix
+        self.qualified = bool(prefix or suffix)
+        self.model, self.item, self.index, self.counted = model, item, index, counted
+
+    def inner(self, path: str) -> Place:
+        """A place inside this one: as it is around here, until somebody says otherwise."""
+        place = Place.__new__(Place)
+        place.__dict__.update(self.__dict__)
+        place.path = path
+        return place
+
+    def public_id(self, id: str) -> str:
+        return f"{self.prefix}{id}{self.suffix}"
+
+    def local_id(self, public_id: str) -> str:
+        return public_id[len(self.prefix) : len(public_id) - len(self.suffix)]
+
+
+def as_node_error(node_id: str, error: Exception) -> NodeError:
+    """A failure in the words of the node where it happened."""
+    if isinstance(error, NodeError):
+        return error
+    if isinstance(error, StateError):
+        result = NodeError(node_id, error.reason, kind="StateError", path=error.path)
+    elif isinstance(error, AtomicError):
+        result = NodeError(node_id, str(error), kind=type(error).__name__)
+    else:
+        result = NodeError(node_id, describe_error(error), kind=type(error).__name__)
+    result.__cause__ = error
+    return result
+
+
+def error_body(error: NodeError | None) -> ErrorBody | None:
+    if error is None:
+        return None
+    cause = error.__cause__ or error
+    text = "".join(traceback.format_exception(cause)[-12:])[-4000:]
+    return ErrorBody(error.node_id, error.reason, error.kind, error.path, text.encode("utf-8", "replace").decode())
+
+
+def encode_update(update: Values | None) -> msgspec.Raw:
+    return msgspec.Raw(encode_value(update or {}, "update"))

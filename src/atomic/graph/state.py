@@ -1,0 +1,320 @@
+"""The state of a run: frozen for its readers, folded from updates by the engine.
+
+While a run goes on its state is a plain dict of values; a `State` object is made only when somebody looks.
+`StateSpec` holds, for each field, how a value is checked and how it is merged.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import StructMeta
+
+from atomic.errors import closest
+from atomic.graph import reducers
+from atomic.graph.errors import StateError
+from atomic.graph.reducers import ReducerFunction
+
+Values = dict[str, Any]
+
+
+def _copier(default: Any) -> Callable[[], Any]:
+    def copied() -> Any:
+        from copy import deepcopy
+
+        return deepcopy(default)
+
+    return copied
+
+
+class StateMeta(StructMeta):
+    """Makes every subclass of `State` frozen and keyword-only; msgspec does not inherit either.
+
+    Defaults that could be changed are copied for each state; msgspec does that only for empty lists and dicts.
+    """
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> StateMeta:
+        for field in namespace.get("__annotations__", ()):
+            default = namespace.get(field)
+            if isinstance(default, (msgspec.Struct, list, dict, set)) and default:
+                namespace[field] = msgspec.field(default_factory=_copier(cast("Any", default)))
+        config["frozen"] = config["kw_only"] = True
+        config["eq"] = False
+        return super().__new__(mcls, name, bases, namespace, **config)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class State(msgspec.Struct, metaclass=StateMeta):
+    """What a workflow knows between two nodes; subclass it and add fields.
+
+    `last_updated` is the time of the last finished step (ISO 8601, UTC); comparisons leave it out.
+    """
+
+    execution_id: str = ""
+    last_updated: str = ""
+    outputs: Annotated[dict[str, Any], reducers.merge] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _compared(type(self)))
+
+
+def _compared(state_type: type[State]) -> list[str]:
+    return [name for name in state_type.__struct_fields__ if name != "last_updated"]
+
+
+RESERVED = frozenset({"execution_id", "last_updated"})
+StateT = TypeVar("StateT", bound=State)
+
+Extend = Callable[[Any, Any], None]
+_decode_raw = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain(value)).encode
+
+
+def _plain(value: Any) -> Any:
+    """Data for the few kinds of objects that people return from nodes and that msgspec does not know."""
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    if hasattr(value, "model_dump"):  # pydantic
+        return value.model_dump()
+    raise TypeError(f"a value of type {type(value).__name__} cannot be recorded; return plain data or a msgspec Struct")
+
+
+def encode_value(value: Any, path: str) -> bytes:
+    """Encode a value as the journal does. Raises StateError with the path of the part that cannot be recorded."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        where, reason = _find_culprit(value, path, 0) or (path, error)
+        raise StateError(where, _reason_of(reason)) from error
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "text with a lone surrogate cannot be recorded"
+    if isinstance(error, RecursionError):
+        return "data nested too deeply to be recorded"
+    return str(error)
+
+
+def _find_culprit(value: Any, path: str, depth: int) -> tuple[str, Exception] | None:
+    """Which part of a value does not encode; only asked after the whole has failed."""
+    if depth > 50:
+        return None
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        parts = [(f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]", item) for key, item in items]
+    elif isinstance(value, (list, tuple)):
+        parts = [(f"{path}[{index}]", item) for index, item in enumerate(cast("list[Any]", value))]
+    elif isinstance(value, msgspec.Struct):
+        parts = [(f"{path}.{name}", getattr(value, name)) for name in value.__struct_fields__]
+    for part_path, part in parts:
+        try:
+            _encode(part)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            return _find_culprit(part, part_path, depth + 1) or (part_path, error)
+    return None
+
+
+_INT_LIMIT = 2**63
+
+
+def _constrained(extras: tuple[Any, ...]) -> bool:
+    """Whether msgspec has more to check than the type."""
+    return any(isinstance(extra, msgspec.Meta) for extra in extras)
+
+
+class FieldSpec:
+    """How one field takes a value and an update."""
+
+    __slots__ = ("_decode", "extend", "extends", "name", "path", "reduce", "reducer", "scalar")
+
+    def __init__(self, name: str, annotation: Any, prefix: str = "") -> None:
+        extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+        self.name, self.path = name, prefix + name
+        self.reducer: ReducerFunction = reducers.reducer_in(extras)
+        named = self.reducer if isinstance(self.reducer, reducers.Reducer) else None
+        self.extends, self.extend = (named.extends, named.extend) if named else (None, None)
+        function = named.function if named else self.reducer
+        self.reduce = None if self.reducer is reducers.replace else function
+        takes_none = named is not None and named.takes_none
+        plain = get_args(annotation)[0] if extras else annotation
+        self.scalar = plain if plain in (int, float, bool) and not _constrained(extras) else None
+        self._decode = msgspec.msgpack.Decoder(annotation | None if takes_none else annotation).decode
+
+    def convert(self, value: Any) -> Any:
+        """The value as a resume would read it. Raises StateError with the path of what does not fit."""
+        return self.decode(encode_value(value, self.path))
+
+    def extends_like(self, other: FieldSpec) -> bool:
+        """Whether both have the same reducer, and one that we know to be associative."""
+        return isinstance(self.reducer, reducers.Reducer) and reducers.name_of(self.reducer) == reducers.name_of(
+            other.reducer
+        )
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._decode(data)
+        except msgspec.ValidationError as error:
+            raise _field_error(self.path, error) from error
+
+
+def _field_error(path: str, error: msgspec.ValidationError) -> StateError:
+    """msgspec says `Expected X, got Y - at $[0].a`; we say `path[0].a: Expected X, got Y`."""
+    reason, _, where = str(error).partition(" - at ")
+    return StateError(path + where.strip("`").removeprefix("$"), reason)
+
+
+def _measure_owned() -> int:
+    holder: Values = {"field": []}
+    current = holder["field"]
+    return sys.getrefcount(current)
+
+
+# How many references a value has that only the engine's dict and one local variable hold.
+# Without CPython's counts (or with threads that change them) nothing is ever taken for unshared.
+_OWNED = (
+    _measure_owned() if sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)() else -1
+)
+
+
+class StateSpec(Generic[StateT]):
+    """What the engine knows about a State class, worked out once."""
+
+    __slots__ = ("_stamp", "_stamp_time", "_writable", "fields", "replaced", "state_type")
+
+    def __init__(self, state_type: type[StateT]) -> None:
+        self.state_type = state_type
+        hints = _hints_of(state_type)
+        self.fields = {name: FieldSpec(name, hints[name]) for name in state_type.__struct_fields__}
+        self._writable = {name: field for name, field in self.fields.items() if name not in RESERVED}
+        self.replaced = frozenset(name for name, field in self.fields.items() if field.reduce is None)
+        self._stamp, self._stamp_time = "", -1
+
+    def start(self, given: Mapping[str, Any] | State | None, execution_id: str) -> Values:
+        """The values of a first state. Raises StateError."""
+        values: dict[str, Any] = {}
+        if isinstance(given, State):
+            given = {name: getattr(given, name) for name in given.__struct_fields__}
+        for name, value in (given or {}).items():
+            values[name] = self._field(name).convert(value)
+        values["execution_id"], values["last_updated"] = execution_id, ""
+        try:
+            state = self.state_type(**values)
+        except TypeError as error:
+            raise StateError(self.state_type.__name__, str(error)) from error
+        return {name: getattr(state, name) for name in self.fields}
+
+    def _field(self, name: str) -> FieldSpec:
+        field = self.fields.get(name)
+        if field is None:
+            near = closest(name, self.fields)
+            hint = f' (did you mean "{near}"?)' if near else f"; it has {', '.join(self.fields)}"
+            raise StateError(name, f"{self.state_type.__name__} has no such field{hint}")
+        return field
+
+    def convert(self, update: Mapping[str, Any]) -> Values:
+        """Check an update field by field. Raises StateError; nothing is changed."""
+        result: Values = {}
+        fields = self._writable
+        for name, value in update.items():
+            field = fields.get(name)
+            if field is None:
+                raise self._refusal(name)
+            if type(value) is field.scalar and -_INT_LIMIT <= value < _INT_LIMIT:
+                result[name] = value  # numbers are what they are; all else goes through the codec
+            else:
+                result[name] = field.convert(value)
+        return result
+
+    def _refusal(self, name: str) -> StateError:
+        self._field(name)
+        return StateError(name, "is set by the engine; a node cannot write it")
+
+    def apply(self, values: Values, update: Values) -> None:
+        """Merge a checked update into values, all of it or nothing. Raises StateError where a reducer fails."""
+        if len(update) == 1:  # by far the most frequent
+            for name, value in update.items():
+                field = self.fields[name]
+                if field.reduce is None:
+                    values[name] = value
+                    return
+                current = values[name]
+                if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
+                    cast("Extend", field.extend)(current, value)
+                    return
+                try:
+                    values[name] = field.reduce(current, value)
+                except Exception as error:  # a user's function: whatever it raises is this field's failure
+                    raise reducer_error(field, error) from error
+            return
+        self._apply_several(values, update)
+
+    def _apply_several(self, values: Values, update: Values) -> None:
+        merged: Values = {}
+        in_place: list[tuple[FieldSpec, Any, Any]] = []
+        for name, value in update.items():
+            field = self.fields[name]
+            current = values[name]
+            if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
+                in_place.append((field, current, value))
+                continue
+            try:
+                merged[name] = value if field.reduce is None else field.reduce(current, value)
+            except Exception as error:  # a user's function: whatever it raises is this field's failure
+                raise reducer_error(field, error) from error
+        for field, current, value in in_place:  # these cannot fail, so nothing is half done
+            cast("Extend", field.extend)(current, value)
+        values.update(merged)
+
+    def build(self, values: Values, updated: float) -> StateT:
+        """A state to hand out; it never changes afterwards."""
+        stamp = int(updated * 1000)  # steps are much faster than a millisecond: one text serves many
+        if stamp != self._stamp_time:
+            self._stamp_time, self._stamp = stamp, _time_text(stamp)
+        values["last_updated"] = self._stamp
+        return self.state_type(**values)
+
+    def reducer_names(self) -> dict[str, str]:
+        return {name: reducers.name_of(field.reducer) for name, field in self.fields.items()}
+
+    def decode_update(self, data: bytes | msgspec.Raw) -> Values:
+        """An update as the journal holds it. Raises StateError where it no longer fits the State class."""
+        result: Values = {}
+        for name, raw in _decode_raw(data).items():
+            result[name] = self._field(name).decode(raw)
+        return result
+
+
+def _time_text(milliseconds: int) -> str:
+    """ISO 8601 in UTC; nothing for a state that no step has touched yet."""
+    if not milliseconds:
+        return ""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _hints_of(state_type: type[State]) -> dict[str, Any]:
+    try:
+        return get_type_hints(state_type, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise StateError(state_type.__name__, f"its annotations cannot be read: {error}") from error
+
+
+def reducer_error(field: FieldSpec, error: Exception) -> StateError:
+    return StateError(field.name, f"reducer {reducers.name_of(field.reducer)} raised {describe_error(error)}")
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception in one line: what kind, and what it says."""
+    try:
+        text = str(error)
+    except Exception:  # a user's class: it cannot even say what went wrong
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,166 @@
+"""A graph inside a node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from atomic.errors import AtomicError
+from atomic.graph.control import RunStatus
+from atomic.graph.errors import NodeError, StateError
+from atomic.graph.forks import Fork
+from atomic.graph.journal import RowKind, StepBody, encode_row
+from atomic.graph.node import SubgraphBody
+from atomic.graph.program import ForkOp
+from atomic.graph.run import Entry, Place, Step, as_node_error, encode_update
+from atomic.graph.state import Values, describe_error
+from atomic.graph.token import Token
+
+_OWN_FIELDS = frozenset({"execution_id", "last_updated", "outputs"})
+
+
+class SubgraphFork(Fork):
+    """A graph inside a node: one branch with a state of its own, and a record when it has ended."""
+
+    def __init__(self, token: Token, op: ForkOp, body: SubgraphBody) -> None:
+        super().__init__(token, op, limit=1)
+        self.body = body
+        self.began, self._clock = time.time(), time.perf_counter()
+        self.follows = token.follows
+        self.more: list[Values] = []
+        self.graph = self._resolve()
+        self.values = self._first_values()
+
+    def _resolve(self) -> Any:
+        if not isinstance(self.body.graph, str):
+            return self.body.graph
+        try:
+            return self.run.resolve_workflow(self.body.graph, self.place)
+        except AtomicError as error:
+            raise as_node_error(self.node_id, error) from error
+
+    def _first_values(self) -> Values:
+        spec = self.graph.program.spec
+        if self.opened is not None and self.opened.values is not None:
+            return spec.start(self.opened.values, self.run.execution_id)
+        try:
+            values = spec.start(self._input(), self.run.execution_id)
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        except Exception as error:  # a user's function: whatever it raises is this node's failure
+            raise NodeError(
+                self.node_id, f"input_mapper raised {describe_error(error)}", kind=type(error).__name__
+            ) from error
+        self.note_opened(values=values)
+        return values
+
+    def _input(self) -> Any:
+        if self.body.input_mapper is not None:
+            return self.body.input_mapper(self.token.state)
+        shared = self._shared_fields()
+        return {name: self.token.values[name] for name in shared}
+
+    def _shared_fields(self) -> list[str]:
+        ours = self.token.spec.fields
+        return [name for name in self.graph.program.spec.fields if name in ours and name not in _OWN_FIELDS]
+
+    def _changes(self, child: Token) -> tuple[Values, list[Values]]:
+        """What the subgraph did to the fields that both have: one update, and those that no one update can stand for.
+
+        Updates of a reducer that we know can be joined before the parent's takes them. Of a user's own they cannot:
+        each is passed on by itself.
+        """
+        joined: Values = {}
+        single: list[Values] = []
+        for entry in child.trail or ():
+            for name, value in entry.update.items():
+                ours, theirs = self.token.spec.fields.get(name), child.spec.fields[name]
+                if ours is None or name in _OWN_FIELDS:
+                    continue
+                if ours.reduce is None:
+                    joined[name] = child.values[name]
+                elif ours.extends_like(theirs):
+                    joined[name] = ours.reduce(joined[name], value) if name in joined else value
+                else:
+                    single.append({name: value})
+        return joined, single
+
+    def count(self) -> int:
+        return 1
+
+    def names(self) -> Iterator[str]:
+        return iter(("",))
+
+    def make(self, name: str) -> Token:
+        outer = self.place
+        place = Place(
+            path=self.child_path(name),
+            prefix=f"{self.node_id}/",
+            model=self.op.model or self.graph.options.model or outer.model,
+            item=outer.item,
+            index=outer.index,
+            counted=outer.counted,
+            names=(*outer.names, self.graph.options.name),
+        )
+        token = self.children[name] = self.token_at(place, self.graph.program, self.values)
+        if token.resumed is not None and not token.last:
+            token.resumed = self.inherits  # its first step begins together with the node itself
+        return token
+
+    def begin(self) -> None:
+        super().begin()
+        if self.run.pen is not None:
+            self.run.pen.shared -= 1  # one walker only: nobody writes at the same time
+
+    def _over(self) -> None:
+        if self._started and self.run.pen is not None:
+            self.run.pen.shared += 1
+        super()._over()
+
+    def merge(self) -> None:
+        update, self.more = self._output()
+        self.merge_entries([Entry(self.node_id, self.op.id, change) for change in (update, *self.more)])
+        self.update = update
+
+    def _output(self) -> tuple[Values, list[Values]]:
+        child, spec = self.children[""], self.token.spec
+        try:
+            if self.body.output_mapper is not None:
+                return spec.convert(self.body.output_mapper(child.state, self.token.state) or {}), []
+            final = {**child.values, "last_updated": ""}  # a time in there would make equal states unequal
+            joined, single = self._changes(child)
+            return spec.convert({**joined, "outputs": {self.op.id: final}}), [spec.convert(one) for one in single]
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        except Exception as error:  # a user's function: whatever it raises is this node's failure
+            reason = f"output_mapper raised {describe_error(error)}"
+            raise NodeError(self.node_id, reason, kind=type(error).__name__) from error
+
+    def done_so_far(self) -> list[Entry]:
+        return []  # its state is its own until it has ended
+
+    async def join(self) -> Step[Any] | None:
+        self.update: Values | None = None
+        await super().join()
+        if self.update is None:  # it failed, and somebody took care of that
+            return None
+        return await self._record(self.update)
+
+    async def _record(self, update: Values) -> Step[Any] | None:
+        run, seconds = self.run, time.perf_counter() - self._clock
+        n = int(self.key.rpartition("#")[2])
+        run.steps += 1
+        self.token.updated = time.time()
+        if run.pen is not None:
+            body = StepBody(
+                self.place.path, self.node_id, n, "completed", encode_update(update), 1, self.began, seconds,
+                self.token.loops_of(self.op), None, self.follows, self.op.model,
+                more=tuple(bytes(encode_update(one)) for one in self.more),
+            )  # fmt: skip
+            await run.pen.write(encode_row(RowKind.STEP, body, step=run.steps))
+        if not run.listening:
+            return None
+        step_id = run.step_id(self.node_id, n)
+        model = self.op.model or self.place.model
+        return Step(self.node_id, step_id, self.token.state, update, RunStatus.COMPLETED, None, seconds, 1, model)

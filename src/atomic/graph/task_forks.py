@@ -1,0 +1,162 @@
+"""Items that come as they get ready: the branches of a task loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from atomic.graph.control import RunStatus, Suspend
+from atomic.graph.errors import NodeError
+from atomic.graph.forks import Fork
+from atomic.graph.node import Dispatcher, TasksBody
+from atomic.graph.program import ForkOp
+from atomic.graph.run import Entry, Step, as_node_error
+from atomic.graph.state import Values
+from atomic.graph.token import Token
+
+AnswerT = TypeVar("AnswerT")
+
+
+class TasksFork(Fork):
+    """Items that come as they get ready. A worker that finds none waits until another has finished one.
+
+    One worker: each item sees what all before it did, as in a loop. Several: each sees what its blockers did,
+    so that what it sees does not depend on who was faster.
+    """
+
+    sign = "@"
+
+    def __init__(self, token: Token, op: ForkOp, body: TasksBody) -> None:
+        super().__init__(token, op, limit=op.limit)
+        self.body = body
+        self.program = op.branches[""]
+        try:
+            self.dispatcher: Dispatcher = body.dispatcher(token.state)
+        except Exception as error:  # a file or a user's function: whatever it raises is this node's failure
+            raise as_node_error(self.node_id, error) from error
+        self._progress = asyncio.Condition()
+        self._busy = 0
+        self._stop = False
+        self._broken: NodeError | None = None
+        self._finished: list[str] = []
+        self.note_opened()
+        self._recover()
+
+    def _recover(self) -> None:
+        """What was finished before the run was cut is not taken again, but is part of the result."""
+        past, done = self.run.past, set(self.dispatcher.finished())
+        if past is None or self.opened is None:
+            return
+        for name in past.branches_of(f"{self.place.path}|{self.key}{self.sign}"):
+            if name in done:
+                self._task_token(name, None)
+                self._finished.append(name)
+
+    def count(self) -> int:
+        return 0
+
+    def begin(self) -> None:
+        super().begin()
+        for _ in range(self.limit or max(1, len(self.dispatcher.order()))):
+            self.spawn(self.walk_all())
+
+    def names(self) -> Iterator[str]:
+        return iter(())  # who is next is known only when a worker is free
+
+    async def walk_all(self) -> None:
+        """A worker: takes what is ready until nothing can come any more."""
+        fatal: BaseException | None = None
+        try:
+            while (taken := await self._take()) is not None:
+                name, item = taken
+                try:
+                    await self.walk(name, self._task_token(name, item))
+                finally:
+                    await self._done()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # no node's doing: the crew ends and tells it
+            fatal = error
+        finally:
+            self.left(fatal)
+
+    async def _take(self) -> tuple[str, Any] | None:
+        async with self._progress:
+            while not self._stop:
+                taken = self._ask(lambda: self.dispatcher.take(self.state_now))
+                if taken is not None:
+                    self._busy += 1
+                    return taken
+                if not self._busy:
+                    return None
+                await self._progress.wait()
+            return None
+
+    async def _done(self) -> None:
+        async with self._progress:
+            self._busy -= 1
+            self._progress.notify_all()
+
+    def _task_token(self, name: str, item: Any) -> Token:
+        seen = self._finished if self.limit == 1 else self._in_order(set(self.dispatcher.blockers_of(name)))
+        suffix = f"{self.place.suffix}[{name}]"
+        return self.child(name, self.program, self._values_after(seen), item=item, suffix=suffix)
+
+    def _in_order(self, names: set[str]) -> list[str]:
+        done = names.intersection(self._finished)
+        return [name for name in self.dispatcher.order() if name in done]
+
+    def _values_after(self, names: Sequence[str]) -> Values:
+        values = dict(self.token.values)
+        for name in names:
+            for entry in self.children[name].trail or ():
+                self.token.spec.apply(values, entry.update)
+        return values
+
+    def _merged_names(self) -> list[str]:
+        return self._finished if self.limit == 1 else self._in_order(set(self._finished))
+
+    def state_now(self) -> Any:
+        """The state with all that is finished."""
+        return self.token.spec.build(self._values_after(self._merged_names()), time.time())
+
+    def ended(self, name: str) -> None:
+        error = self.errors.get(name)
+        self._ask(lambda: self.dispatcher.finish(name, error))
+        if error is None:
+            self._finished.append(name)
+        until = self.body.until
+        if until is not None and self._ask(lambda: until(self.state_now())):
+            self._stop = True
+
+    def done_so_far(self) -> list[Entry]:
+        known = (
+            self._finished if self.limit == 1 else [name for name in self.dispatcher.order() if name in self.children]
+        )
+        names = [*known, *(name for name in self.children if name not in known)]
+        return [entry for name in names for entry in self.children[name].done_so_far()]
+
+    def _ask(self, question: Callable[[], AnswerT]) -> AnswerT | None:
+        """Ask the dispatcher, which reads and writes a file and calls an author's function: it may fail."""
+        try:
+            return question()
+        except Exception as error:
+            self._broken = self._broken or as_node_error(self.node_id, error)
+            self._stop = True
+            return None
+
+    def failure(self) -> NodeError | None:
+        return self._broken  # a failed task is the list's affair
+
+    async def join(self) -> Step[Any] | None:
+        if not self._stop and (reason := self.dispatcher.unfinished()) is not None:
+            self.token.suspended = [Suspend(reason, status=RunStatus.BLOCKED, node_id=self.node_id)]
+            return None
+        return await super().join()
+
+    def merge(self) -> None:
+        names = self._merged_names()
+        self.note_joined(names)
+        self.merge_entries([entry for name in names for entry in self.children[name].trail or ()])
