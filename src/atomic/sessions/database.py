@@ -1,0 +1,132 @@
+"""SQLite as the journal uses it: the tables, how a connection is set up, and its errors in our words.
+
+This module and those built on it are imported when the first journal is opened, and sqlite3 with them: a program that
+only lists its workflows does not pay for it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+
+from atomic.graph.errors import JournalError
+from atomic.sessions import chain
+from atomic.sessions.chain import RUN_BITS, Snapshot
+from atomic.sessions.errors import DamagedError
+
+APPLICATION_ID = 0x41744A31  # "AtJ1": tells a journal from every other SQLite file
+FORMAT = 1
+PAGE_SIZE = 8192  # rows of a kilobyte fill it with less waste than pages of 4096 (1.21 against 1.39 MB for a thousand)
+
+# The order counts: recovery relies on it that the same statements give the same root pages.
+# `runs.id` has no index: one that disagreed with its table would hide a run, and there are not many to look through.
+TABLES = {
+    "runs": "CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL, fence INTEGER NOT NULL,"
+    " host TEXT, boot TEXT, space TEXT, pid INTEGER, born TEXT, token TEXT, ticked REAL, renewed REAL)",
+    "rows": "CREATE TABLE rows (key INTEGER PRIMARY KEY, kind INTEGER NOT NULL, step INTEGER, body BLOB NOT NULL,"
+    " crc INTEGER NOT NULL)",
+    "snapshots": "CREATE TABLE snapshots (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, step INTEGER NOT NULL,"
+    " chain INTEGER NOT NULL, crc INTEGER NOT NULL, body BLOB NOT NULL)",
+}
+OWNER_COLUMNS = "host, boot, space, pid, born, token, ticked, renewed"
+
+MAX_RUNS = 1 << (62 - RUN_BITS)
+
+_BUSY_SECONDS = 10.0
+_CHECKPOINT_PAGES = 256  # two megabytes of log: little to read after a crash, and still few checkpoints
+
+# SQLite quotes from a damaged file, and Python decodes the quotation.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+
+# What the surroundings do to us; every other error of a constant statement means that the file is not what it was.
+_REASONS = {
+    sqlite3.SQLITE_PERM: "permission denied",
+    sqlite3.SQLITE_AUTH: "permission denied",
+    sqlite3.SQLITE_BUSY: "another process keeps it locked",
+    sqlite3.SQLITE_LOCKED: "another process keeps it locked",
+    sqlite3.SQLITE_PROTOCOL: "another process keeps it locked",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_INTERRUPT: "interrupted",
+    sqlite3.SQLITE_IOERR: "the disk reports an error",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_NOLFS: "the file is too large for this system",
+}
+
+
+def connect(
+    path: str, *, read_only: bool = False, without_log: bool = False, seconds: float = _BUSY_SECONDS
+) -> sqlite3.Connection:
+    """Open a connection: durable, patient, and suspicious of what it reads.
+
+    A read-only one never changes the file, not even when it is closed; `without_log` ignores the write-ahead log.
+    """
+    if read_only or without_log:
+        mode = "immutable=1" if without_log else "mode=ro"
+        target = f"file:{_uri_path(path)}?{mode}"
+    else:
+        target = f"file:{_uri_path(path)}?mode=rw"  # never make an empty file where one has vanished
+    connection = sqlite3.connect(target, uri=True, timeout=seconds, isolation_level=None, check_same_thread=False)
+    try:
+        # cell_size_check: a damaged page is noticed when it is read, not when it has led astray.
+        connection.executescript("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA synchronous=FULL;")
+        if not read_only:
+            connection.executescript(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES};")
+        if sys.platform == "darwin":  # where fsync alone does not reach the disk
+            connection.executescript("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create(path: str) -> None:
+    """Fill an empty file with an empty journal."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.executescript(
+            f"PRAGMA page_size={PAGE_SIZE}; PRAGMA auto_vacuum=NONE; PRAGMA application_id={APPLICATION_ID};"
+            f"PRAGMA user_version={FORMAT}; {';'.join(TABLES.values())}; PRAGMA journal_mode=WAL;"
+        )
+    finally:
+        connection.close()
+
+
+def run_numbers(connection: sqlite3.Connection) -> list[int]:
+    """The numbers of all runs in the order of their making. Raises DamagedError where one cannot be."""
+    numbers = [number for (number,) in connection.execute("SELECT number FROM runs ORDER BY number")]
+    if not all(0 < number < MAX_RUNS for number in numbers):
+        raise DamagedError("a run has an impossible number")
+    return numbers
+
+
+def read_snapshot(connection: sqlite3.Connection, number: int, execution_id: str) -> Snapshot | None:
+    """A run's snapshot; None where there is none that can be used: it is only a cache."""
+    try:
+        row = connection.execute(
+            "SELECT seq, step, chain, body, crc FROM snapshots WHERE run = ?", (number,)
+        ).fetchone()
+    except SQLITE_ERRORS as error:
+        if isinstance(explain("", error, "read"), JournalError):
+            raise
+        return None
+    if row is None:
+        return None
+    snapshot = Snapshot(*row[:4])
+    return snapshot if chain.is_snapshot(execution_id, snapshot, row[4]) else None
+
+
+def explain(path: str, error: BaseException, doing: str) -> JournalError | DamagedError:
+    """Say in our words what SQLite or the system said."""
+    if isinstance(error, OSError):
+        return JournalError(f'Cannot {doing} "{error.filename or path}": {error.strerror or error}')
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # text that is no UTF-8 comes without a code
+    reason = None if code == sqlite3.SQLITE_IOERR_SHORT_READ else _REASONS.get(code & 0xFF)
+    if reason is None:
+        return DamagedError(str(error))
+    return JournalError(f'Cannot {doing} "{path}": {reason} ({error})')
+
+
+def _uri_path(path: str) -> str:
+    return "/" + path.lstrip("/").replace("%", "%25").replace("?", "%3f").replace("#", "%23")

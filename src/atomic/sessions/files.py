@@ -1,0 +1,172 @@
+"""The files of a journal as files: private, locked against repair, copied aside, renamed into place.
+
+SQLite's own locks cannot tell whether anybody else has a journal open: they belong to the process, and any `close()`
+of the database's file drops them. So the lock is on a file of its own, and whoever holds it alone may read, copy
+and replace the database's files by hand.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import filecmp
+import os
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from atomic.graph.errors import JournalError
+
+WAIT_SECONDS = 10.0
+_POLL_SECONDS = 0.005
+
+
+class Lock:
+    """Held together by all that have a journal open, or alone by one that inspects or repairs it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}-lock"
+        self._fd: int | None = None
+
+    def try_alone(self) -> bool:
+        """Take the lock alone; False if anybody else holds it, in this process too."""
+        return self._take(fcntl.LOCK_EX)
+
+    def share(self) -> None:
+        """Take the lock together with others.
+
+        Between holding it alone and sharing it there is a moment without: keep nothing open that a repair
+        by somebody else would pull away.
+        """
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not self._take(fcntl.LOCK_SH):
+            if time.monotonic() > deadline:
+                raise JournalError(f'Another process is checking or repairing "{self._path.removesuffix("-lock")}"')
+            time.sleep(_POLL_SECONDS)
+
+    def release(self) -> None:
+        if self._fd is None:
+            return
+        # The last one takes the file away. Who opened it in this moment sees that and makes a new one.
+        if self.try_alone():
+            with suppress(OSError):
+                os.unlink(self._path)
+        self._close()
+
+    def _take(self, how: int) -> bool:
+        while True:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(self._fd, how | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                    return False
+                raise
+            if self._is_in_place(self._fd):
+                return True
+            self._close()
+
+    def _is_in_place(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def make_folder(path: str) -> None:
+    """Make the folder and those above it that are missing, each for the user alone."""
+    missing: list[str] = []
+    folder = path
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+
+
+def make_private(path: str) -> None:
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(os.stat(name).st_mode)
+            if mode & 0o177:
+                os.chmod(name, 0o600)
+
+
+def size_of(path: str) -> int:
+    """The size of a file, 0 if there is none. Raises JournalError where something else is in its place."""
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISREG(info.st_mode):
+        raise JournalError(f'"{path}" is not a file')
+    return info.st_size
+
+
+def keep_aside(path: str) -> str:
+    """Copy a journal's files next to it before anything is done to them; gives the name of the copy.
+
+    Who tries a refused journal again and again gets one copy, not one each time.
+    """
+    for earlier in sorted(Path(path).parent.glob(f"{_escaped(Path(path).name)}.damaged-*")):
+        if not earlier.name.endswith("-wal") and _same_files(path, str(earlier)):
+            return str(earlier)
+    stamp = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    target, n = stamp, 1
+    while os.path.lexists(target) or os.path.lexists(f"{target}-wal"):
+        n += 1
+        target = f"{stamp}-{n}"
+    try:
+        for suffix in ("", "-wal"):
+            if not suffix or size_of(path + suffix):
+                copy_file(path + suffix, target + suffix)
+    except OSError:
+        for suffix in ("", "-wal"):  # half a copy is none
+            with suppress(OSError):
+                os.unlink(target + suffix)
+        raise
+    sync_folder(path)
+    return target
+
+
+def copy_file(source: str, target: str) -> None:
+    """Copy a file that only the user may read, down to the disk; one that is missing counts as empty."""
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as to:
+        with suppress(FileNotFoundError), open(source, "rb") as of:
+            while chunk := of.read(1 << 20):
+                to.write(chunk)
+        to.flush()
+        os.fsync(to.fileno())
+
+
+def sync_file(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_folder(path: str) -> None:
+    """Bring the names in the folder of this file to the disk: a rename is not safe before that."""
+    sync_file(os.path.dirname(path))
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def _same_files(path: str, copy: str) -> bool:
+    pairs = [(path + suffix, copy + suffix) for suffix in ("", "-wal")]
+    if any(size_of(one) != size_of(other) for one, other in pairs):
+        return False
+    return all(size_of(one) == 0 or filecmp.cmp(one, other, shallow=False) for one, other in pairs)

@@ -1,0 +1,306 @@
+"""SqliteJournal: the record of runs in one SQLite file.
+
+All truth is in the rows, each chained to the one before it (`chain`). The table of runs only says where the rows of a
+run are and who may write them: every write is checked against the run's fence number, which grows with each new owner,
+so that one who was thought dead and wakes up can write nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+from uuid import uuid4
+
+from atomic.graph.errors import JournalError, RunNotFoundError, RunOwnedError
+from atomic.graph.journal import History, Records, Row, RunLog, Runs, describe_run, forked_start, records_of, rows_until
+from atomic.sessions.chain import End, Snapshot, first_key, link
+from atomic.sessions.errors import DamagedError, Recovery
+from atomic.sessions.leases import Leases
+from atomic.sessions.owner import Owner
+
+if TYPE_CHECKING:
+    from atomic.sessions.storage import JournalFile
+    from atomic.sessions.tables import Run, Tables
+
+ResultT = TypeVar("ResultT")
+
+
+class SqliteJournal:
+    """Runs in one SQLite file that outlives the process, a kill and a power cut.
+
+    A damaged file is recovered to the last good record of each run or refused; `recovered` tells, and the damaged file
+    is always kept beside it. Use a journal from one thread at a time.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        # Here and not above: a program that opens no journal does not load SQLite.
+        from atomic.sessions.storage import JournalFile
+
+        try:
+            real = os.path.realpath(path)
+        except ValueError as error:
+            raise JournalError(f"{os.fspath(path)!r} is not a path: {error}") from error
+        self._file: JournalFile = JournalFile(real)
+        self._leases = Leases(real)
+        self._logs: dict[int, _SqliteLog] = {}
+        # A journal that nobody closed and nobody holds any more must not keep its runs.
+        self._ended = weakref.finalize(self, _end, self._file, self._leases)
+        self._ended.atexit = False
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def recovered(self) -> Recovery | None:
+        """What was lost, if the file was damaged."""
+        return self._file.recovered
+
+    def create(self, execution_id: str, start: Row) -> RunLog:
+        """Begin a run and own it. Raises JournalError if the id is taken."""
+
+        def create() -> RunLog:
+            with self._file.writing() as tables:
+                if tables.find(execution_id) is not None:
+                    raise JournalError(f'Run "{execution_id}" exists already; resume it, or give another id')
+                run, end = tables.insert(execution_id, [start], _me())
+            return self._own(run, end)
+
+        try:
+            execution_id.encode()
+        except UnicodeEncodeError as error:
+            raise JournalError(f"{execution_id!r} cannot be the id of a run: {error}") from error
+        return self._repaired(create)
+
+    def acquire(self, execution_id: str) -> RunLog:
+        """Own an existing run. Raises RunNotFoundError, RunOwnedError."""
+
+        def acquire() -> RunLog:
+            with self._file.writing() as tables:
+                run = self._require_free(tables, execution_id).owned_by(_me())
+                end = tables.end(run)
+                tables.set_owner(run)
+            return self._own(run, end)
+
+        return self._repaired(acquire)
+
+    def history(self, execution_id: str, *, at: int | None = None) -> History:
+        """Read a run, up to its `at`-th finished step; needs no ownership."""
+
+        def history() -> History:
+            with self._file.reading() as tables:
+                return _history(tables, tables.require(execution_id), at)
+
+        return self._repaired(history)
+
+    def list(self) -> Runs:
+        """All runs in the order of their making; reads only the ends of each."""
+
+        def describe() -> Runs:
+            with self._file.reading() as tables:
+                return [describe_run(tables.start(run)[0], tables.newest_first(run)) for run in tables.runs()]
+
+        return self._repaired(describe)
+
+    def records(self, execution_id: str) -> Records:
+        """The finished steps of a run."""
+
+        def records() -> Records:
+            with self._file.reading() as tables:
+                run = tables.require(execution_id)
+                start, first = tables.start(run)
+                return records_of(start, tables.rows(run, first))
+
+        return self._repaired(records)
+
+    def fork(self, execution_id: str, *, at: int | None = None) -> str:
+        """Copy a run up to its `at`-th finished step under a new id, and return that id."""
+        new_id = str(uuid4())
+
+        def fork() -> None:
+            with self._file.writing() as tables:
+                run = tables.require(execution_id)
+                start, first = tables.start(run)
+                rows = rows_until(tables.rows(run, first), at)
+                tables.insert(new_id, [forked_start(start, new_id), *rows], None)
+
+        self._repaired(fork)
+        return new_id
+
+    def delete(self, execution_id: str) -> None:
+        """Remove a run and all its rows. Raises RunNotFoundError, RunOwnedError."""
+
+        def delete() -> None:
+            with self._file.writing() as tables:
+                tables.delete(self._require_free(tables, execution_id))
+
+        self._repaired(delete)
+
+    def close(self) -> None:
+        """Give up all runs and close the file; a second time does nothing."""
+        for log in tuple(self._logs.values()):
+            log.release()
+        self._ended()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_free(self, tables: Tables, execution_id: str) -> Run:
+        run = tables.require(execution_id)
+        if run.owner is not None and run.owner.is_alive():
+            raise RunOwnedError(execution_id, run.owner.pid)
+        return run
+
+    def _own(self, run: Run, end: End) -> RunLog:
+        log = self._logs[run.number] = _SqliteLog(self._file, run, end, self._disown)
+        self._leases.add(run.number, run.fence)
+        return log
+
+    def _disown(self, number: int) -> None:
+        self._logs.pop(number, None)
+        self._leases.remove(number)
+
+    def _repaired(self, action: Callable[[], ResultT]) -> ResultT:
+        """Do it; where the file turns out to be damaged, recover it and do it again."""
+        try:
+            return action()
+        except DamagedError as damage:
+            self._repair(damage)
+        try:
+            return action()
+        except DamagedError as damage:
+            kept_as = self.recovered.kept_as if self.recovered else None
+            raise JournalError(f'"{self.path}" is damaged: {damage.reason}', kept_as=kept_as) from damage
+
+    def _repair(self, damage: DamagedError) -> None:
+        if any(log.has_written for log in self._logs.values()):
+            # What a running engine remembers must not be cut away under it.
+            raise JournalError(
+                f'"{self.path}" is damaged: {damage.reason}; end its runs, then open it again to recover it'
+            ) from damage
+        self._leases.pause()
+        try:
+            self._file.repair(damage, ours={number: log.run for number, log in self._logs.items()})
+        finally:
+            self._leases.resume()
+        for log in tuple(self._logs.values()):
+            with suppress(RunNotFoundError), self._file.reading() as tables:
+                log.rewind(tables.end(tables.require(log.run.execution_id)))
+
+
+class _SqliteLog:
+    """The pen of a run in the hands of this process."""
+
+    def __init__(self, file: JournalFile, run: Run, end: End, disown: Callable[[int], None]) -> None:
+        self.run = run
+        self.has_written = False
+        self._file, self._disown, self._released = file, disown, False
+        self._number, self._fence, self._first_key = run.number, run.fence, first_key(run.number)
+        self._seq, self._crc = end
+
+    def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
+        if self._released:
+            raise RunOwnedError(self.run.execution_id, None, taken_over=True)
+        seq, crc = self._seq, self._crc
+        try:
+            if len(rows) == 1:
+                # Nearly every append: nothing is built here that it does not need.
+                kind, step, body = rows[0]
+                seq += 1
+                crc = link(crc, seq, kind, step, body)
+                key = self._first_key + seq
+                written = self._file.append((key, kind, step, body, crc, self._number, self._fence), sync=sync)
+            else:
+                values: list[tuple[int | bytes | None, ...]] = []
+                for kind, step, body in rows:
+                    seq += 1
+                    crc = link(crc, seq, kind, step, body)
+                    values.append((self._first_key + seq, kind, step, body, crc, self._number, self._fence))
+                written = not values or self._file.append_all(values, sync=sync)
+        except DamagedError as damage:
+            raise self._cannot_write(damage) from damage
+        if not written:
+            raise self._taken_over()
+        self._seq, self._crc, self.has_written = seq, crc, True
+
+    def snapshot(self, step: int, body: bytes) -> None:
+        if self._released:
+            raise RunOwnedError(self.run.execution_id, None, taken_over=True)
+        try:
+            # A cache need not be on the disk at once.
+            with self._file.writing(sync=False) as tables:
+                owned = tables.owns(self.run)
+                if owned:
+                    tables.set_snapshot(self.run, Snapshot(self._seq, step, self._crc, body))
+        except DamagedError as damage:
+            raise self._cannot_write(damage) from damage
+        if not owned:
+            raise self._taken_over()
+
+    def release(self) -> None:
+        if self._released:
+            return
+        self._released = True
+        self._disown(self._number)
+        # Where this fails, time does it: the lease is not renewed any more.
+        with suppress(JournalError, DamagedError), self._file.writing(sync=False) as tables:
+            if tables.owns(self.run):
+                tables.set_owner(self.run._replace(owner=None))
+
+    def rewind(self, end: End) -> None:
+        """Go on behind the rows that a recovery has left."""
+        self._seq, self._crc = end
+
+    def _cannot_write(self, damage: DamagedError) -> JournalError:
+        return JournalError(f'Cannot write "{self._file.path}": it is damaged ({damage.reason})')
+
+    def _taken_over(self) -> RunOwnedError:
+        """Somebody else has the run, or it is gone: this log writes nothing more."""
+        self._released = True
+        self._disown(self._number)
+        pid = None
+        with suppress(JournalError, DamagedError), self._file.reading() as tables:
+            run = tables.find(self.run.execution_id)
+            pid = run.owner.pid if run is not None and run.owner is not None else None
+        return RunOwnedError(self.run.execution_id, pid, taken_over=True)
+
+
+def _history(tables: Tables, run: Run, at: int | None) -> History:
+    start, first = tables.start(run)
+    snapshot = tables.snapshot_for(run, at)
+    if snapshot is not None:
+        rows = _rows_behind(tables, run, snapshot, at)
+        if rows is not None:
+            return History(start, snapshot.body, rows)
+    return History(start, None, rows_until(tables.rows(run, first), at))
+
+
+def _rows_behind(tables: Tables, run: Run, snapshot: Snapshot, at: int | None) -> list[Row] | None:
+    """The rows behind a snapshot, up to the `at`-th finished step; None if there is no such step."""
+    kept: list[Row] = []
+    if at == snapshot.step:
+        return kept
+    for row in tables.rows(run, snapshot.end):
+        kept.append(row)
+        if at is not None and row.step == at:
+            return kept
+    return kept if at is None else None
+
+
+def _me() -> Owner:
+    return Owner.this_process(secrets.token_hex(8))
+
+
+def _end(file: JournalFile, leases: Leases) -> None:
+    leases.pause()
+    file.close()

@@ -1,0 +1,75 @@
+"""The sign of life of a process that owns runs: one thread for all runs of a journal.
+
+It is a thread and not a task of the event loop, because a node that blocks the loop for a minute must not cost the run.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from atomic.sessions.owner import RENEW_SECONDS, clocks
+
+_LOCK_SECONDS = 1.0  # whoever waits for this thread to end waits at most so long
+
+
+class Leases:
+    """Renews the leases of the runs it is told of, while there are any."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._runs: dict[int, int] = {}
+        # The thread writes this and the others write `_runs`: each has its own, and no lock is needed.
+        self._fenced: set[tuple[int, int]] = set()
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def add(self, number: int, fence: int) -> None:
+        self._runs[number] = fence
+        self.resume()
+
+    def remove(self, number: int) -> None:
+        self._runs.pop(number, None)
+        if not self._runs:
+            self.pause()
+
+    def pause(self) -> None:
+        """End the thread and close its connection; the runs are remembered."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopped.set()
+            # Garbage may be collected in any thread, in this one too.
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def resume(self) -> None:
+        if self._runs and self._thread is None:
+            self._stopped = threading.Event()
+            self._thread = threading.Thread(
+                target=self._renew_until, args=(self._stopped,), name="atomic-leases", daemon=True
+            )
+            self._thread.start()
+
+    def _renew_until(self, stopped: threading.Event) -> None:
+        while not stopped.wait(RENEW_SECONDS):
+            self._renew()
+
+    def _renew(self) -> None:
+        from atomic.sessions.database import SQLITE_ERRORS, connect
+
+        # A failure is not the run's: the next turn tries again, and if all fail, the fence protects the file.
+        try:
+            connection = connect(self._path, seconds=_LOCK_SECONDS)
+        except SQLITE_ERRORS:
+            return
+        try:
+            # A lease need not outlive a power cut: the boot that it belongs to does not either.
+            connection.executescript("PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE;")
+            for number, fence in set(self._runs.items()) - self._fenced:
+                sql = "UPDATE runs SET ticked = ?, renewed = ? WHERE number = ? AND fence = ?"
+                if connection.execute(sql, (*clocks(), number, fence)).rowcount == 0:
+                    self._fenced.add((number, fence))  # somebody took it over
+            connection.execute("COMMIT")
+        except SQLITE_ERRORS:
+            pass
+        finally:
+            connection.close()

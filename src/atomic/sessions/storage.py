@@ -1,0 +1,245 @@
+"""A journal's file while it is open: checked first, repaired if need be, then one connection with our errors."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from typing import Any
+
+from atomic.graph.errors import JournalError
+from atomic.sessions import database
+from atomic.sessions.database import SQLITE_ERRORS
+from atomic.sessions.errors import DamagedError, Recovery
+from atomic.sessions.files import WAIT_SECONDS, Lock, make_folder, make_private, sync_file, sync_folder
+from atomic.sessions.inspection import check_format, inspect, is_new
+from atomic.sessions.recovery import finish, recover
+from atomic.sessions.tables import Run, Tables
+
+# One statement, so that the check and the write are one transaction without the cost of saying so.
+APPEND = "INSERT INTO rows SELECT ?, ?, ?, ?, ? WHERE (SELECT fence FROM runs WHERE number = ?) = ?"
+
+# A look at the file's name costs a twentieth of an append.
+_PLACE_SECONDS = 0.5
+
+
+class JournalFile:
+    """One open journal file. Raises JournalError and, for the caller to repair, DamagedError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.recovered: Recovery | None = None
+        self._lock = Lock(path)
+        self._connection: sqlite3.Connection | None = None
+        self._cursor: sqlite3.Cursor | None = None
+        self._parents: sqlite3.Connection | None = None
+        self._inode, self._place_checked = 0, 0.0
+        _open_files.add(self)
+        try:
+            self._open()
+        except BaseException as error:
+            with suppress(OSError):
+                self._lock.release()
+            if isinstance(error, (OSError, *SQLITE_ERRORS, DamagedError)):
+                raise self._refused(error) from error
+            raise
+
+    def append(self, values: tuple[Any, ...], *, sync: bool) -> bool:
+        """Write one row if the fence still stands; on the disk when this returns, unless told otherwise."""
+        cursor = self._cursor
+        if cursor is None:
+            raise self._closed()
+        self._check_place()
+        try:
+            if sync:
+                cursor.execute(APPEND, values)
+            else:
+                with self._unsynced(cursor.connection):
+                    cursor.execute(APPEND, values)
+        except SQLITE_ERRORS as error:
+            raise self._failed(error, "write") from error
+        return cursor.rowcount == 1
+
+    def append_all(self, values: Sequence[tuple[Any, ...]], *, sync: bool) -> bool:
+        """Write several rows or none."""
+        self._check_place()
+        with self._transaction("BEGIN IMMEDIATE", "write", sync=sync) as connection:
+            written = connection.executemany(APPEND, values).rowcount == len(values)
+            if not written:
+                connection.execute("ROLLBACK")
+        return written
+
+    @contextmanager
+    def reading(self) -> Generator[Tables]:
+        """All that is read inside is of one moment."""
+        with self._transaction("BEGIN", "read") as connection:
+            yield Tables(connection)
+
+    @contextmanager
+    def writing(self, *, sync: bool = True) -> Generator[Tables]:
+        """All that is written inside is there or not; nobody else writes meanwhile."""
+        with self._transaction("BEGIN IMMEDIATE", "write", sync=sync) as connection:
+            yield Tables(connection)
+
+    def repair(self, damage: DamagedError, *, ours: Mapping[int, Run]) -> None:
+        """Recover what can be proved and go on with that; see `recover`. Raises JournalError."""
+        self._close_and_keep_log()
+        try:
+            if not self._lock.try_alone():
+                raise JournalError(
+                    f'"{self.path}" is damaged: {damage.reason}; others have it open: '
+                    "close it there, then open it again to recover it"
+                )
+            self.recovered = recover(self.path, damage, ours=ours)
+        except OSError as error:
+            raise self._failed(error, "recover") from error
+        finally:
+            # Where this fails too, the journal is closed, and the first error says why.
+            with suppress(JournalError, DamagedError, OSError, *SQLITE_ERRORS):
+                self._lock.share()
+                self._connect()
+
+    def close(self) -> None:
+        if self._parents is not None:
+            return
+        connection, self._connection, self._cursor = self._connection, None, None
+        if connection is not None:
+            with suppress(*SQLITE_ERRORS):
+                connection.close()
+        with suppress(OSError):
+            self._lock.release()
+
+    def _open(self) -> None:
+        make_folder(os.path.dirname(self.path))
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            # Who cannot have it alone finds it open by somebody who has checked it.
+            if self._lock.try_alone():
+                self._prepare()
+            self._lock.share()
+            if not is_new(self.path):
+                break
+            if time.monotonic() > deadline:
+                raise JournalError(f'"{self.path}" has vanished while another process has it open')
+        self._connect()
+
+    def _prepare(self) -> None:
+        finish(self.path)
+        if is_new(self.path):
+            self._create()
+            return
+        try:
+            inspect(self.path)
+        except DamagedError as damage:
+            self.recovered = recover(self.path, damage, ours={})
+        make_private(self.path)
+
+    def _create(self) -> None:
+        """Make the file elsewhere and rename it: it is never seen half made."""
+        new = f"{self.path}.new"
+        for suffix in ("", "-journal", "-wal", "-shm"):  # of one who was killed here
+            with suppress(FileNotFoundError):
+                os.unlink(new + suffix)
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        database.create(new)
+        sync_file(new)
+        os.rename(new, self.path)
+        sync_folder(self.path)
+
+    def _connect(self) -> None:
+        connection = database.connect(self.path)
+        try:
+            check_format(self.path, connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._cursor = connection, connection.cursor()
+        self._inode = os.stat(self.path).st_ino
+
+    def _close_and_keep_log(self) -> None:
+        """Close without the checkpoint that closing brings: the files must be copied as they are.
+
+        SQLite leaves the log alone while somebody else has the file open, and when a reader closes it.
+        """
+        with suppress(*SQLITE_ERRORS), closing(database.connect(self.path, read_only=True)) as guard:
+            with suppress(*SQLITE_ERRORS):
+                guard.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            if self._connection is not None:
+                self._connection.close()
+        if self._connection is not None:
+            self._connection.close()  # once more does nothing; and there may have been no guard
+        self._connection = self._cursor = None
+
+    @contextmanager
+    def _transaction(self, begin: str, doing: str, *, sync: bool = True) -> Generator[sqlite3.Connection]:
+        connection = self._connection
+        if connection is None:
+            raise self._closed()
+        try:
+            with nullcontext() if sync else self._unsynced(connection):
+                connection.execute(begin)
+                yield connection
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+        except BaseException as error:
+            with suppress(*SQLITE_ERRORS):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            if isinstance(error, SQLITE_ERRORS):
+                raise self._failed(error, doing) from error
+            raise
+
+    @contextmanager
+    def _unsynced(self, connection: sqlite3.Connection) -> Generator[None]:
+        # As a script: a cached statement would not set it a second time (SQLite sets it when it compiles the text).
+        connection.executescript("PRAGMA synchronous=NORMAL")
+        try:
+            yield
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # inside of a transaction the setting could not be changed
+            connection.executescript("PRAGMA synchronous=FULL")
+
+    def _check_place(self) -> None:
+        """Where the file was deleted or replaced, SQLite goes on writing to one that has no name any more."""
+        now = time.monotonic()
+        if now - self._place_checked < _PLACE_SECONDS:
+            return
+        try:
+            in_place = os.stat(self.path).st_ino == self._inode
+        except OSError:
+            in_place = False
+        if not in_place:
+            raise JournalError(f'The journal "{self.path}" was deleted or replaced while it was open')
+        self._place_checked = now
+
+    def leave_to_parent(self) -> None:
+        """After a fork: the connection is the parent's and so is the lock; the child may not even close them."""
+        self._parents, self._connection, self._cursor = self._connection, None, None
+
+    def _refused(self, error: BaseException) -> JournalError:
+        reason = error if isinstance(error, DamagedError) else self._failed(error, "open")
+        return JournalError(f'"{self.path}" is damaged: {reason}') if isinstance(reason, DamagedError) else reason
+
+    def _failed(self, error: BaseException, doing: str) -> JournalError | DamagedError:
+        return database.explain(self.path, error, doing)
+
+    def _closed(self) -> JournalError:
+        if self._parents is not None:
+            return JournalError(
+                f'The journal "{self.path}" belongs to the process that forked this one; open it here too'
+            )
+        return JournalError(f'The journal "{self.path}" is closed')
+
+
+def _after_fork() -> None:
+    for file in _open_files:
+        file.leave_to_parent()
+
+
+# Of the whole process, as a fork is: SQLite's connections do not survive one.
+_open_files: weakref.WeakSet[JournalFile] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)

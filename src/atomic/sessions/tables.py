@@ -1,0 +1,216 @@
+"""What a journal's tables hold, read with suspicion: nothing is handed out that its chain does not prove."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from atomic.graph.errors import JournalError, RunNotFoundError
+from atomic.graph.journal import Row, StartBody, decode_body
+from atomic.sessions import chain
+from atomic.sessions.chain import End, Snapshot, first_key
+from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, read_snapshot
+from atomic.sessions.errors import BrokenChainError, DamagedError
+from atomic.sessions.owner import Owner
+
+_RUNS = f"SELECT number, id, fence, {OWNER_COLUMNS} FROM runs"
+_ROWS = "SELECT key, kind, step, body, crc FROM rows WHERE key >= ? AND key < ? ORDER BY key"
+_NOBODY = (None,) * 8
+_MAX_FENCE = 1 << 62
+
+
+class Run(NamedTuple):
+    """A line of the table of runs."""
+
+    number: int
+    execution_id: str
+    fence: int
+    owner: Owner | None
+
+    def owned_by(self, owner: Owner) -> Run:
+        return self._replace(fence=self.fence + 1, owner=owner)
+
+    @property
+    def keys(self) -> tuple[int, int]:
+        """Its first key and the one behind its last."""
+        return first_key(self.number), first_key(self.number + 1)
+
+
+class Tables:
+    """The tables inside one transaction. Raises DamagedError where they do not hold what was written."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def runs(self) -> list[Run]:
+        """All runs in the order of their making."""
+        return [_run(columns) for columns in self._connection.execute(f"{_RUNS} ORDER BY number")]
+
+    def find(self, execution_id: str) -> Run | None:
+        try:
+            columns = self._connection.execute(f"{_RUNS} WHERE id = ?", (execution_id,)).fetchone()
+        except UnicodeEncodeError:
+            return None  # half a character is in no journal
+        return None if columns is None else _run(columns)
+
+    def require(self, execution_id: str) -> Run:
+        run = self.find(execution_id)
+        if run is None:
+            known = self.runs()
+            for each in known:
+                self.start(each)  # perhaps the id that we look for is there, only damaged
+            raise RunNotFoundError(execution_id, [each.execution_id for each in known])
+        return run
+
+    def start(self, run: Run) -> tuple[StartBody, End]:
+        """The first row of a run, and where the others follow."""
+        columns = self._connection.execute(_ROWS, (run.keys[0], run.keys[0] + 1)).fetchall()
+        try:
+            (row,) = chain.verified(columns, run.number, 0, chain.seed_of(run.execution_id))
+        except (BrokenChainError, ValueError) as error:
+            raise DamagedError(f'the first row of run "{run.execution_id}" is damaged') from error
+        return decode_body(row, StartBody), End(0, columns[0][4])
+
+    def rows(self, run: Run, after: End) -> Iterator[Row]:
+        """The rows behind one of them, in their order."""
+        first, end = run.keys
+        stored = self._connection.execute(_ROWS, (first + after.seq + 1, end))
+        try:
+            yield from chain.verified(stored, run.number, after.seq + 1, after.crc)
+        except BrokenChainError as broken:
+            raise self._broken(run, broken.seq) from broken
+        last = self._last_seq(run)
+        if self._snapshot_seq(run) > max(last, after.seq) and self.snapshot(run):
+            raise self._broken(run, last + 1)
+
+    def newest_first(self, run: Run) -> Iterator[Row]:
+        """The rows from the last to the first; each is proved by the one before it, so it is read one ahead."""
+        return (row for row, _ in self._backwards(run))
+
+    def end(self, run: Run) -> End:
+        for _, end in self._backwards(run):
+            if self._snapshot_seq(run) > end.seq and (snapshot := self.snapshot(run)):
+                return snapshot.end  # a recovery kept it although the rows before it were lost
+            return end
+        raise DamagedError(f'run "{run.execution_id}" has no rows')
+
+    def snapshot(self, run: Run) -> Snapshot | None:
+        return read_snapshot(self._connection, run.number, run.execution_id)
+
+    def snapshot_for(self, run: Run, at: int | None) -> Snapshot | None:
+        """The snapshot, if it fits its rows and is not newer than the `at`-th finished step."""
+        snapshot = self.snapshot(run)
+        if snapshot is None:
+            return None
+        key = run.keys[0] + snapshot.seq
+        row = self._connection.execute("SELECT step, crc FROM rows WHERE key = ?", (key,)).fetchone()
+        if row is not None and row[1] != snapshot.chain:
+            return None
+        # A snapshot with as many steps may know more than that step: what came after it and before the next.
+        exact = row is not None and row[0] == at
+        return snapshot if at is None or snapshot.step < at or exact else None
+
+    def insert(self, execution_id: str, rows: Iterable[Row], owner: Owner | None) -> tuple[Run, End]:
+        # The first fence is random: the number of a deleted run is used again, its fence is not.
+        run = Run(self._next_number(), execution_id, secrets.randbits(48), owner)
+        values = (run.number, execution_id, run.fence, *_columns(owner))
+        self._connection.execute(
+            f"INSERT INTO runs (number, id, fence, {OWNER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+        )
+        end = End(-1, chain.seed_of(execution_id))
+        for row in rows:
+            seq = end.seq + 1
+            end = End(seq, chain.link(end.crc, seq, *row))
+            self._connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", (run.keys[0] + seq, *row, end.crc))
+        return run, end
+
+    def set_owner(self, run: Run) -> None:
+        """Write the run's fence and owner."""
+        self._connection.execute(
+            f"UPDATE runs SET fence = ?, ({OWNER_COLUMNS}) = (?, ?, ?, ?, ?, ?, ?, ?) WHERE number = ?",
+            (run.fence, *_columns(run.owner), run.number),
+        )
+
+    def owns(self, run: Run) -> bool:
+        """Whether the run is still in the hands of this owner."""
+        token = run.owner.token if run.owner else None
+        found = self._connection.execute("SELECT fence, token FROM runs WHERE number = ?", (run.number,)).fetchone()
+        return found == (run.fence, token)
+
+    def set_snapshot(self, run: Run, snapshot: Snapshot) -> None:
+        """Keep the newest only: an older one is never needed, and the rows are there."""
+        crc = chain.snapshot_checksum(run.execution_id, snapshot)
+        seq, step, previous, body = snapshot
+        self._connection.execute(
+            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", (run.number, seq, step, previous, crc, body)
+        )
+
+    def delete(self, run: Run) -> None:
+        self._connection.execute("DELETE FROM rows WHERE key >= ? AND key < ?", run.keys)
+        self._connection.execute("DELETE FROM snapshots WHERE run = ?", (run.number,))
+        self._connection.execute("DELETE FROM runs WHERE number = ?", (run.number,))
+
+    def _next_number(self) -> int:
+        (number,) = self._connection.execute("SELECT max(number) FROM runs").fetchone()
+        (key,) = self._connection.execute("SELECT max(key) FROM rows").fetchone()
+        following = max(number or 0, (key or 0) >> chain.RUN_BITS) + 1
+        if following >= MAX_RUNS:
+            raise DamagedError("a run has an impossible number")
+        return following
+
+    def _backwards(self, run: Run) -> Iterator[tuple[Row, End]]:
+        later: tuple[int, Row, Any] | None = None
+        for key, kind, step, body, crc in self._connection.execute(f"{_ROWS} DESC", run.keys):
+            seq = key - run.keys[0]
+            if later is not None:
+                if later[0] != seq + 1 or not chain.is_link(crc if type(crc) is int else 0, *later):
+                    yield from self._bridged(run, later)
+                    return
+                yield later[1], End(later[0], later[2])
+            later = (seq, Row(kind, step, body), crc)
+        if later is None or later[0] != 0 or not chain.is_link(chain.seed_of(run.execution_id), *later):
+            raise DamagedError(f'the first row of run "{run.execution_id}" is damaged')
+        yield later[1], End(0, later[2])
+
+    def _bridged(self, run: Run, row: tuple[int, Row, Any]) -> Iterator[tuple[Row, End]]:
+        """The row itself, if it follows a snapshot: the rows before that may be lost."""
+        snapshot = self.snapshot(run)
+        if snapshot is None or snapshot.seq != row[0] - 1 or not chain.is_link(snapshot.chain, *row):
+            raise self._broken(run, row[0])
+        yield row[1], End(row[0], row[2])
+
+    def _last_seq(self, run: Run) -> int:
+        (key,) = self._connection.execute("SELECT max(key) FROM rows WHERE key >= ? AND key < ?", run.keys).fetchone()
+        return -1 if key is None else key - run.keys[0]
+
+    def _snapshot_seq(self, run: Run) -> int:
+        found = self._connection.execute("SELECT seq FROM snapshots WHERE run = ?", (run.number,)).fetchone()
+        return found[0] if found is not None and type(found[0]) is int else -1
+
+    def _broken(self, run: Run, seq: int) -> JournalError | DamagedError:
+        snapshot = self.snapshot(run)
+        if snapshot is None or snapshot.seq < seq:
+            return DamagedError(f'row {seq} of run "{run.execution_id}" is damaged')
+        # A recovery would cut the run here, and it can go on as it is.
+        return JournalError(
+            f'Row {seq} of run "{run.execution_id}" is damaged. The run can be resumed from its snapshot after '
+            f"step {snapshot.step}, but the steps before that cannot be shown"
+        )
+
+
+def _run(columns: tuple[Any, ...]) -> Run:
+    number, execution_id, fence, *owner = columns
+    if not isinstance(execution_id, str) or type(fence) is not int:
+        raise DamagedError("the table of runs is damaged")
+    if not (0 < number < MAX_RUNS and 0 <= fence < _MAX_FENCE):
+        raise DamagedError("the table of runs is damaged")
+    try:
+        return Run(number, execution_id, fence, Owner.from_columns(tuple(owner)))
+    except ValueError as error:
+        raise DamagedError("the table of runs is damaged") from error
+
+
+def _columns(owner: Owner | None) -> tuple[str | int | float | None, ...]:
+    return _NOBODY if owner is None else owner.columns
