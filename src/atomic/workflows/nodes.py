@@ -1,0 +1,313 @@
+"""The node factories that need an agent or an entity. Names are resolved when the node runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from atomic.errors import AtomicError
+from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Retry, Signal, SignalKind
+from atomic.graph.node import OnError
+from atomic.graph.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
+from atomic.graph.state import StateT
+from atomic.workflows.errors import SubagentError
+from atomic.workflows.runtime import SubagentRequest, SubagentResult, WorkflowRuntime
+
+Context = NodeContext[StateT, WorkflowRuntime]
+MergeResults = Callable[[Sequence[SubagentResult], StateT], Mapping[str, Any] | None]
+ContextAction = Literal["summarize", "recreate", "warn"]
+
+
+def _text(text: Text[StateT], state: StateT) -> str:
+    return text(state) if callable(text) else text
+
+
+def runtime_of(ctx: Context[StateT]) -> WorkflowRuntime:
+    """What the node may reach. Raises AtomicError where nobody brought anything."""
+    if cast("WorkflowRuntime | None", ctx.deps) is None:
+        raise AtomicError("needs a runtime with agents and entities; pass deps= to run")
+    return ctx.deps
+
+
+def _model_for(ctx: Context[StateT], of_entity: str | None) -> str | None:
+    """What the run says beats what the entity's file says; "inherit" passes."""
+    return of_entity if ctx.model is None and of_entity != "inherit" else ctx.model
+
+
+def agent_node(
+    id: str = "",
+    prompt: Text[StateT] = "",
+    *,
+    agent: str | None = None,
+    provider: str | None = None,
+    session: str | None = None,
+    tools: Sequence[str] | None = None,
+    output_mapper: OutputMapper[StateT] | None = None,
+    output_schema: Any = None,
+    name: str = "",
+    description: str = "",
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    on_error: OnError[StateT] | None = None,
+    model: str | None = None,
+    recovery: bool = False,
+) -> Node[StateT, WorkflowRuntime]:
+    """One turn in a fresh session, or in the session of that name; by `agent` it takes that entity's prompt."""
+
+    async def run(ctx: Context[StateT]) -> NodeResult:
+        chosen = tools
+        wanted = ctx.model
+        if agent is not None:
+            entity = runtime_of(ctx).entities.require("agent", agent)
+            wanted = _model_for(ctx, entity.model)
+            chosen = tools if tools is not None else entity.tools
+        answer: Any = await runtime_of(ctx).turn(
+            _text(prompt, ctx.state), agent=agent, provider=provider, model=wanted, session=session, tools=chosen
+        )
+        if output_schema is not None:
+            answer = _read_answer(answer, output_schema)
+        return mapped(ctx.output_key, answer, ctx.state, output_mapper)
+
+    problems = () if prompt != "" else ("an agent needs a prompt",)
+    node_id = id or (f"agent-{agent}" if agent else "")
+    if not node_id:
+        problems = (*problems, "give an id, or agent= with the agent's name")
+    return Node(
+        id=node_id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
+        on_error=on_error, model=model, recovery=recovery, problems=problems,
+    )  # fmt: skip
+
+
+def _read_answer(text: str, schema: Any) -> Any:
+    """JSON out of an agent's answer: the whole of it, or a fenced block. Raises AtomicError."""
+    inside = text.partition("```")[2].partition("```")[0].removeprefix("json") if "```" in text else text
+    try:
+        return msgspec.json.decode(inside.strip().encode(), type=schema)
+    except msgspec.DecodeError as error:
+        raise AtomicError(f"the answer is not what output_schema asks for: {error}") from error
+
+
+def subagent_node(
+    id: str,
+    *,
+    agent: str,
+    task: Text[StateT],
+    system_prompt: Text[StateT] | None = None,
+    tools: Sequence[str] | None = None,
+    output_mapper: OutputMapper[StateT] | None = None,
+    output_schema: Any = None,
+    name: str = "",
+    description: str = "",
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    on_error: OnError[StateT] | None = None,
+    model: str | None = None,
+    recovery: bool = False,
+) -> Node[StateT, WorkflowRuntime]:
+    """Spawn the named agent; a result without success fails the node."""
+
+    async def run(ctx: Context[StateT]) -> NodeResult:
+        runtime_of(ctx).entities.require("agent", agent)  # an unknown name is told before anything is spent
+        request = SubagentRequest(
+            agent, _text(task, ctx.state), id=ctx.step_id, model=ctx.model, tools=tools, schema=output_schema,
+            system_prompt=None if system_prompt is None else _text(system_prompt, ctx.state),
+        )  # fmt: skip
+        result = await runtime_of(ctx).bridge.spawn(request)
+        _count(ctx, result)
+        if not result.success:
+            raise SubagentError(agent, result.error or "it gave no reason")
+        answer = result.text if output_schema is None else _value_of(result, output_schema)
+        return mapped(ctx.output_key, answer, ctx.state, output_mapper)
+
+    return Node(
+        id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
+        on_error=on_error, model=model, recovery=recovery,
+    )  # fmt: skip
+
+
+def _value_of(result: SubagentResult, schema: Any) -> Any:
+    return checked(result.value, schema, "value") if result.value is not None else _read_answer(result.text, schema)
+
+
+def _count(ctx: Context[StateT], result: SubagentResult) -> None:
+    if result.usage:
+        ctx.add_usage(result.usage)
+
+
+def parallel_subagent_node(
+    id: str,
+    *,
+    agents: Sequence[SubagentRequest] | Callable[[StateT], Sequence[SubagentRequest]],
+    merge: MergeResults[StateT] | None = None,
+    max_concurrency: int | None = None,
+    name: str = "",
+    description: str = "",
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    on_error: OnError[StateT] | None = None,
+    model: str | None = None,
+    recovery: bool = False,
+) -> Node[StateT, WorkflowRuntime]:
+    """Spawn several agents at once and collect what each did, failures included."""
+
+    async def run(ctx: Context[StateT]) -> NodeResult:
+        wanted = agents(ctx.state) if callable(agents) else agents
+        for request in wanted:
+            runtime_of(ctx).entities.require("agent", request.agent)
+        requests = [
+            msgspec.structs.replace(
+                request, id=request.id or f"{ctx.step_id}-{place}", model=request.model or ctx.model
+            )
+            for place, request in enumerate(wanted, 1)
+        ]
+        results = list(await runtime_of(ctx).bridge.spawn_parallel(requests, max_concurrency))
+        for result in results:
+            _count(ctx, result)
+        if merge is not None:
+            return NodeResult(merge(results, ctx.state))
+        return NodeResult({"outputs": {ctx.output_key: results}})
+
+    problems = (
+        ("max_concurrency takes 0 (no limit) or more",) if max_concurrency is not None and max_concurrency < 0 else ()
+    )
+    return Node(
+        id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
+        on_error=on_error, model=model, recovery=recovery, problems=problems,
+    )  # fmt: skip
+
+
+def _entity_node(
+    kind: Literal["skill", "command"], entity_name: str, args: Text[StateT], node_id: str, **options: Any
+) -> Node[StateT, WorkflowRuntime]:
+    output_mapper = cast("OutputMapper[StateT] | None", options.pop("output_mapper"))
+    session = options.pop("session")
+
+    async def run(ctx: Context[StateT]) -> NodeResult:
+        entity = runtime_of(ctx).entities.require(kind, entity_name)
+        prompt = entity.expand(_text(args, ctx.state))
+        answer = await runtime_of(ctx).turn(
+            prompt, model=_model_for(ctx, entity.model), session=session, tools=entity.tools
+        )
+        return mapped(ctx.output_key, answer, ctx.state, output_mapper)
+
+    return Node(id=node_id, kind=NodeKind.AGENT, run=run, **options)
+
+
+def skill_node(
+    skill: str,
+    *,
+    args: Text[StateT] = "",
+    id: str | None = None,
+    session: str | None = None,
+    output_mapper: OutputMapper[StateT] | None = None,
+    name: str = "",
+    description: str = "",
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    on_error: OnError[StateT] | None = None,
+    model: str | None = None,
+    recovery: bool = False,
+) -> Node[StateT, WorkflowRuntime]:
+    """Run a skill's prompt in a fresh session and keep the answer.
+
+    The name is resolved when the node runs: a workflow loads before the project's skills do.
+    """
+    return _entity_node(
+        "skill", skill, args, id or f"skill-{skill}", session=session, output_mapper=output_mapper, name=name,
+        description=description, retry=retry, timeout=timeout, on_error=on_error, model=model, recovery=recovery,
+    )  # fmt: skip
+
+
+def command_node(
+    command: str,
+    *,
+    args: Text[StateT] = "",
+    id: str | None = None,
+    session: str | None = None,
+    output_mapper: OutputMapper[StateT] | None = None,
+    name: str = "",
+    description: str = "",
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    on_error: OnError[StateT] | None = None,
+    model: str | None = None,
+    recovery: bool = False,
+) -> Node[StateT, WorkflowRuntime]:
+    """Run a command's prompt in a fresh session and keep the answer."""
+    return _entity_node(
+        "command", command, args, id or f"command-{command.replace(':', '-')}", session=session,
+        output_mapper=output_mapper, name=name, description=description, retry=retry, timeout=timeout,
+        on_error=on_error, model=model, recovery=recovery,
+    )  # fmt: skip
+
+
+def clear_context_node(id: str, *, session: str, name: str = "", description: str = "") -> Node[Any, WorkflowRuntime]:
+    """End the session of that name, so that its next turn starts fresh."""
+
+    async def run(ctx: Context[Any]) -> None:
+        await runtime_of(ctx).sessions.clear(session)
+
+    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description)
+
+
+def context_monitor_node(
+    id: str,
+    *,
+    session: str,
+    threshold: float = 45,
+    action: ContextAction = "summarize",
+    name: str = "",
+    description: str = "",
+) -> Node[Any, WorkflowRuntime]:
+    """Look at a session's context meter; above `threshold` percent, summarise it, recreate it or warn."""
+
+    async def run(ctx: Context[Any]) -> NodeResult:
+        meter = await runtime_of(ctx).sessions.context(session)
+        percent = 100 * meter.used / meter.limit if meter is not None and meter.limit else 0.0
+        over = percent > threshold
+        if over and action == "summarize":
+            await runtime_of(ctx).sessions.compact(session)
+        elif over and action == "recreate":
+            await runtime_of(ctx).sessions.clear(session)
+        seen = {"percent": round(percent, 1), "action": action if over else None}
+        text = f'session "{session}" uses {percent:.0f} % of its context'
+        signals = (Signal(SignalKind.CONTEXT_WINDOW_WARNING, text, seen),) if over else ()
+        return NodeResult({"outputs": {ctx.output_key: seen}}, signals=signals)
+
+    problems: tuple[str, ...] = ()
+    if action not in ("summarize", "recreate", "warn"):
+        problems = (f'unknown action "{action}"; there are summarize, recreate, warn',)
+    if not 0 <= threshold <= 100:
+        problems = (*problems, f"threshold is {threshold}; it is a percentage from 0 to 100")
+    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, problems=problems)
+
+
+def custom_tool_node(
+    id: str,
+    *,
+    tool: str,
+    args: Args[StateT] | None = None,
+    output_mapper: OutputMapper[StateT] | None = None,
+    input_schema: Any = None,
+    output_schema: Any = None,
+    name: str = "",
+    description: str = "",
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    on_error: OnError[StateT] | None = None,
+    recovery: bool = False,
+) -> Node[StateT, WorkflowRuntime]:
+    """Call a tool of the project or the user by its name."""
+
+    async def run(ctx: Context[StateT]) -> NodeResult:
+        call = callable_of(runtime_of(ctx).tools.require(tool))
+        given = checked((args(ctx.state) if callable(args) else args) or {}, input_schema, "args")
+        result = await call(**keywords_of(given))
+        return mapped(ctx.output_key, checked(result, output_schema, "result"), ctx.state, output_mapper)
+
+    return Node(
+        id=id, kind=NodeKind.TOOL, run=run, name=name, description=description, retry=retry, timeout=timeout,
+        on_error=on_error, recovery=recovery,
+    )  # fmt: skip

@@ -1,0 +1,159 @@
+"""All that a node may reach in a workflow: the Protocols behind `ctx.deps`.
+
+The nodes that need an agent or an entity are written against these. Whoever runs a workflow brings the real
+ones; a test brings a few lines. There is no global and no setter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from atomic.graph import CompiledGraph
+from atomic.questions import Question
+
+EntityKind = Literal["command", "skill", "agent"]
+
+
+class EntityLike(Protocol):
+    """A command, skill or agent as a node needs it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def prompt(self) -> str: ...
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def tools(self) -> Sequence[str] | None: ...
+
+    def expand(self, arguments: str) -> str:
+        """Its prompt with the placeholders filled in."""
+        ...
+
+
+class Entities(Protocol):
+    """Finds entities by name. `require` raises an error with the nearest name."""
+
+    def require(self, kind: EntityKind, name: str) -> EntityLike: ...
+
+
+class Workflows(Protocol):
+    """Finds workflows by name."""
+
+    def require(self, name: str) -> CompiledGraph[Any]: ...
+
+
+class Tools(Protocol):
+    """Finds custom tools by name: each is a plain or async function."""
+
+    def require(self, name: str) -> Any: ...
+
+
+class Broker(Protocol):
+    """A host that can ask a person."""
+
+    async def ask(self, question: Question) -> str | list[str]: ...
+
+
+class SubagentRequest(msgspec.Struct, frozen=True):
+    """What a sub-agent is to do."""
+
+    agent: str
+    task: str
+    id: str = ""
+    system_prompt: str | None = None
+    model: str | None = None
+    tools: Sequence[str] | None = None
+    timeout: float | None = None
+    cwd: str | None = None
+    schema: Any = None
+
+
+class SubagentResult(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    id: str
+    success: bool
+    text: str = ""
+    error: str | None = None
+    value: Any = None
+    usage: Mapping[str, float] | None = None
+    tool_calls: int = 0
+    seconds: float = 0.0
+
+
+class SubagentBridge(Protocol):
+    """Spawns sub-agents over any provider, each in a fresh session."""
+
+    async def spawn(self, request: SubagentRequest) -> SubagentResult: ...
+
+    async def spawn_parallel(
+        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
+    ) -> Sequence[SubagentResult]: ...
+
+
+class ContextMeter(Protocol):
+    """How full a session's context is; `limit` 0 means that nobody knows."""
+
+    @property
+    def used(self) -> int: ...
+
+    @property
+    def limit(self) -> int: ...
+
+
+class NamedSessions(Protocol):
+    """The sessions that several nodes share by name."""
+
+    async def clear(self, name: str) -> None:
+        """End it, so that the next turn under that name starts fresh."""
+        ...
+
+    async def context(self, name: str) -> ContextMeter | None:
+        """Its context meter; None if there is no such session yet."""
+        ...
+
+    async def compact(self, name: str) -> None:
+        """Summarise its context."""
+        ...
+
+
+class WorkflowRuntime(Protocol):
+    """The nodes' `ctx.deps`."""
+
+    @property
+    def entities(self) -> Entities: ...
+
+    @property
+    def workflows(self) -> Workflows: ...
+
+    @property
+    def tools(self) -> Tools: ...
+
+    @property
+    def bridge(self) -> SubagentBridge: ...
+
+    @property
+    def sessions(self) -> NamedSessions: ...
+
+    @property
+    def broker(self) -> Broker | None: ...
+
+    async def turn(
+        self,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        session: str | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> str:
+        """One turn in a fresh session, or in the named one."""
+        ...

@@ -1,0 +1,137 @@
+"""Loops over a list of tasks, and until a criterion holds.
+
+Tasks are dispatched by readiness, not in rounds: one starts the moment its last blocker is done and a worker is
+free. The file is the truth about statuses and is written before a worker starts; the journal is the truth about
+what its nodes did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from atomic.graph.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
+from atomic.graph.nodes import Text, block_of
+from atomic.graph.state import StateT
+from atomic.tasks import Task, TaskList, TaskStatus
+
+TaskSelector = Callable[[Sequence[Task], StateT], Task | None]
+_DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
+
+
+def task_loop_node(
+    id: str,
+    *,
+    tasks_path: Text[StateT],
+    task_nodes: Sequel[StateT],
+    until: Condition[StateT] | None = None,
+    max_iterations: int = 100,
+    task_selector: TaskSelector[StateT] | None = None,
+    max_concurrency: int = 1,
+    name: str = "",
+    description: str = "",
+    model: str | None = None,
+) -> Node[StateT, Any]:
+    """Work on the tasks of a file: its nodes run for each, with the task as `ctx.item`.
+
+    Work that is left when nothing can run makes the run `blocked`, with every waiting task and why.
+    """
+
+    def dispatcher(state: StateT) -> TaskDispatcher:
+        path = tasks_path(state) if callable(tasks_path) else tasks_path
+        return TaskDispatcher(path, max_iterations=max_iterations, selector=task_selector)
+
+    problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
+    body = TasksBody(dispatcher, block_of(task_nodes), until, max_concurrency)
+    return Node(
+        id=id, kind=NodeKind.TASKS, body=body, name=name, description=description, model=model, problems=problems
+    )
+
+
+class TaskDispatcher:
+    """Hands out the tasks of a file and keeps their statuses there."""
+
+    def __init__(self, path: str, *, max_iterations: int, selector: TaskSelector[Any] | None) -> None:
+        self._path, self._max_iterations, self._selector = path, max_iterations, selector
+        self._tasks = TaskList.read(path)
+        self._started = 0
+
+    def take(self, state: Callable[[], Any]) -> tuple[str, Task] | None:
+        if self._max_iterations and self._started >= self._max_iterations:
+            return None
+        ready = self._tasks.ready()
+        task = self._selector(ready, state()) if self._selector is not None and ready else next(iter(ready), None)
+        if task is None:
+            return None
+        self._started += 1
+        return task.id, self._change(task.id, TaskStatus.IN_PROGRESS)
+
+    def finish(self, key: str, error: Exception | None) -> None:
+        self._change(key, TaskStatus.COMPLETED if error is None else TaskStatus.FAILED)
+
+    def _change(self, task_id: str, status: TaskStatus) -> Task:
+        task = self._tasks.set_status(task_id, status)
+        self._tasks.write(self._path)
+        return task
+
+    def finished(self) -> list[str]:
+        return [task.id for task in self._tasks.tasks if task.status is TaskStatus.COMPLETED]
+
+    def blockers_of(self, key: str) -> list[str]:
+        found: dict[str, None] = {}
+        open_ids = [key]
+        while open_ids:
+            for blocker in self._tasks.require(open_ids.pop()).blocked_by:
+                if blocker not in found:
+                    found[blocker] = None
+                    open_ids.append(blocker)
+        return list(found)
+
+    def order(self) -> list[str]:
+        return [task.id for task in self._tasks.tasks]
+
+    def unfinished(self) -> str | None:
+        tasks = self._tasks.tasks
+        left = [task for task in tasks if task.status not in _DONE]
+        if not left:
+            return None
+        reasons = self._tasks.waiting()
+        lines = "; ".join(f"{task.id}: {reasons.get(task.id, task.status.value)}" for task in left)
+        bound = self._max_iterations
+        why = f"after max_iterations ({bound})" if bound and self._started >= bound else "and none can run"
+        return f"{len(left)} of {len(tasks)} tasks are left {why}: {lines}"
+
+
+def criteria_loop_node(
+    id: str,
+    *,
+    task_nodes: Sequel[StateT],
+    completion_signal: str | None = None,
+    criteria: Condition[StateT] | None = None,
+    max_iterations: int = 100,
+) -> Node[StateT, Any]:
+    """Repeat nodes until the criterion holds, or until the last one's answer ends with the completion signal.
+
+    The signal counts only as a line of its own at the very end, outside a code fence.
+    """
+    block = block_of(task_nodes)
+    last = block.nodes[-1].id if block.nodes else ""
+
+    def until(state: StateT) -> bool:
+        if criteria is not None and criteria(state):
+            return True
+        return completion_signal is not None and ends_with_signal(str(state.outputs.get(last, "")), completion_signal)
+
+    problems: tuple[str, ...] = ()
+    if completion_signal is None and criteria is None:
+        problems = ("give criteria=, completion_signal= or both",)
+    return Node(id=id, kind=NodeKind.LOOP, body=LoopBody(block, until, max_iterations), problems=problems)
+
+
+def ends_with_signal(text: str, signal: str) -> bool:
+    """Whether the last line that is not empty is exactly the signal, and not inside a code fence."""
+    lines = [line.strip() for line in text.splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    fences = sum(line.startswith(("```", "~~~")) for line in lines)
+    return bool(lines) and lines[-1] == signal and fences % 2 == 0

@@ -1,0 +1,78 @@
+"""Ready-made builders for the shapes that come up again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from atomic.errors import AtomicError
+from atomic.graph.node import Block, Condition, LoopBody, Node, NodeKind, NodeLike, Sequel
+from atomic.graph.nodes import block_of
+from atomic.graph.state import StateT
+from atomic.tasks import TaskList, TaskStatus
+from atomic.workflows.builder import WorkflowBuilder, graph
+
+
+def sequential(state: type[StateT], nodes: Sequence[NodeLike[StateT]]) -> WorkflowBuilder[StateT]:
+    """Nodes one after the other."""
+    return graph(state).then(nodes)
+
+
+def map_reduce(
+    state: type[StateT],
+    *,
+    splitter: Callable[[StateT], Iterable[Any]],
+    worker: Sequel[StateT],
+    merger: Sequel[StateT],
+    id: str = "map",
+    max_concurrency: int | None = None,
+) -> WorkflowBuilder[StateT]:
+    """Run a worker for each item that the splitter gives, then the merger, which finds the results in `outputs[id]`."""
+    return graph(state).map(id, splitter, worker, max_concurrency=max_concurrency).then(merger)
+
+
+def review_cycle(
+    state: type[StateT],
+    *,
+    executor: Sequel[StateT],
+    reviewer: Sequel[StateT],
+    fixer: Sequel[StateT],
+    until: Condition[StateT],
+    max_iterations: int = 5,
+) -> WorkflowBuilder[StateT]:
+    """Execute, then review and fix until the review is content; the last word is always a review's."""
+    fix, review = block_of(fixer), block_of(reviewer)
+    both = Block((*fix.nodes, *review.nodes), fix.catcher or review.catcher)
+    body = LoopBody(both, until, max_iterations, enter_at=len(fix.nodes))
+    return graph(state).then(executor).then(Node(id="", kind=NodeKind.LOOP, body=body))
+
+
+def task_loop(
+    state: type[StateT],
+    *,
+    decomposer: Sequel[StateT],
+    worker: Sequel[StateT],
+    reviewer: Sequel[StateT] | None = None,
+    until: Condition[StateT] | None = None,
+    max_iterations: int = 100,
+) -> WorkflowBuilder[StateT]:
+    """The decomposer makes tasks, then worker and reviewer take turns until all of `state.tasks` are done, or `until`.
+
+    For a list in a file, with dependencies and several workers, there is `task_loop_node`.
+    """
+    turn = graph(state).then(worker)
+    if reviewer is not None:
+        turn = turn.then(reviewer)
+    loop = graph(state).loop(turn, until=until or _all_tasks_done, max_iterations=max_iterations)
+    return graph(state).then(decomposer).then(loop)
+
+
+def _all_tasks_done(state: Any) -> bool:
+    """Raises AtomicError where nothing can run and not all is done: that is no success."""
+    tasks = TaskList(state.tasks)
+    left = [task for task in tasks.tasks if task.status not in (TaskStatus.COMPLETED, TaskStatus.SKIPPED)]
+    running = [task for task in left if task.status is TaskStatus.IN_PROGRESS]
+    if left and not running and not tasks.ready():
+        waiting = tasks.waiting()
+        raise AtomicError("nothing can run: " + "; ".join(f"{t.id}: {waiting.get(t.id, t.status.value)}" for t in left))
+    return not left

@@ -1,0 +1,84 @@
+"""What the laws say of a run and of a resume, whatever the graph was made from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from atomic.graph import CompiledGraph, Journal, RunResult, RunStatus
+from tests.graph.law_building import Outside
+from tests.graph.law_journals import KeptJournal, finished
+from tests.graph.law_plans import LawState, digest, values_of
+from tests.graph.law_reference import Ran
+
+RUN = "run"
+
+
+class Expected(Protocol):
+    """What must come of a run."""
+
+    @property
+    def values(self) -> dict[str, Any]: ...
+
+    @property
+    def ran(self) -> Sequence[Ran]: ...
+
+    @property
+    def seen(self) -> Sequence[tuple[str, int]]: ...
+
+
+def digest_of(state: LawState) -> int:
+    return digest(values_of(state))
+
+
+def assert_ended_as(expected: Expected, result: RunResult[LawState]) -> None:
+    assert result.error is None
+    assert result.status is RunStatus.COMPLETED
+    assert digest_of(result.state) == digest(expected.values), (values_of(result.state), expected.values)
+
+
+def in_scopes(ran: Iterable[Ran], told: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
+    """What was told about steps, sorted by the scope in which they ran: one after the other."""
+    scope_of = {step.node_id: step.scope for step in ran}
+    scopes: dict[str, list[tuple[str, int]]] = {}
+    for node_id, state in told:
+        scopes.setdefault(scope_of[node_id], []).append((node_id, state))
+    return scopes
+
+
+async def check_every_cut(
+    graph: CompiledGraph[LawState], outside: Outside, expected: Expected, *, snapshots: bool
+) -> None:
+    """Kill behind each row, resume, kill again, resume again."""
+    whole = KeptJournal()
+    assert_ended_as(expected, await graph.run(journal=whole, execution_id=RUN))
+    for place in range(len(whole.rows(RUN)) + 1):
+        journal = whole.cut(RUN, place, snapshots=snapshots)
+        await check_resume(graph, outside, journal, expected)
+        second = (place * 7919) % (len(journal.rows(RUN)) + 1)
+        again = journal.cut(RUN, second, snapshots=snapshots)
+        await check_resume(graph, outside, again, expected)
+
+
+async def check_resume(
+    graph: CompiledGraph[LawState], outside: Outside, journal: Journal, expected: Expected, run: str = RUN
+) -> None:
+    """The same end, nothing recorded runs again, everything else runs once."""
+    recorded = finished(journal.records(run))
+    outside.clear()
+    assert_ended_as(expected, await graph.resume(journal, run))
+    assert not set(outside.step_ids) & {record.step_id for record in recorded}
+    works = {work_id for work_id, _ in expected.seen}
+    left = Counter(work_id for work_id, _ in expected.seen)
+    left.subtract(base_id(record.node_id) for record in recorded if base_id(record.node_id) in works)
+    assert Counter(work_id for work_id, _ in outside.seen) == +left
+    all_records = finished(journal.records(run))
+    assert [record.step for record in all_records] == list(range(1, len(expected.ran) + 1))
+    assert Counter(record.node_id for record in all_records) == Counter(step.node_id for step in expected.ran)
+    assert len({record.step_id for record in all_records}) == len(all_records)
+
+
+def base_id(node_id: str) -> str:
+    return re.sub(r"\[\d+\]", "", node_id.rpartition("/")[2])

@@ -1,0 +1,111 @@
+"""What the examples share: a small state, nodes that say that they ran, and waits that have a limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, TypeVar
+
+from atomic.workflows import CompiledGraph, Journal, Node, NodeContext, RunResult, RunStatus, State, node, reducers
+from tests.graph.law_journals import KeptJournal
+
+LIMIT = 30.0  # seconds; a shared machine can be slow, a hang still ends
+RUN = "run"
+
+T = TypeVar("T")
+
+
+class S(State):
+    """A field of each kind that an example may need."""
+
+    log: Annotated[list[str], reducers.concat] = []
+    total: Annotated[int, reducers.sum] = 0
+    text: str = ""
+    count: int = 0
+    done: bool = False
+
+
+def say(id: str, **options: Any) -> Node[S]:
+    """A node that adds its id to the log."""
+
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        return {"log": [id]}
+
+    return node(id, run, **options)
+
+
+def write(id: str, **update: Any) -> Node[S]:
+    """A node with this update."""
+
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        return update
+
+    return node(id, run)
+
+
+OnError = Callable[[Exception, NodeContext[S]], Any]
+
+
+def fail(id: str, text: str = "broken", *, on_error: OnError | None = None, **options: Any) -> Node[S]:
+    async def run(ctx: NodeContext[S]) -> None:
+        raise ValueError(text)
+
+    return node(id, run, on_error=on_error, **options)
+
+
+def wait_for(id: str, event: asyncio.Event) -> Node[S]:
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        await within(event.wait())
+        return {"log": [id]}
+
+    return node(id, run)
+
+
+async def within(work: Coroutine[Any, Any, T], seconds: float = LIMIT) -> T:
+    return await asyncio.wait_for(work, seconds)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def ended(graph: CompiledGraph[S], input: Any = None, **options: Any) -> RunResult[S]:
+    """Run to a good end."""
+    result = await within(graph.run(input, **options))
+    assert result.error is None
+    assert result.status is RunStatus.COMPLETED
+    return result
+
+
+async def failed(graph: CompiledGraph[Any], node_id: str, input: Any = None, **options: Any) -> str:
+    """Run to a failure; its text, which begins with the node's id."""
+    result = await within(graph.run(input, **options))
+    assert result.status is RunStatus.FAILED, result
+    text = str(result.error)
+    assert text.startswith(node_id), text
+    assert "Traceback" not in text
+    return text
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
+    """Something under way that does not outlive the test."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+
+
+async def killed_when(graph: CompiledGraph[Any], event: asyncio.Event, input: Any = None) -> Journal:
+    """The journal of a process that was killed at the moment of the event."""
+    journal = KeptJournal()
+    async with running(graph.run(input, journal=journal, execution_id=RUN)):
+        await within(event.wait())
+        return journal.cut(RUN, len(journal.rows(RUN)))

@@ -1,0 +1,91 @@
+"""For every graph of edges: branches join once, in the order of declaration, and no kill loses or repeats anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atomic.graph import CompiledGraph
+from tests.graph.law_building import Outside
+from tests.graph.law_checks import assert_ended_as, check_every_cut
+from tests.graph.law_edges import Net, NetOutcome, edge_plans, nets, outcome_of, visible, wired, woven
+from tests.graph.law_plans import LawState, Plan, values_of
+from tests.graph.test_laws import expected_of
+
+PAUSES = st.integers(0, 3)
+LIMITS = st.sampled_from([0, 1, 2, 4])
+
+
+@given(edge_plans(), PAUSES, LIMITS)
+@settings(max_examples=150)
+def test_a_plan_as_edges_ends_as_the_plain_interpreter_says(plan: Plan, pauses: int, limit: int) -> None:
+    expected, outside = expected_of(plan), Outside(pauses)
+    result = asyncio.run(wired(plan, outside, limit).run())
+    assert_ended_as(expected, result)
+    assert Counter(outside.seen) == Counter(expected.seen)
+    assert result.steps == len(expected.ran)
+
+
+@given(edge_plans(), PAUSES, st.booleans())
+@settings(max_examples=50)
+def test_a_plan_as_edges_survives_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
+    expected, outside = expected_of(plan, most=60), Outside(pauses)
+    asyncio.run(check_every_cut(wired(plan, outside), outside, expected, snapshots=snapshots))
+
+
+@given(nets(), LIMITS)
+@settings(max_examples=150)
+def test_every_node_runs_once_behind_all_that_lead_to_it(net: Net, limit: int) -> None:
+    expected, outside = outcome_of(net), Outside(5)
+    graph = woven(net, outside, limit)
+    logs = [asyncio.run(checked_run(graph, outside, expected, luck)) for luck in range(4)]
+    assert all(log == logs[0] for log in logs), "the final state depends on who was faster"
+    for number, before in expected.before.items():
+        assert {f"n{other}" for other in before} <= set(logs[0][: logs[0].index(f"n{number}")])
+
+
+async def checked_run(graph: CompiledGraph[LawState], outside: Outside, expected: NetOutcome, luck: int) -> list[str]:
+    outside.clear()
+    outside.luck = luck
+    result = await graph.run()
+    assert result.error is None
+    assert Counter(outside.seen) == Counter(expected.seen)
+    assert visible(result.state) == visible(LawState(**expected.values))
+    return result.state.log
+
+
+@given(nets(), st.booleans())
+@settings(max_examples=50)
+def test_a_net_survives_any_cut(net: Net, snapshots: bool) -> None:
+    expected, outside = outcome_of(net), Outside(3)
+    graph = woven(net, outside, 4)
+    asyncio.run(check_net_cuts(graph, outside, expected, snapshots))
+
+
+async def check_net_cuts(
+    graph: CompiledGraph[LawState], outside: Outside, expected: NetOutcome, snapshots: bool
+) -> None:
+    result = await graph.run()
+    assert visible(result.state) == visible(LawState(**expected.values))
+    expected.values = values_of(result.state)  # with the log in the engine's order, whatever that is
+    await check_every_cut(graph, outside, expected, snapshots=snapshots)
+
+
+@pytest.mark.full
+@given(edge_plans(), PAUSES, st.booleans())
+@settings(max_examples=1000)
+def test_many_more_plans_as_edges_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
+    expected, outside = expected_of(plan, most=100), Outside(pauses)
+    asyncio.run(check_every_cut(wired(plan, outside), outside, expected, snapshots=snapshots))
+
+
+@pytest.mark.full
+@given(nets(), st.booleans())
+@settings(max_examples=1000)
+def test_many_more_nets_survive_any_cut(net: Net, snapshots: bool) -> None:
+    expected, outside = outcome_of(net), Outside(3)
+    asyncio.run(check_net_cuts(woven(net, outside, 4), outside, expected, snapshots))

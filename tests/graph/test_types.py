@@ -1,0 +1,61 @@
+"""What a workflow author is told while typing: pyright on small files, all in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).parent / "typing_cases"
+ROOT = Path(__file__).parents[2]
+FILES = sorted(CASES.glob("*.txt"))
+
+
+def expected_errors(case: Path) -> dict[int, str]:
+    """Lines that end with `# E: words` must be errors whose text has these words; all others must be clean."""
+    lines = case.read_text().splitlines()
+    return {number: line.partition("# E:")[2].strip() for number, line in enumerate(lines) if "# E:" in line}
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
+    """What pyright (strict) says, by case and line."""
+    folder = tmp_path_factory.mktemp("typing")
+    for case in FILES:
+        (folder / f"{case.stem}.py").write_text(case.read_text())
+    settings = {
+        "typeCheckingMode": "strict",
+        "pythonVersion": "3.11",
+        "extraPaths": [str(ROOT / "src")],
+        "reportUnusedExpression": "none",
+    }
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "--project",
+        str(folder),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, cwd=folder)
+    found: dict[str, dict[int, str]] = {case.stem: {} for case in FILES}
+    for message in json.loads(done.stdout)["generalDiagnostics"]:
+        lines = found[Path(message["file"]).stem]
+        place = message["range"]["start"]["line"]
+        lines[place] = f"{lines.get(place, '')} {message['message']}".strip()
+    return found
+
+
+@pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
+def test_pyright_says_what_an_author_needs_to_hear(case: Path, reported: dict[str, dict[int, str]]) -> None:
+    expected, actual = expected_errors(case), reported[case.stem]
+    missing = {number + 1: words for number, words in expected.items() if words not in actual.get(number, "")}
+    assert missing == {}, actual
+    surplus = {number + 1: text for number, text in actual.items() if number not in expected}
+    assert surplus == {}

@@ -1,0 +1,103 @@
+"""One door for workflow authors, which opens quickly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import atomic.workflows
+
+SLOW = ["sqlite3", "_sqlite3", "textual", "claude_agent_sdk", "opencode_ai", "copilot", "acp", "httpx", "pydantic"]
+NAMES = [
+    "State",
+    "reducers",
+    "node",
+    "tool_node",
+    "agent_node",
+    "subagent_node",
+    "parallel_subagent_node",
+    "skill_node",
+    "command_node",
+    "decision_node",
+    "ask_user_node",
+    "wait_node",
+    "parallel_node",
+    "map_node",
+    "subgraph_node",
+    "clear_context_node",
+    "context_monitor_node",
+    "custom_tool_node",
+    "task_loop_node",
+    "criteria_loop_node",
+    "graph",
+    "GraphBuilder",
+    "GraphConfig",
+    "Edge",
+    "END",
+    "compile_graph",
+    "CompiledGraph",
+    "sequential",
+    "map_reduce",
+    "review_cycle",
+    "task_loop",
+    "Node",
+    "NodeContext",
+    "NodeResult",
+    "Signal",
+    "Retry",
+    "Skip",
+    "Abort",
+    "Goto",
+    "Question",
+    "Option",
+    "RunResult",
+    "RunStatus",
+    "Step",
+    "StreamEvent",
+    "MemoryJournal",
+    "SqliteJournal",
+    "Journal",
+    "RunInfo",
+    "RunOwnedError",
+    "RunNotFoundError",
+    "JournalError",
+    "StateError",
+    "GraphError",
+    "AtomicError",
+    "WorkflowTask",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_is_behind_the_door(name: str) -> None:
+    assert hasattr(atomic.workflows, name)
+    assert name in atomic.workflows.__all__
+
+
+def test_the_door_pulls_in_no_database_no_screen_and_no_agent() -> None:
+    """Opening it, building, compiling and running a graph without a file needs none of them."""
+    code = f"""
+import sys, asyncio
+from atomic.workflows import *
+compiled = graph(State).tool("a", run=lambda: 1).compile()
+asyncio.run(compiled.run(journal=MemoryJournal()))
+print([name for name in {SLOW!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stderr == ""
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_database_is_loaded_when_a_journal_is_opened(tmp_path: object) -> None:
+    code = """
+import sys
+from atomic.workflows import SqliteJournal
+with SqliteJournal(sys.argv[1]) as journal:
+    print(journal.list(), "sqlite3" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"{tmp_path}/runs.db"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[] True", "")
