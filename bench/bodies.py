@@ -1,0 +1,22 @@
+"""What the nodes do, the same for every engine: as little as possible, so that what is measured is the engine."""
+
+CHAIN = 100
+LONG_CHAIN = 1_000  # ten times the nodes
+LOOP = 10_000
+LONG_LOOP = 100_000  # ten times the steps
+STREAM = 1_000
+COMPILE = 1_000
+DEPTH = 10
+DURABLE = 1_000
+RECORD = "x" * 1_024  # what one durable step adds to the state
+
+
+def more(n: int) -> int:
+    """The work of a step in chains and loops."""
+    return n + 1
+
+
+def expect(actual: object, expected: object) -> None:
+    """An engine that did not do the work is not quick, it is wrong."""
+    if actual != expected:
+        raise AssertionError(f"the workload ended with {actual!r}, expected {expected!r}")

@@ -1,0 +1,67 @@
+"""What is measured, with whom, and how it is shown. The order of the engines is the order in a round."""
+
+from dataclasses import dataclass
+
+ENGINES = ("bound", "atomic", "burr", "pydantic-graph", "langgraph")
+
+JOBS: dict[str, tuple[str, ...]] = {
+    "chain": ENGINES,
+    "loop": ENGINES,
+    "fan_out": ENGINES,
+    "durable": ("bound", "atomic", "burr", "langgraph"),  # pydantic-graph keeps no journal
+    "import": ENGINES,
+    "stream": ENGINES,
+    "compile": ENGINES,
+    "nest": ENGINES,
+    "long_loop": ("bound", "atomic"),
+    "long_run": ("atomic",),
+    "unchanged": ("atomic",),
+    "tasks": ("atomic",),
+}
+
+IMPORTS = {
+    "bound": "import asyncio, msgspec",
+    "atomic": "import atomic.workflows",
+    "burr": "import burr.core",
+    "pydantic-graph": "import pydantic_graph",
+    "langgraph": "import langgraph.graph",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a metric of a job."""
+
+    job: str
+    metric: str
+    label: str
+    unit: str = "µs"
+    bound: str = ""  # the metric that bounds it, where that has another name
+
+
+ROWS = (
+    Row("chain", "chain", "chain of 100, per step"),
+    Row("loop", "loop", "loop of 10,000, per step"),
+    Row("fan_out", "fan_out_100", "parallel of 100 that suspend, per branch"),
+    Row("fan_out", "fan_out_1000", "parallel of 1,000 that suspend, per branch"),
+    Row("fan_out", "map_1000", "map over 1,000 that suspend, per item", bound="fan_out_1000"),
+    Row("durable", "durable", "durable step (SQLite FULL), each adds 1 KB to the state"),
+    Row("durable", "bytes", "on disk after 1,000 such steps, closed", "MB"),
+    Row("durable", "bytes_2000", "on disk after 2,000 such steps, closed", "MB"),
+    Row("durable", "resume_start", "resume after 1,000 such steps, until the next one starts", "ms"),
+    Row("durable", "resume", "resume after 1,000 such steps, until the next one is recorded", "ms"),
+    Row("import", "import_cpu", "import in a fresh interpreter, CPU", "ms"),
+    Row("import", "import_rss", "import in a fresh interpreter, memory", "MB"),
+    Row("stream", "stream", "stream of 1,000 steps, per event"),
+    Row("compile", "compile", "build and compile 1,000 nodes, per node"),
+    Row("nest", "nest", "ten graphs inside each other, per run"),
+    Row("chain", "long_chain", "chain of 1,000, per step: 10× the nodes"),
+    Row("long_loop", "long_loop", "loop of 100,000, per step: 10× the steps"),
+    Row("long_run", "early_step", "durable step, the first 1,000 of 10,000"),
+    Row("long_run", "late_step", "durable step, the last 1,000 of 10,000"),
+    Row("unchanged", "unchanged_10k", "durable step beside 10 KB that do not change"),
+    Row("unchanged", "unchanged_100k", "durable step beside 100 KB that do not change"),
+    Row("unchanged", "unchanged_1m", "durable step beside 1 MB that do not change"),
+    Row("tasks", "tasks_load", "10,000 tasks with 100,000 dependencies: load", "ms"),
+    Row("tasks", "tasks_ready", "of these: complete one and ask what is ready, the slowest of 200", "ms"),
+)

@@ -1,0 +1,1 @@
+"""The hand-written bounds and Atomic's side of each workload."""
