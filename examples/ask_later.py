@@ -28,11 +28,15 @@ def pack() -> list[str]:
     return ["towel", "book"]
 
 
+def book(state: Trip) -> str:
+    return f"a ticket {state.outputs['where']}"
+
+
 trip = (
     graph(Trip)
     .tool("pack", pack, output_mapper=lambda items, s: {"packed": items})
     .ask_user("where", "Where do you want to go?", options=["to the sea", "to the moon"], default="to the sea")
-    .tool("book", lambda s: f"a ticket {s.outputs['where']}", output_mapper=lambda ticket, s: {"ticket": ticket})
+    .tool("book", book, output_mapper=lambda ticket, s: {"ticket": ticket})
     .compile("trip")
 )
 

@@ -83,9 +83,8 @@ async def work_on_the_run(answer: str | None) -> int:
     if result.status is RunStatus.PAUSED:
         say(f"  ? {result.questions[0].text}  Nobody is here, so the run waits and the process ends.")
         return 5
-    say(
-        f"  {result.status}: {len(result.state.chapters)} chapters, {result.state.checks}, shipped: {result.state.shipped}"
-    )
+    state = result.state
+    say(f"  {result.status}: {len(state.chapters)} chapters, {state.checks}, shipped: {state.shipped}")
     return 0 if result.status is RunStatus.COMPLETED else 1
 
 
@@ -117,10 +116,9 @@ def compare(folder: Path, recorded: set[str]) -> int:
     ran = Counter((folder / "ledger.txt").read_text().split())
     twice = {step_id for step_id, times in ran.items() if times > 1}
     names = ", ".join(sorted(step_id.partition(":")[2] for step_id in twice))
-    say(
-        f"  {len(ran)} steps, {sum(ran.values())} executions; twice: {names}; recorded and run again: {len(twice & recorded)}"
-    )
-    return 1 if twice & recorded else 0
+    again = twice & recorded
+    say(f"  {len(ran)} steps, {sum(ran.values())} executions; twice: {names}; recorded and run again: {len(again)}")
+    return 1 if again else 0
 
 
 def main() -> int:

@@ -35,14 +35,16 @@ def count(path: str) -> int:
     return words
 
 
+def summarise(state: Words) -> str:
+    return f"{state.total} words in {len(state.files)} files"
+
+
 count_one: Node[Words] = tool_node("count", count, output_mapper=lambda words, state: {"total": words})
 
 hello = (
     graph(Words)
     .map("files", over=lambda s: s.files, node=count_one, max_concurrency=2)
-    .tool(
-        "report", lambda s: f"{s.total} words in {len(s.files)} files", output_mapper=lambda text, s: {"report": text}
-    )
+    .tool("report", summarise, output_mapper=lambda text, state: {"report": text})
     .compile("hello", "Count words, durably.")
 )
 

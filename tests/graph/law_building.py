@@ -48,7 +48,7 @@ class TroubleError(Exception):
 class Outside:
     """The world outside of the engine: lists that only the nodes write, and the trouble that they run into."""
 
-    def __init__(self, pauses: int = 0, *, flaky: bool = False, asks: bool = False) -> None:
+    def __init__(self, pauses: int = 0, *, threads: bool = True, flaky: bool = False, asks: bool = False) -> None:
         self.seen: list[tuple[str, int]] = []
         self.step_ids: list[str] = []  # of plain nodes, which know theirs
         self.attempts: dict[str, list[int]] = {}
@@ -56,6 +56,7 @@ class Outside:
         self.luck = 0  # changes who goes first
         self._pauses = pauses  # how often a node lets others go first, at most
         self._asks = asks
+        self.threads = threads  # without them nothing of a cancelled run is still at work
         self._failures: dict[str, int] = {}
         self.retry = Retry(0, jitter=False) if flaky else None
 
@@ -165,5 +166,5 @@ def work_node(work: Work, outside: Outside) -> Node[LawState]:
     mapper = write if work.writes else None
     if work.kind == "item":
         return tool_node(work.id, item_tool, output_mapper=mapper)
-    function = tool if work.kind == "sync" else async_tool
+    function = tool if work.kind == "sync" and outside.threads else async_tool
     return tool_node(work.id, function, args=lambda s: {"saw": digest(values_of(s))}, output_mapper=mapper)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, cast
 
@@ -17,6 +18,7 @@ from atomic.workflows import (
     MemoryJournal,
     Node,
     NodeContext,
+    NodeResult,
     Retry,
     RunStatus,
     State,
@@ -364,3 +366,67 @@ def test_nodes_given_twice_are_told() -> None:
 def test_a_map_and_a_subgraph_are_nodes_of_a_config() -> None:
     nodes: list[Node[S]] = [map_node("m", over=lambda s: [1], node=say("x")), subgraph_node("g", CHILD)]
     compile_graph(GraphConfig(start_node="m", nodes=nodes, edges=[Edge("m", "g")], state=S))
+
+
+async def later(*args: Any) -> Any:
+    return [1]
+
+
+ASYNC_WHERE_IT_CANNOT_BE: dict[str, Callable[[], Any]] = {
+    "condition": lambda: graph(S).if_(cast("Any", later), then=[say("a")]),
+    "else_if": lambda: graph(S).if_(lambda s: False, then=[say("a")], else_if=[(cast("Any", later), [say("b")])]),
+    "until": lambda: graph(S).loop([say("a")], until=cast("Any", later)),
+    "route": lambda: graph(S).decision("d", [(cast("Any", later), END)]),
+    "merge": lambda: graph(S).parallel([say("a")], merge=cast("Any", later)),
+    "over": lambda: graph(S).map("m", over=cast("Any", later), node=say("a")),
+    "args": lambda: graph(S).tool("t", run=lambda: 1, args=cast("Any", later)),
+    "output_mapper": lambda: graph(S).tool("t", run=lambda: 1, output_mapper=cast("Any", later)),
+    "input_mapper": lambda: graph(S).subgraph("g", CHILD, input_mapper=cast("Any", later)),
+    "output_mapper of a subgraph": lambda: graph(S).subgraph("g", CHILD, output_mapper=cast("Any", later)),
+    "auto_approve": lambda: graph(S).wait("?", auto_approve=cast("Any", later)),
+}
+
+
+@pytest.mark.parametrize("what", ASYNC_WHERE_IT_CANNOT_BE)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+async def test_an_async_function_where_a_plain_one_is_needed_is_never_taken_for_true(what: str) -> None:
+    """A coroutine is true: a condition that nobody awaits would always hold."""
+    try:
+        compiled = ASYNC_WHERE_IT_CANNOT_BE[what]().compile()
+    except GraphError as error:
+        text = str(error)
+    else:
+        result = await within(compiled.run())
+        assert result.status is RunStatus.FAILED
+        text = str(result.error)
+    assert "async" in text or "coroutine" in text
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        NodeResult(update=cast("Any", 7)),
+        NodeResult(goto=cast("Any", 7)),
+        NodeResult(goto=cast("Any", [7])),
+        NodeResult(goto=()),
+        NodeResult(signals=cast("Any", 7)),
+        NodeResult(signals=cast("Any", [7])),
+        NodeResult(signals="checkpoint"),
+        {7: "x"},
+    ],
+    ids=repr,
+)
+async def test_a_result_with_nonsense_in_it_is_a_clear_failure(answer: Any) -> None:
+    async def run(ctx: NodeContext[S]) -> Any:
+        return answer
+
+    await failed(graph(S).node("n", run).compile(), "n")
+
+
+def test_the_same_edge_twice_is_told_or_counts_once() -> None:
+    twice = config(Edge("a", "b"), Edge("a", "b"), nodes="ab")
+    try:
+        compiled = compile_graph(twice)
+    except GraphError:
+        return
+    assert asyncio.run(compiled.run()).state.log == ["a", "b"]

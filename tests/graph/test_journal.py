@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from atomic.workflows import (
     AtomicError,
     CompiledGraph,
+    Journal,
     JournalError,
     MemoryJournal,
     NodeContext,
@@ -18,6 +21,7 @@ from atomic.workflows import (
     RunNotFoundError,
     RunOwnedError,
     RunStatus,
+    SqliteJournal,
     State,
     StateError,
     graph,
@@ -31,17 +35,21 @@ from tests.graph.small import RUN, S, ended, fail, killed_when, running, say, wi
 ABC = graph(S).then(say("a")).then(say("b")).then(say("c")).compile(name="letters")
 
 
-async def recorded(compiled: CompiledGraph[S] = ABC) -> MemoryJournal:
-    journal = MemoryJournal()
+@pytest.fixture(params=["memory", "sqlite"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    with MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "runs.db") as opened:
+        yield opened
+
+
+async def record(journal: Journal, compiled: CompiledGraph[S] = ABC) -> None:
     await within(compiled.run(journal=journal, execution_id=RUN))
-    return journal
 
 
 # the classic questions ---------------------------------------------------------------------------------------
 
 
-async def test_a_journal_lists_its_runs() -> None:
-    journal = await recorded()
+async def test_a_journal_lists_its_runs(journal: Journal) -> None:
+    await record(journal)
     before = time.time() - 60
     await within(graph(S).then(fail("n")).compile(name="broken").run(journal=journal, execution_id="other"))
     one, other = journal.list()
@@ -50,8 +58,9 @@ async def test_a_journal_lists_its_runs() -> None:
     assert before < one.started <= one.updated < time.time() + 1
 
 
-async def test_every_finished_step_is_one_record() -> None:
-    records = (await recorded()).records(RUN)
+async def test_every_finished_step_is_one_record(journal: Journal) -> None:
+    await record(journal)
+    records = journal.records(RUN)
     assert [(r.step, r.node_id, r.update, r.status, r.attempt) for r in records] == [
         (1, "a", {"log": ["a"]}, "completed", 1),
         (2, "b", {"log": ["b"]}, "completed", 1),
@@ -60,28 +69,37 @@ async def test_every_finished_step_is_one_record() -> None:
     assert all(record.seconds >= 0 and record.started > 0 for record in records)
 
 
-async def test_each_branch_and_each_item_is_recorded_by_itself() -> None:
+async def test_each_branch_and_each_item_is_recorded_by_itself(journal: Journal) -> None:
     branches = graph(S).parallel([say("a"), say("b")]).map("m", over=lambda s: [1, 2], node=say("c"))
-    records = (await recorded(branches.compile())).records(RUN)
+    await record(journal, branches.compile())
+    records = journal.records(RUN)
     assert sorted(record.node_id for record in records) == ["a", "b", "c[0]", "c[1]"]
 
 
-async def test_the_state_after_any_step_can_be_loaded() -> None:
-    journal = await recorded()
+async def test_the_state_after_any_step_can_be_loaded(journal: Journal) -> None:
+    await record(journal)
     assert [ABC.load(journal, RUN, at=step).log for step in range(4)] == [[], ["a"], ["a", "b"], ["a", "b", "c"]]
     assert ABC.load(journal, RUN).log == ["a", "b", "c"]
     with pytest.raises(JournalError, match="3"):
         ABC.load(journal, RUN, at=4)
 
 
-async def test_loading_runs_nothing_and_needs_no_ownership() -> None:
+async def test_while_branches_are_open_the_state_shows_what_they_have_done(journal: Journal) -> None:
+    slow = graph(S).then(say("x")).then(say("y"))
+    compiled = graph(S).then(say("a")).parallel({"one": slow, "two": say("z")}).then(say("b")).compile()
+    await record(journal, compiled)
+    order = [finished.node_id for finished in journal.records(RUN)]
+    for step in range(1, len(order) + 1):
+        assert sorted(compiled.load(journal, RUN, at=step).log) == sorted(order[:step])
+
+
+async def test_loading_runs_nothing_and_needs_no_ownership(journal: Journal) -> None:
     begun, free = asyncio.Event(), asyncio.Event()
 
     async def slow(ctx: NodeContext[S]) -> None:
         begun.set()
         await within(free.wait())
 
-    journal = MemoryJournal()
     compiled = graph(S).then(say("a")).node("slow", slow).compile()
     async with running(compiled.run(journal=journal, execution_id=RUN)):
         await within(begun.wait())
@@ -90,8 +108,8 @@ async def test_loading_runs_nothing_and_needs_no_ownership() -> None:
         free.set()
 
 
-async def test_a_fork_goes_on_from_an_earlier_step_and_leaves_the_run_alone() -> None:
-    journal = await recorded()
+async def test_a_fork_goes_on_from_an_earlier_step_and_leaves_the_run_alone(journal: Journal) -> None:
+    await record(journal)
     copy = journal.fork(RUN, at=1)
     assert copy != RUN
     assert ABC.load(journal, copy).log == ["a"]
@@ -101,28 +119,28 @@ async def test_a_fork_goes_on_from_an_earlier_step_and_leaves_the_run_alone() ->
     assert ABC.load(journal, RUN).execution_id == RUN
 
 
-async def test_a_fork_runs_with_other_code_if_one_likes() -> None:
-    journal = await recorded()
+async def test_a_fork_runs_with_other_code_if_one_likes(journal: Journal) -> None:
+    await record(journal)
     copy = journal.fork(RUN, at=2)
     other = graph(S).then(say("a")).then(say("b")).then(write("c", log=["other"])).compile()
     assert (await within(other.resume(journal, copy))).state.log == ["a", "b", "other"]
 
 
-async def test_the_steps_of_a_fork_have_ids_of_their_own() -> None:
-    journal = await recorded()
+async def test_the_steps_of_a_fork_have_ids_of_their_own(journal: Journal) -> None:
+    await record(journal)
     copy = journal.fork(RUN, at=1)
     await within(ABC.resume(journal, copy))
     ids = [record.step_id for name in (RUN, copy) for record in journal.records(name)]
     assert len(set(ids)) == 6
 
 
-async def test_a_fork_without_a_number_is_a_copy() -> None:
-    journal = await recorded()
+async def test_a_fork_without_a_number_is_a_copy(journal: Journal) -> None:
+    await record(journal)
     assert ABC.load(journal, journal.fork(RUN)).log == ["a", "b", "c"]
 
 
-async def test_a_deleted_run_is_gone() -> None:
-    journal = await recorded()
+async def test_a_deleted_run_is_gone(journal: Journal) -> None:
+    await record(journal)
     journal.delete(RUN)
     assert journal.list() == []
     for ask in (journal.records, journal.delete, journal.fork):
@@ -130,8 +148,7 @@ async def test_a_deleted_run_is_gone() -> None:
             ask(RUN)
 
 
-async def test_an_unknown_run_is_named_with_the_nearest() -> None:
-    journal = MemoryJournal()
+async def test_an_unknown_run_is_named_with_the_nearest(journal: Journal) -> None:
     await within(ABC.run(journal=journal, execution_id="review-login"))
     with pytest.raises(RunNotFoundError, match="review-login"):
         await ABC.resume(journal, "review-logn")
@@ -139,8 +156,8 @@ async def test_an_unknown_run_is_named_with_the_nearest() -> None:
         ABC.load(journal, "review-logn")
 
 
-async def test_an_id_can_be_used_once() -> None:
-    journal = await recorded()
+async def test_an_id_can_be_used_once(journal: Journal) -> None:
+    await record(journal)
     with pytest.raises(JournalError, match=RUN):
         await ABC.run(journal=journal, execution_id=RUN)
 
@@ -150,14 +167,13 @@ async def test_a_journal_is_a_context_manager() -> None:
         await within(ABC.run(journal=journal))
 
 
-async def test_a_run_that_is_under_way_has_one_owner() -> None:
+async def test_a_run_that_is_under_way_has_one_owner(journal: Journal) -> None:
     begun = asyncio.Event()
 
     async def slow(ctx: NodeContext[S]) -> None:
         begun.set()
         await asyncio.sleep(1000)
 
-    journal = MemoryJournal()
     compiled = graph(S).node("slow", slow).compile()
     async with running(compiled.run(journal=journal, execution_id=RUN)):
         await within(begun.wait())
@@ -174,16 +190,16 @@ def test_all_errors_are_ours() -> None:
 # resuming ----------------------------------------------------------------------------------------------------
 
 
-async def test_resuming_a_completed_run_runs_nothing() -> None:
+async def test_resuming_a_completed_run_runs_nothing(journal: Journal) -> None:
     ran: list[str] = []
     compiled = graph(S).tool("a", run=lambda: ran.append("a")).then(say("b")).compile()
-    journal = await recorded(compiled)
+    await record(journal, compiled)
     result = await within(compiled.resume(journal, RUN))
     assert (result.status, result.state.log, result.steps, ran) == (RunStatus.COMPLETED, ["b"], 2, ["a"])
     assert len(journal.records(RUN)) == 2
 
 
-async def test_resuming_a_failed_run_tries_the_unfinished_step_again() -> None:
+async def test_resuming_a_failed_run_tries_the_unfinished_step_again(journal: Journal) -> None:
     broken = True
     seen: list[tuple[str, int]] = []
 
@@ -194,7 +210,7 @@ async def test_resuming_a_failed_run_tries_the_unfinished_step_again() -> None:
         return {"log": ["n"]}
 
     compiled = graph(S).then(say("a")).node("n", run).then(say("b")).compile()
-    journal = await recorded(compiled)
+    await record(journal, compiled)
     broken = False
     result = await within(compiled.resume(journal, RUN))
     assert (result.status, result.state.log, result.error) == (RunStatus.COMPLETED, ["a", "n", "b"], None)
@@ -204,7 +220,7 @@ async def test_resuming_a_failed_run_tries_the_unfinished_step_again() -> None:
 
 
 @pytest.mark.parametrize("shape", ["parallel", "map", "subgraph", "loop"])
-async def test_resuming_after_a_failure_inside_keeps_what_was_finished(shape: str) -> None:
+async def test_resuming_after_a_failure_inside_keeps_what_was_finished(journal: Journal, shape: str) -> None:
     broken = True
     ran: list[str] = []
 
@@ -226,7 +242,7 @@ async def test_resuming_after_a_failure_inside_keeps_what_was_finished(shape: st
         "loop": graph(S).loop(body, until=lambda s: True),
     }
     compiled = built[shape].then(say("z")).compile()
-    journal = await recorded(compiled)
+    await record(journal, compiled)
     broken = False
     result = await within(compiled.resume(journal, RUN))
     assert result.error is None
@@ -234,7 +250,7 @@ async def test_resuming_after_a_failure_inside_keeps_what_was_finished(shape: st
     assert [name.rpartition("/")[2].removesuffix("[0]") for name in ran] == ["good", "bad", "bad"]
 
 
-async def test_resuming_gives_new_attempts() -> None:
+async def test_resuming_gives_new_attempts(journal: Journal) -> None:
     calls: list[int] = []
 
     async def run(ctx: NodeContext[S]) -> None:
@@ -243,20 +259,20 @@ async def test_resuming_gives_new_attempts() -> None:
             raise ValueError("not yet")
 
     compiled = graph(S).node("n", run, retry=Retry(0)).compile()
-    journal = await recorded(compiled)
+    await record(journal, compiled)
     result = await within(compiled.resume(journal, RUN))
     assert result.status is RunStatus.COMPLETED
     assert calls == [1, 2, 3, 4, 5, 6]
 
 
-async def test_resuming_a_run_of_another_graph_is_refused_or_told() -> None:
-    journal = await recorded(graph(S).then(say("a")).then(fail("n")).compile())
+async def test_resuming_a_run_of_another_graph_is_refused_or_told(journal: Journal) -> None:
+    await record(journal, graph(S).then(say("a")).then(fail("n")).compile())
     other = graph(S).then(say("x")).then(say("y")).compile()
     with pytest.raises(AtomicError, match="a"):
         await other.resume(journal, RUN)
 
 
-async def test_a_resume_takes_another_model() -> None:
+async def test_a_resume_takes_another_model(journal: Journal) -> None:
     seen: list[str | None] = []
     broken = True
 
@@ -265,7 +281,6 @@ async def test_a_resume_takes_another_model() -> None:
         if broken:
             raise ValueError("not yet")
 
-    journal = MemoryJournal()
     compiled = graph(S).node("n", run).compile(model="graph")
     await within(compiled.run(journal=journal, execution_id=RUN, model="first"))
     await within(compiled.resume(journal, RUN))
@@ -274,7 +289,7 @@ async def test_a_resume_takes_another_model() -> None:
     assert seen == ["first", "first", "second"]
 
 
-async def test_a_refused_resume_leaves_the_run_free() -> None:
+async def test_a_refused_resume_leaves_the_run_free(journal: Journal) -> None:
     broken = True
 
     async def run(ctx: NodeContext[S]) -> None:
@@ -282,7 +297,7 @@ async def test_a_refused_resume_leaves_the_run_free() -> None:
             raise ValueError("not yet")
 
     compiled = graph(S).node("n", run).compile()
-    journal = await recorded(compiled)
+    await record(journal, compiled)
     with pytest.raises(AtomicError):
         await compiled.resume(journal, RUN, answers={"nobody": "asked"})
     broken = False
@@ -553,8 +568,8 @@ async def test_without_a_migration_an_old_run_is_refused_clearly() -> None:
     assert (await within(old.resume(journal, RUN))).error is None
 
 
-async def test_a_run_of_newer_code_is_refused_by_older_code() -> None:
-    journal = await recorded(graph(S).then(fail("n")).compile(state_version=3))
+async def test_a_run_of_newer_code_is_refused_by_older_code(journal: Journal) -> None:
+    await record(journal, graph(S).then(fail("n")).compile(state_version=3))
     with pytest.raises(AtomicError, match="3"):
         await graph(S).then(fail("n")).compile(state_version=2, migrate_state=migrate).resume(journal, RUN)
 
@@ -576,14 +591,14 @@ async def test_a_migration_that_fails_changes_nothing() -> None:
     assert (await within(old.resume(journal, RUN))).state.items == ["abc", "abc"]
 
 
-async def test_a_new_field_with_a_default_needs_no_migration() -> None:
+async def test_a_new_field_with_a_default_needs_no_migration(journal: Journal) -> None:
     class More(S):
         extra: str = "default"
 
     async def run(ctx: NodeContext[More]) -> dict[str, Any]:
         return {"log": ["new"]}
 
-    journal = await recorded(graph(S).then(say("a")).then(fail("n")).compile())
+    await record(journal, graph(S).then(say("a")).then(fail("n")).compile())
     compiled = graph(More).node("a", run).node("n", run).compile()
     result = await within(compiled.resume(journal, RUN))
     assert (result.state.log, result.state.extra) == (["a", "new"], "default")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import threading
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -27,7 +29,7 @@ from atomic.workflows import (
     node,
     tool_node,
 )
-from tests.graph.small import RUN, S, ended, fail, failed, say, within, write
+from tests.graph.small import RUN, S, ended, eventually, fail, failed, is_alive, say, within, write
 
 # answers -----------------------------------------------------------------------------------------------------
 
@@ -140,6 +142,21 @@ async def test_a_program_that_does_not_exist_fails_its_node() -> None:
         await ctx.exec("no-such-program-anywhere")
 
     assert "no-such-program-anywhere" in await failed(graph(S).node("n", run).compile(), "n")
+
+
+async def test_a_program_ends_with_the_step_that_started_it(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+
+    async def run(ctx: NodeContext[S]) -> None:
+        beside = asyncio.create_task(ctx.exec("sh", "-c", f"echo $$ > {pid_file}; exec sleep 1000"))
+        await eventually(lambda: pid_file.exists() and pid_file.read_text().strip() != "")
+        assert not beside.done()
+
+    def look() -> bool:
+        return is_alive(int(pid_file.read_text()))
+
+    state = (await ended(graph(S).node("n", run).tool("look", run=look).compile())).state
+    assert state.outputs == {"look": False}
 
 
 # models ------------------------------------------------------------------------------------------------------
@@ -324,6 +341,17 @@ async def test_many_blocking_tools_run_at_once() -> None:
     await ended(compiled.compile())
 
 
+async def test_a_tool_that_wants_to_exit_only_fails() -> None:
+    def leave() -> None:
+        sys.exit(3)
+
+    async def leave_async() -> None:
+        sys.exit(3)
+
+    for function in (leave, leave_async):
+        assert "3" in await failed(graph(S).tool("t", run=function).compile(), "t: ")
+
+
 async def test_an_output_mapper_decides_where_the_result_goes() -> None:
     compiled = graph(S).tool("t", run=lambda: 41, output_mapper=lambda result, state: {"count": result + state.count})
     state = (await ended(compiled.compile(), {"count": 1})).state
@@ -408,6 +436,21 @@ async def test_goto_several_runs_them_at_once_and_joins_them() -> None:
         state=S,
     )
     assert (await ended(compile_graph(config))).state.log == ["a", "b", "c", "join"]
+
+
+async def test_goto_very_many_joins_them_once() -> None:
+    names = [f"n{number}" for number in range(40)]
+    config = GraphConfig(
+        start_node="a",
+        nodes=[jump("a", names), *(say(name) for name in names), say("join")],
+        edges=[
+            *(Edge("a", name, condition=lambda s: False) for name in names),
+            Edge("a", END),
+            *(Edge(name, "join") for name in names),
+        ],
+        state=S,
+    )
+    assert (await ended(compile_graph(config))).state.log == ["a", *names, "join"]
 
 
 async def test_goto_an_unknown_node_fails_and_names_the_nearest() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +24,7 @@ from atomic.workflows import (
     parallel_node,
     tool_node,
 )
-from tests.graph.small import RUN, S, ended, eventually, fail, failed, say, wait_for, within, write
+from tests.graph.small import RUN, S, ended, eventually, fail, failed, is_alive, say, wait_for, within, write
 
 # join once ---------------------------------------------------------------------------------------------------
 
@@ -205,17 +204,7 @@ class Loser:
 
     def assert_gone(self) -> None:
         assert self.cleaned
-        pid = int(self.pid_file.read_text())
-        stat = Path(f"/proc/{pid}/stat")
-        assert not is_alive(pid, stat)
-
-
-def is_alive(pid: int, stat: Path) -> bool:
-    try:
-        os.kill(pid, 0)
-        return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
+        assert not is_alive(int(self.pid_file.read_text()))
 
 
 def when_started(loser: Loser, id: str, *, fails: bool = False) -> Node[S]:

@@ -33,6 +33,7 @@ from atomic.graph import (
 )
 from atomic.graph.node import Block, TasksBody
 from atomic.graph.picture_words import clean, condition, cut, width
+from atomic.workflows import review_cycle
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -161,7 +162,16 @@ def inside() -> CompiledGraph[Review]:
     return graph(Review).then(tool("before")).subgraph("inner", edges()).then(tool("after")).compile(name="inside")
 
 
-GRAPHS = {made.__name__: made() for made in (review, loop_with_a_parallel, one_of_each, edges, routed, inside)}
+def cycle() -> CompiledGraph[Review]:
+    """A loop that is entered, and left, in the middle of what it repeats."""
+    fixer = [agent("fix"), tool("format")]
+    return review_cycle(
+        Review, executor=agent("execute"), reviewer=agent("judge"), fixer=fixer, until=lambda s: not s.findings
+    ).compile(name="cycle")
+
+
+MADE = (review, loop_with_a_parallel, one_of_each, cycle, edges, routed, inside)
+GRAPHS = {made.__name__: made() for made in MADE}
 
 
 @pytest.mark.parametrize("columns", [100, 40])
@@ -305,6 +315,18 @@ def test_mermaid_takes_jumps_to_where_they_lead() -> None:
     assert f"{ids['route']} --> {ids['end']}" in text
 
 
+def test_mermaid_asks_a_cycle_in_its_middle() -> None:
+    text = GRAPHS["cycle"].mermaid()
+    ids = {
+        match[2]: match[1] for match in re.finditer(r'(n\d+)\W*?"(judge|fix|format|until not s.findings|end)"', text)
+    }
+    asked = ids["until not s.findings"]
+    assert f"{ids['judge']} --> {asked}" in text
+    assert f'{asked} -->|"again"| {ids["fix"]}' in text
+    assert f"{ids['format']} --> {ids['judge']}" in text
+    assert f'{asked} -->|"done"| {ids["end"]}' in text
+
+
 def test_hostile_names_stay_words_in_mermaid() -> None:
     text = hostile().mermaid()
     assert "javascript:" not in text
@@ -339,6 +361,7 @@ def test_a_big_graph_is_drawn_in_time() -> None:
     links = [Edge(one, other) for one, other in pairwise(names)]
     web = compile_graph(GraphConfig(start_node=names[0], state=Review, nodes=[tool(n) for n in names], edges=links))
     for made in (chain, web):
-        assert all(f" {name} " in made.draw() for name in names)
+        text = made.draw()
+        assert all(f" {name} " in text for name in names)
         assert made.svg()
         assert made.mermaid()

@@ -31,7 +31,7 @@ from atomic.graph import (
     wait_node,
 )
 from atomic.graph.layout import layout
-from atomic.graph.node import Block, TasksBody
+from atomic.graph.node import Block, LoopBody, TasksBody
 from atomic.graph.picture_parts import Box, Label, Line, Point, Shape, Sketch
 from atomic.graph.picture_tree import tree_of
 from atomic.graph.picture_words import clean, cut, width
@@ -109,7 +109,7 @@ class Graphs:
         return chain
 
     def _grown(self, chain: Builder, depth: int) -> Builder:
-        kinds = ["step", "step", "if", "loop", "parallel", "map", "subgraph", "tasks"]
+        kinds = ["step", "step", "if", "loop", "cycle", "parallel", "map", "subgraph", "tasks"]
         name = self.name() if self.maybe() else ""
         match self._draw(st.sampled_from(kinds if depth else ["step"])):
             case "if":
@@ -118,6 +118,10 @@ class Graphs:
                 return chain.if_(is_good, then=self.chain(depth - 1), else_if=others, else_=last, id=name)
             case "loop":
                 return chain.loop(self.chain(depth - 1), until=lambda s: len(s.outputs) > 3, max_iterations=7, id=name)
+            case "cycle":
+                again, body = self.chain(depth - 1).items, self.chain(depth - 1).items
+                both = LoopBody(Block((*again, *body)), is_good, 5, enter_at=len(again))
+                return chain.then(Node[State](id=name, kind=NodeKind.LOOP, body=both))
             case "parallel":
                 branches = {f"{self.words()}{place}": self.scope(depth - 1) for place in range(self.number(1, 4))}
                 return chain.parallel(branches, strategy=self._draw(st.sampled_from(["all", "race", "any"])), id=name)
@@ -163,7 +167,7 @@ class Graphs:
 
 @st.composite
 def graphs(draw: Draw) -> CompiledGraph[State]:
-    return Graphs(draw).graph(draw(st.integers(0, 3)))
+    return Graphs(draw).graph(draw(st.sampled_from([0, 1, 1, 2, 2, 3])))
 
 
 @st.composite

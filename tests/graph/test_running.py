@@ -24,7 +24,7 @@ from atomic.workflows import (
     parallel_node,
     subgraph_node,
 )
-from tests.graph.small import RUN, S, ended, fail, failed, say, within, write
+from tests.graph.small import RUN, S, ended, eventually, fail, failed, say, within, write
 
 
 async def test_a_result_tells_how_it_ended() -> None:
@@ -165,6 +165,34 @@ async def test_a_slow_reader_loses_nothing() -> None:
     assert sorted(seen) == sorted(names)
 
 
+async def test_leaving_a_stream_in_the_middle_cancels_the_run() -> None:
+    cleaned = asyncio.Event()
+
+    async def slow(ctx: NodeContext[S]) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            cleaned.set()
+
+    journal = MemoryJournal()
+    async for step in graph(S).then(say("a")).node("slow", slow).compile().stream(journal=journal):
+        assert step.node_id == "a"
+        break
+    async for _ in graph(S).parallel([say("a"), node("slow", slow)]).compile().stream(journal=journal):
+        break
+    await within(cleaned.wait())
+    await eventually(lambda: [info.status for info in journal.list()] == ["cancelled", "cancelled"])
+
+
+async def test_many_runs_at_once_do_not_touch_each_other() -> None:
+    journal = MemoryJournal()
+    compiled = graph(S).parallel([write("x", total=1), write("y", total=2)]).then(say("z")).compile()
+    results = await asyncio.gather(*(compiled.run({"count": n}, journal=journal) for n in range(50)))
+    assert [result.state.count for result in results] == list(range(50))
+    assert {result.state.total for result in results} == {3}
+    assert len({result.execution_id for result in results}) == 50
+
+
 async def test_resuming_can_be_streamed_too() -> None:
     journal = MemoryJournal()
     broken = True
@@ -249,6 +277,32 @@ async def test_a_long_run_lets_others_work() -> None:
     over = True
     await beside
     assert turns >= 10
+
+
+@pytest.mark.parametrize("shape", ["if", "loop", "parallel", "map", "subgraph"])
+async def test_shapes_nest_deeply(shape: str) -> None:
+    builder = graph(S).then(say("core"))
+    for level in range(50):
+        match shape:
+            case "if":
+                builder = graph(S).if_(lambda s: True, then=builder)
+            case "loop":
+                builder = graph(S).loop(builder, until=lambda s: True)
+            case "parallel":
+                builder = graph(S).parallel({"x": builder})
+            case "map":
+                builder = graph(S).map(f"m{level}", over=lambda s: [1], node=builder)
+            case _:
+                builder = graph(S).subgraph(f"g{level}", builder.compile())
+    journal = MemoryJournal()
+    compiled = builder.compile()
+    assert (await ended(compiled, journal=journal, execution_id=RUN)).state.log == ["core"]
+    assert compiled.load(journal, RUN).log == ["core"]
+
+
+async def test_a_long_chain_is_no_deep_one() -> None:
+    compiled = graph(S).then([say(f"n{number}") for number in range(2000)]).compile(max_steps=0)
+    assert len((await ended(compiled)).state.log) == 2000
 
 
 # edges -------------------------------------------------------------------------------------------------------

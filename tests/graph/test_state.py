@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import enum
 from collections.abc import Callable
@@ -80,6 +81,18 @@ async def test_the_time_is_that_of_the_last_step_wherever_it_ran(shape: str) -> 
     state = (await ended(compiled, journal=journal, execution_id=RUN)).state
     assert datetime.fromisoformat(state.last_updated) >= before
     assert compiled.load(journal, RUN).last_updated == state.last_updated
+
+
+async def test_the_time_is_that_of_the_last_step_even_if_it_wrote_nothing() -> None:
+    async def nothing(ctx: NodeContext[S]) -> None:
+        assert ctx.state.log == ["a"]
+        await asyncio.sleep(0.005)
+
+    journal = MemoryJournal()
+    compiled = graph(S).then(say("a")).node("n", nothing).compile()
+    first, last = [step.state async for step in compiled.stream(journal=journal, execution_id=RUN)]
+    assert first.last_updated < last.last_updated
+    assert compiled.load(journal, RUN).last_updated == last.last_updated
 
 
 def test_comparing_leaves_the_time_out() -> None:

@@ -1,4 +1,4 @@
-"""For every graph: failures, cancellations, retries and questions change when something is done, never what comes of it."""
+"""For every graph: failures, stops, retries and questions change when something is done, not what comes of it."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ async def answered(graph: Graph, journal: MemoryJournal, result: RunResult[LawSt
 @given(plans(), PAUSES)
 @settings(max_examples=40)
 def test_wherever_a_step_fails_the_run_goes_on_from_there(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses)
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_failure(compiled(plan, outside), outside, expected))
 
 
 @given(plans(), PAUSES)
 @settings(max_examples=40)
 def test_wherever_a_stream_is_closed_the_run_goes_on_from_there(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses)
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_stop(compiled(plan, outside), outside, expected))
 
 
 @given(edge_plans(), PAUSES)
 @settings(max_examples=40)
 def test_branches_made_by_edges_go_on_after_failures_and_stops_too(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses)
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     graph = wired(plan, outside)
     asyncio.run(check_every_failure(graph, outside, expected))
     asyncio.run(check_every_stop(graph, outside, expected))
@@ -83,14 +83,14 @@ def test_branches_made_by_edges_go_on_after_failures_and_stops_too(plan: Plan, p
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=25)
 def test_retries_change_nothing_and_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
-    expected, outside = expected_of(plan, most=30), Outside(pauses, flaky=True)
+    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, flaky=True)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
 @given(plans(), PAUSES)
 @settings(max_examples=60)
 def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int) -> None:
-    expected, outside = expected_of(plan, most=30), Outside(pauses, flaky=True)
+    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, flaky=True)
 
     async def check() -> None:
         whole = KeptJournal()
@@ -115,7 +115,7 @@ def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int)
 @given(plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=60)
 def test_questions_change_nothing_whoever_answers_in_which_order(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, asks=True)
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False, asks=True)
 
     async def check() -> None:
         graph, journal = compiled(plan, outside), MemoryJournal()
@@ -129,7 +129,7 @@ def test_questions_change_nothing_whoever_answers_in_which_order(plan: Plan, pau
 @given(edge_plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=60)
 def test_questions_in_branches_made_by_edges_change_nothing(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses, asks=True)
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False, asks=True)
 
     async def check() -> None:
         graph, journal = wired(plan, outside), MemoryJournal()
@@ -143,7 +143,7 @@ def test_questions_in_branches_made_by_edges_change_nothing(plan: Plan, pauses: 
 @given(plans(depth=3), PAUSES, st.integers(0, 5))
 @settings(max_examples=25)
 def test_questions_survive_any_cut(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=15), Outside(pauses, asks=True)
+    expected, outside = expected_of(plan, most=15), Outside(pauses, threads=False, asks=True)
     asyncio.run(check_cut_questions(compiled(plan, outside), outside, expected, luck))
 
 
@@ -166,13 +166,13 @@ async def check_cut_questions(graph: Graph, outside: Outside, expected: Expected
 @settings(max_examples=500)
 def test_many_more_graphs_get_into_trouble(plan: Plan, pauses: int, luck: int) -> None:
     expected = expected_of(plan, most=40)
-    for outside in (Outside(pauses), Outside(pauses, flaky=True)):
+    for outside in (Outside(pauses, threads=False), Outside(pauses, threads=False, flaky=True)):
         graph = compiled(plan, outside)
         asyncio.run(check_every_cut(graph, outside, expected, snapshots=bool(luck % 2)))
-    outside = Outside(pauses)
+    outside = Outside(pauses, threads=False)
     asyncio.run(check_every_failure(compiled(plan, outside), outside, expected))
     asyncio.run(check_every_stop(compiled(plan, outside), outside, expected))
-    asking = Outside(pauses, asks=True)
+    asking = Outside(pauses, threads=False, asks=True)
     asyncio.run(check_cut_questions(compiled(plan, asking), asking, expected, luck))
 
 
@@ -180,8 +180,8 @@ def test_many_more_graphs_get_into_trouble(plan: Plan, pauses: int, luck: int) -
 @given(edge_plans(), PAUSES, st.integers(0, 5))
 @settings(max_examples=500)
 def test_many_more_graphs_of_edges_get_into_trouble(plan: Plan, pauses: int, luck: int) -> None:
-    expected, outside = expected_of(plan, most=40), Outside(pauses)
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_failure(wired(plan, outside), outside, expected))
     asyncio.run(check_every_stop(wired(plan, outside), outside, expected))
-    asking = Outside(pauses, asks=True)
+    asking = Outside(pauses, threads=False, asks=True)
     asyncio.run(check_cut_questions(wired(plan, asking), asking, expected, luck))

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -139,7 +140,7 @@ class Case:
             if word == "start":
                 attempts.setdefault(step_id, []).append(int(attempt))
         for step_id, numbers in attempts.items():
-            if any(later <= earlier for earlier, later in zip(numbers, numbers[1:], strict=False)):
+            if any(later <= earlier for earlier, later in pairwise(numbers)):
                 self.tally.wrong += 1
                 print(f"attempts of {step_id} do not count up: {numbers}", file=sys.stderr)
 

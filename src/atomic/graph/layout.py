@@ -20,6 +20,7 @@ RAILS = 6  # what the rails of stacked branches take
 SIDES = 4  # the sides of a frame, each with a blank
 WAY_BACK = 3  # what the way back of a loop takes
 AGAIN = 13  # how far it should be from the flow, to have space for its label
+WAY_OUT = 9  # how far a way that leaves a loop in its middle is from the flow
 NARROWEST = 7  # of a branch: the head above it needs some space on both sides
 LEAST = 20  # narrower than that, frames have no sides
 WORDY = 72  # a title may ask for so much; a longer one is shown as far as there is space
@@ -103,26 +104,55 @@ class Layout:
     def _frame(self, frame: Frame, limit: int) -> Sketch:
         if limit < LEAST:
             return self._frame_without_sides(frame, limit)
-        loops = frame.kind is NodeKind.LOOP
-        body = self.flow(frame.body, limit - SIDES - (WAY_BACK if loops else 0))
-        way_back = loops and body.leaves
+        body, back = self._inside(frame, limit - SIDES)
         inside = body.width
-        if way_back:
-            inside = min(max(body.width + WAY_BACK, body.out + AGAIN), limit - SIDES)
+        if back is not None:
+            inside = min(max(body.width + WAY_BACK, back + AGAIN), limit - SIDES)
         title, lines = _head(frame, inside + SIDES, limit)
         whole = max(inside + SIDES, _needed(title, lines))
         x = max(2, min(whole // 2 - body.into, whole - 2 - inside))
         top = len(lines) + (1 if body.pointed else 0)
-        height = top + body.height + (3 if way_back else 2)
+        height = top + body.height + (2 if back is None else 3)
         sketch = Sketch(whole, height, x + body.into, x + body.out)
         sketch.add(0, 0, Box(whole, height, Shape.FRAME, str(frame.kind), title, lines, frame.path))
         sketch.line((sketch.into, top if lines else 0), (sketch.into, top), arrow=body.pointed)
         sketch.add(x, top + 1, body)
-        if way_back:
-            _way_back(sketch, x + inside - 2, top)
+        if back is not None:
+            _way_back(sketch, x + back, x + inside - 2, top)
         if isinstance(frame.body, Chain) and body.leaves:
             sketch.line((sketch.out, top + body.height), (sketch.out, height - 1))
         return sketch
+
+    def _inside(self, frame: Frame, limit: int) -> tuple[Sketch, int | None]:
+        """What stands in a frame, and the column from which a loop's way back begins."""
+        if frame.kind is not NodeKind.LOOP:
+            return self.flow(frame.body, limit), None
+        limit -= WAY_BACK
+        if (
+            frame.asked
+            and isinstance(frame.body, Chain)
+            and (midway := self._asked_midway(frame.body, frame.asked, limit))
+        ):
+            return midway
+        body = self.flow(frame.body, limit)
+        return body, body.out if body.leaves else None
+
+    def _asked_midway(self, body: Chain, asked: int, limit: int) -> tuple[Sketch, int | None] | None:
+        """A loop that is left in its middle, by a way on the left; None if there is no space for that."""
+        first = column([self.item(item, limit) for item in body.items[:asked]], limit)
+        rest = column([self.item(item, limit) for item in body.items[asked:]], limit)
+        x = max(WAY_OUT, first.out + 3, rest.into + 3)
+        y = first.height
+        whole = max(x - first.out + first.width, x - rest.into + rest.width)
+        if whole > limit or not first.leaves:
+            return None
+        sketch = Sketch(whole, y + 2 + rest.height, x - first.out + first.into, 0)
+        sketch.add(x - first.out, 0, first)
+        sketch.line((x, y - 1), (x, y), (0, y), (0, sketch.height - 1))
+        sketch.label(x // 2 - 1, y, "done")
+        sketch.line((x, y), (x, y + 1), arrow=True)
+        sketch.add(x - rest.into, y + 2, rest)
+        return sketch, x - rest.into + rest.out if rest.leaves else None
 
     def _frame_without_sides(self, frame: Frame, limit: int) -> Sketch:
         ending = "repeat" if frame.kind is NodeKind.LOOP else "end"
@@ -241,7 +271,7 @@ def _bar(item: Frame | Fork, limit: int, inside: int = 0) -> Sketch:
 
 def _closing(word: str, item: Frame | Fork, limit: int) -> Sketch:
     words = f"{word}: {item.title}"
-    return _bar(replace(item, id=words, title=words, facts=()), limit)
+    return _bar(replace(item, path="", id=words, title=words, facts=()), limit)
 
 
 def _around(inner: Sketch, title: str, limit: int) -> Sketch:
@@ -253,12 +283,12 @@ def _around(inner: Sketch, title: str, limit: int) -> Sketch:
     return sketch
 
 
-def _way_back(sketch: Sketch, x: int, top: int) -> None:
+def _way_back(sketch: Sketch, start: int, x: int, top: int) -> None:
     """From below the body of a loop, right of it, to above it."""
     y = sketch.height - 2
-    sketch.line((sketch.out, y), (x, y), (x, top), (sketch.into + 1, top), arrow=True)
-    if x - sketch.out >= AGAIN - 2:
-        sketch.label((sketch.out + x) // 2 - 2, y, "again")
+    sketch.line((start, y - 1), (start, y), (x, y), (x, top), (sketch.into + 1, top), arrow=True)
+    if x - start >= AGAIN - 2:
+        sketch.label((start + x) // 2 - 2, y, "again")
 
 
 def _stroke(fork: Fork) -> Stroke:

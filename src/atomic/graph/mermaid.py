@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from atomic.graph.node import NodeKind
@@ -173,15 +173,21 @@ class _Writer:
             return self._scope(frame.body)
 
     def _loop(self, frame: Frame) -> tuple[str, list[_Tail]]:
+        assert isinstance(frame.body, Chain)  # a loop holds no graph of its own
+        asked = frame.asked or len(frame.body.items)
         with self._group((frame.title, *frame.facts)):
-            assert isinstance(frame.body, Chain)  # a loop holds no graph of its own
-            head, tails = self._chain(frame.body)
+            head, tails = self._chain(replace(frame.body, items=frame.body.items[:asked]))
             if not tails:
                 return head, []
-            asked = self._node('{{"', '"}}', frame.facts[:1] or [frame.title], "decision")
-            self._connect(tails, asked)
-            self._connect([_Tail(asked, "again")], head)
-        return head, [_Tail(asked, "done")]
+            question = self._node('{{"', '"}}', frame.facts[:1] or [frame.title], "decision")
+            self._connect(tails, question)
+            back = [_Tail(question, "again")]
+            if frame.asked:
+                rest, leaving = self._chain(Chain(frame.body.items[asked:]))
+                self._connect(back, rest)
+                back = leaving
+            self._connect(back, head)
+        return head, [_Tail(question, "done")]
 
     def _choice(self, fork: Fork) -> tuple[str, list[_Tail]]:
         name = self._node('{"', '"}', [fork.title, *fork.facts], "decision")

@@ -235,6 +235,10 @@ class Dispatcher(Protocol):
         """The keys of all that is done."""
         ...
 
+    def go_on(self, begun: Sequence[str]) -> None:
+        """These items had been taken when the run was cut; they count for any bound."""
+        ...
+
     def blockers_of(self, key: str) -> Sequence[str]:
         """The items that this one had to wait for, and theirs."""
         ...

@@ -6,7 +6,7 @@ The text drawing, the SVG and the Mermaid text all start from this tree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from atomic.graph.control import END
@@ -55,6 +55,7 @@ class Frame:
     title: str
     facts: tuple[str, ...]
     body: Flow
+    asked: int = 0  # a loop that is left behind so many of its items, not at its end
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,8 +226,8 @@ class _Drawer:
             case ParallelBody(branches):
                 named = tuple((name, self.chain(block)) for name, block in _labelled(branches))
                 return self._fork(node, self._parallel_facts(node.body), named)
-            case LoopBody(block):
-                return self._frame(node, _loop_facts(node.body), self.chain(block))
+            case LoopBody():
+                return self._loop(node, node.body)
             case MapBody(over, block, limit):
                 facts = [f"for each of {condition(over)}", self._at_once(limit)]
                 return self._frame(node, facts, self.chain(block))
@@ -254,6 +255,13 @@ class _Drawer:
         all_facts = (*facts, *_notes(node))
         return Frame(self._prefix + node.id, clean(node.id), node.kind, _title(node), all_facts, body)
 
+    def _loop(self, node: Node[Any, Any], body: LoopBody) -> Frame:
+        """A loop from where it is entered: that may be in the middle of what it repeats."""
+        nodes = (*body.block.nodes[body.enter_at :], *body.block.nodes[: body.enter_at])
+        asked = len(nodes) - body.enter_at if body.enter_at else 0
+        facts = _loop_facts(body, nodes[asked - 1].id if asked else "")
+        return replace(self._frame(node, facts, self.chain(Block(nodes, body.block.catcher))), asked=asked)
+
     def _fork(self, node: Node[Any, Any], facts: list[str], branches: tuple[tuple[str, Chain], ...]) -> Fork:
         all_facts = (*facts, *_notes(node))
         return Fork(self._prefix + node.id, clean(node.id), node.kind, _title(node), all_facts, branches)
@@ -278,8 +286,9 @@ def _title(node: Node[Any, Any]) -> str:
     return clean(node.id) if node.id.startswith(word) else f"{word} {clean(node.id)}"
 
 
-def _loop_facts(body: LoopBody) -> list[str]:
+def _loop_facts(body: LoopBody, asked_after: str) -> list[str]:
     facts = [] if body.until is None else [f"until {condition(body.until)}"]
+    facts += [f"asked after {clean(asked_after)}"] if asked_after else []
     times = {1: "once"}.get(body.max_iterations, f"at most {body.max_iterations} times")
     return [*facts, times] if body.max_iterations else facts
 

@@ -255,7 +255,7 @@ class Past:
 
     def branches_of(self, prefix: str) -> list[str]:
         """The branches of a fork that have rows, in the order in which they began."""
-        found = (path[len(prefix) :] for path in self._scopes if path.startswith(prefix))
+        found = (path[len(prefix) :] for path in (*self._scopes, *self._errors) if path.startswith(prefix))
         return [unquote(name) for name in dict.fromkeys(name.partition("|")[0] for name in found)]
 
     def visits(self, path: str) -> Sequence[Visit]:

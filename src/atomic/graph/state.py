@@ -31,6 +31,7 @@ def _copier(default: Any) -> Callable[[], Any]:
     return copied
 
 
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class StateMeta(StructMeta):
     """Makes every subclass of `State` frozen and keyword-only; msgspec does not inherit either.
 
@@ -47,7 +48,6 @@ class StateMeta(StructMeta):
         return super().__new__(mcls, name, bases, namespace, **config)
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class State(msgspec.Struct, metaclass=StateMeta):
     """What a workflow knows between two nodes; subclass it and add fields.
 

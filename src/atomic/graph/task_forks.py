@@ -49,7 +49,10 @@ class TasksFork(Fork):
         past, done = self.run.past, set(self.dispatcher.finished())
         if past is None or self.opened is None:
             return
-        for name in past.branches_of(f"{self.place.path}|{self.key}{self.sign}"):
+        begun = past.branches_of(f"{self.place.path}|{self.key}{self.sign}")
+        blocked = past.ended is not None and past.ended.status == RunStatus.BLOCKED
+        self.dispatcher.go_on(() if blocked else begun)  # who resumes a blocked run wants it to go on
+        for name in begun:
             if name in done:
                 self._task_token(name, None)
                 self._finished.append(name)

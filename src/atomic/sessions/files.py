@@ -90,6 +90,7 @@ def make_folder(path: str) -> None:
     for folder in reversed(missing):
         with suppress(FileExistsError):
             os.mkdir(folder, 0o700)
+        sync_folder(folder)  # else a power cut could take the folder, with all that was synced inside of it
 
 
 def make_private(path: str) -> None:

@@ -77,6 +77,11 @@ class TaskDispatcher:
     def finished(self) -> list[str]:
         return [task.id for task in self._tasks.tasks if task.status is TaskStatus.COMPLETED]
 
+    def go_on(self, begun: Sequence[str]) -> None:
+        """What was begun and not finished will be taken again, and is counted then."""
+        ended = {task.id for task in self._tasks.tasks if task.status in (*_DONE, TaskStatus.FAILED)}
+        self._started = len(ended.intersection(begun))
+
     def blockers_of(self, key: str) -> list[str]:
         found: dict[str, None] = {}
         open_ids = [key]
