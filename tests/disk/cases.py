@@ -36,7 +36,8 @@ class Place:
 
     @property
     def tasks(self) -> Path:
-        return self.run / "tasks.json"
+        """In a folder of its own, so that SQLite does not sync it by the way."""
+        return self.run / "tasks" / "tasks.json"
 
     @property
     def ledger(self) -> Path:
@@ -59,6 +60,7 @@ def traced(fault: str = "none", *, inner: str = "", image: Image | None = None) 
         place.run.mkdir()
         place.ledger.parent.mkdir()
         if image is None:
+            place.tasks.parent.mkdir()
             make_tasks(place.tasks)
         else:
             write_image(image, place.run)

@@ -109,7 +109,9 @@ def _add(builder: Builder, part: Part, outside: Outside) -> Builder:
         case Parallel():
             branches = {f"{part.id}b{place}": _chain(way, outside) for place, way in enumerate(part.branches)}
             merge = _merge if part.merges else None
-            return builder.parallel(branches, id=part.id, merge=merge, max_concurrency=part.limit)
+            return builder.parallel(
+                branches, id=part.id, merge=merge, max_concurrency=part.limit, strategy=part.strategy
+            )
         case Map():
             return builder.map(
                 part.id,
@@ -140,6 +142,10 @@ def work_node(work: Work, outside: Outside) -> Node[LawState]:
     async def run(ctx: NodeContext[LawState]) -> NodeResult | dict[str, Any] | None:
         seen = digest(values_of(ctx.state))
         await outside.enter(work, ctx)
+        if work.kind == "fails":
+            raise TroubleError
+        if work.kind == "hangs":
+            await asyncio.Event().wait()
         outside.did(work.id, seen)
         outside.step_ids.append(ctx.step_id)
         await outside.let_others_go_first(seen)
@@ -157,7 +163,7 @@ def work_node(work: Work, outside: Outside) -> Node[LawState]:
     async def item_tool(item: Any) -> dict[str, int]:
         return await async_tool(digest(item))
 
-    if work.kind == "plain":
+    if work.kind in ("plain", "hangs", "fails"):
         return node(work.id, run, retry=outside.retry)
 
     def write(result: dict[str, int], state: LawState) -> dict[str, Any]:

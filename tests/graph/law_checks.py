@@ -73,11 +73,17 @@ async def check_resume(
     works = {work_id for work_id, _ in expected.seen}
     left = Counter(work_id for work_id, _ in expected.seen)
     left.subtract(base_id(record.node_id) for record in recorded if base_id(record.node_id) in works)
-    assert Counter(work_id for work_id, _ in outside.seen) == +left
+    assert Counter(work_id for work_id, _ in outside.seen if not loses(work_id)) == +left
     all_records = finished(journal.records(run))
-    assert [record.step for record in all_records] == list(range(1, len(expected.ran) + 1))
-    assert Counter(record.node_id for record in all_records) == Counter(step.node_id for step in expected.ran)
+    assert [record.step for record in all_records] == list(range(1, len(all_records) + 1))
+    kept = [record.node_id for record in all_records if not loses(record.node_id)]
+    assert Counter(kept) == Counter(step.node_id for step in expected.ran)
     assert len({record.step_id for record in all_records}) == len(all_records)
+
+
+def loses(node_id: str) -> bool:
+    """Whether a step belongs to a branch that cannot win: how far that comes is left to chance."""
+    return base_id(node_id).startswith("l")
 
 
 def base_id(node_id: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from atomic.graph import END, CompiledGraph, Edge, GraphConfig, Node, NodeContext, compile_graph, node
+from atomic.graph import END, CompiledGraph, Edge, GraphConfig, Node, NodeContext, NodeResult, compile_graph, node
 from tests.graph.law_building import Outside, work_node
 from tests.graph.law_plans import (
     TESTS,
@@ -175,8 +175,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Net:
+    """`jumps` are the nodes that choose their way by themselves, with goto."""
+
     size: int
     ways: tuple[Way, ...]
+    jumps: frozenset[int]
 
 
 @st.composite
@@ -195,7 +198,7 @@ def nets(draw: st.DrawFn, conditional: bool = True) -> Net:
         for place, (_, target) in enumerate(own):
             test = draw(st.none() | TESTS) if conditional and place != certain else None
             ways.append(Way(source, target, test))
-    return Net(size, tuple(ways))
+    return Net(size, tuple(ways), draw(st.frozensets(st.integers(0, size - 1))))
 
 
 @dataclass
@@ -252,7 +255,7 @@ def _taken(net: Net, number: int, state: LawState) -> list[int | None]:
 
 
 def woven(net: Net, outside: Outside, limit: int) -> CompiledGraph[LawState]:
-    nodes = [_net_node(f"n{number}", outside) for number in range(net.size)]
+    nodes = [_net_node(net, number, outside) for number in range(net.size)]
     edges = [
         Edge(f"n{way.source}", END if way.target is None else f"n{way.target}", condition=way.test) for way in net.ways
     ]
@@ -261,12 +264,24 @@ def woven(net: Net, outside: Outside, limit: int) -> CompiledGraph[LawState]:
     )
 
 
-def _net_node(name: str, outside: Outside) -> Node[LawState]:
-    async def run(ctx: NodeContext[LawState]) -> dict[str, Any]:
+def _jump(net: Net, number: int, state: LawState, update: dict[str, Any]) -> list[str] | None:
+    """The same way as the edges would take, said by the node."""
+    after = LawState(
+        total=state.total + update["total"], visits={**state.visits, **update["visits"]}, log=state.log + update["log"]
+    )
+    targets = ["END" if target is None else f"n{target}" for target in _taken(net, number, after)]
+    return [END if target == "END" else target for target in targets] if number in net.jumps and targets else None
+
+
+def _net_node(net: Net, number: int, outside: Outside) -> Node[LawState]:
+    name = f"n{number}"
+
+    async def run(ctx: NodeContext[LawState]) -> NodeResult:
         seen = visible(ctx.state)
         outside.seen.append((name, seen))
         outside.step_ids.append(ctx.step_id)
         await outside.let_others_go_first(digest(name, outside.luck))
-        return net_update(name, seen)
+        update = net_update(name, seen)
+        return NodeResult(update, goto=_jump(net, number, ctx.state, update))
 
     return node(name, run)

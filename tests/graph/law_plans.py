@@ -59,7 +59,7 @@ REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
     "note": lambda current, update: update,
     "outputs": lambda current, update: {**current, **update},
 }
-SHARED_FIELDS = ("total", "best", "log", "table", "cards", "notes", "maybe", "visits")
+FIELDS = ("total", "best", "log", "table", "cards", "notes", "maybe", "visits", "mixed")
 
 
 def merged_by_id(current: list[Any], update: list[Any]) -> list[Any]:
@@ -84,10 +84,13 @@ def _id_of(item: Any) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """One step. `plain` is a node, `sync` and `async` are tools; `item` is a tool without args inside a map."""
+    """One step. `plain` is a node, `sync` and `async` are tools; `item` is a tool without args inside a map.
+
+    `hangs` and `fails` are how a branch loses; all that belongs to such a branch has an id with an `l`.
+    """
 
     id: str
-    kind: Literal["plain", "sync", "async", "item"]
+    kind: Literal["plain", "sync", "async", "item", "hangs", "fails"]
     writes: tuple[str, ...]
     checkpoint: bool = False
 
@@ -122,10 +125,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class Parallel:
+    """Branches. With another strategy than `all` only the winner can end well."""
+
     id: str
     branches: tuple[Plan, ...]
     merges: bool
     limit: int | None
+    strategy: str = "all"
+    winner: int = 0
 
 
 @dataclass(frozen=True)
@@ -226,13 +233,14 @@ class Where:
     in_map: bool = False
     in_sub: bool = False
     size: int = 3
+    loses: bool = False
 
 
 class Drawing:
     """Draws one plan; ids are numbered as they come."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
-        self._draw = draw
+    def __init__(self, draw: st.DrawFn, *, contests: bool = False) -> None:
+        self._draw, self._contests = draw, contests
         self._numbers = count(1)
 
     def id(self, prefix: str) -> str:
@@ -252,7 +260,7 @@ class Drawing:
             case "loop":
                 return Loop(self.plan(inner), self._draw(TESTS), self._draw(st.integers(1, 3)))
             case "parallel":
-                return self._parallel(inner)
+                return self._contest(inner) if self._contests else self._parallel(inner)
             case "map":
                 inside = Where(inner.depth, False, True, where.in_sub, 2)
                 items = self._draw(st.integers(0, 3))
@@ -272,15 +280,34 @@ class Drawing:
         ]
         return Parallel(self.id("p"), tuple(branches), self._draw(st.booleans()), self._draw(LIMITS))
 
+    def _contest(self, inner: Where) -> Parallel:
+        """A race or `any` that only one branch can win, whoever is faster."""
+        number = self._draw(st.integers(1, 3))
+        winner = self._draw(st.integers(0, number - 1))
+        strategy = self._draw(st.sampled_from(["race", "any"]))
+        branches = [self.plan(inner) if place == winner else self._losing(inner, strategy) for place in range(number)]
+        return Parallel(self.id("p"), tuple(branches), self._draw(st.booleans()), 0, strategy, winner)
+
+    def _losing(self, inner: Where, strategy: str) -> Plan:
+        ends = ["hangs"] if strategy == "race" else ["hangs", "fails"]
+        end = Work(self.id("l"), cast("Any", self._draw(st.sampled_from(ends))), ())
+        works = [self.work(Where(0, in_sub=inner.in_sub, loses=True)) for _ in range(self._draw(st.integers(0, 2)))]
+        return (*works, end)
+
     def work(self, where: Where) -> Work:
-        fields = [*SHARED_FIELDS, *(() if where.in_sub else ("mixed",)), *(("note",) if where.replaces else ())]
+        fields = [*FIELDS, *(("note",) if where.replaces else ())]
         kinds = ["plain", "plain", "async", "sync", *(["item"] if where.in_map and not where.in_sub else [])]
         kind = self._draw(st.sampled_from(kinds))
         writes = self._draw(st.sets(st.sampled_from(fields), max_size=4))
-        return Work(self.id("n"), cast("Any", kind), tuple(sorted(writes)), self._draw(st.integers(0, 3)) == 0)
+        return Work(
+            self.id("l" if where.loses else "n"),
+            cast("Any", kind),
+            tuple(sorted(writes)),
+            self._draw(st.integers(0, 3)) == 0,
+        )
 
 
 @st.composite
-def plans(draw: st.DrawFn, depth: int = 4) -> Plan:
-    """Graphs of steps, ifs, loops, parallels, maps and subgraphs, nested."""
-    return Drawing(draw).plan(Where(depth))
+def plans(draw: st.DrawFn, depth: int = 4, *, contests: bool = False) -> Plan:
+    """Graphs of steps, ifs, loops, parallels, maps and subgraphs, nested; `contests`: parallels have a winner."""
+    return Drawing(draw, contests=contests).plan(Where(depth))

@@ -105,6 +105,8 @@ class Reference:
         ends: dict[str, Values] = {}
         entries: list[Entry] = []
         for place, branch in enumerate(part.branches):
+            if part.strategy != "all" and place != part.winner:
+                continue
             name = f"{part.id}b{place}"
             ends[name] = dict(values)
             entries += self.plan(branch, ends[name], scope._replace(name=f"{scope.name}|{name}"))

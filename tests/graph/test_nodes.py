@@ -417,6 +417,22 @@ async def test_goto_overrides_what_follows() -> None:
         assert (await ended(compiled)).state.log == ["a", "c", "d"]
 
 
+async def test_going_to_the_end_is_recorded() -> None:
+    caught = graph(S).then(fail("n")).then(say("b")).catch(jump("report", END))
+    built = {
+        "goto": graph(S).then(jump("a", END)).then(say("b")),
+        "route": graph(S).then(say("a")).decision("d", [(lambda s: True, END)], fallback="b").then(say("b")),
+        "catch": caught,
+    }
+    for name, builder in built.items():
+        journal = MemoryJournal()
+        compiled = builder.compile()
+        result = await ended(compiled, journal=journal, execution_id=RUN)
+        assert result.state.log == (["report"] if name == "catch" else ["a"])
+        assert compiled.load(journal, RUN) == result.state
+        assert (await compiled.resume(journal, RUN)).state == result.state
+
+
 async def test_goto_leaves_a_loop() -> None:
     compiled = graph(S).loop([say("a"), jump("b", "out"), say("c")], until=lambda s: False).then(say("out")).compile()
     assert (await ended(compiled)).state.log == ["a", "b", "out"]

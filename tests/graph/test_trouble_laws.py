@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atomic.graph import CompiledGraph, MemoryJournal, RunResult, RunStatus
 from tests.graph.law_building import Outside, compiled
-from tests.graph.law_checks import RUN, Expected, assert_ended_as, check_every_cut, check_resume
+from tests.graph.law_checks import RUN, Expected, assert_ended_as, check_every_cut, check_resume, loses
 from tests.graph.law_edges import edge_plans, wired
 from tests.graph.law_journals import KeptJournal
 from tests.graph.law_plans import LawState, Plan, plans
@@ -159,6 +159,29 @@ async def check_cut_questions(graph: Graph, outside: Outside, expected: Expected
         assert_ended_as(expected, await answered(graph, journal, result, luck + 1))
         assert not recorded & set(outside.step_ids)
         assert len(outside.step_ids) == len(set(outside.step_ids))
+
+
+@given(plans(contests=True), PAUSES)
+@settings(max_examples=80)
+def test_of_a_race_only_the_winner_is_left(plan: Plan, pauses: int) -> None:
+    expected, outside = expected_of(plan), Outside(pauses, threads=False)
+    assert_ended_as(expected, asyncio.run(compiled(plan, outside).run()))
+    assert Counter(seen for seen in outside.seen if not loses(seen[0])) == Counter(expected.seen)
+
+
+@given(plans(contests=True), PAUSES, st.booleans())
+@settings(max_examples=25)
+def test_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
+    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False)
+    asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
+
+
+@pytest.mark.full
+@given(plans(contests=True), PAUSES, st.booleans())
+@settings(max_examples=500)
+def test_many_more_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
+    expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
+    asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
 
 
 @pytest.mark.full
