@@ -14,6 +14,7 @@ from atomic.graph import (
     NodeResult,
     Retry,
     Signal,
+    Skip,
     graph,
     node,
     tool_node,
@@ -29,6 +30,7 @@ from tests.graph.law_plans import (
     Plan,
     Sub,
     Work,
+    branch_name,
     digest,
     input_of,
     items_of,
@@ -48,7 +50,9 @@ class TroubleError(Exception):
 class Outside:
     """The world outside of the engine: lists that only the nodes write, and the trouble that they run into."""
 
-    def __init__(self, pauses: int = 0, *, threads: bool = True, flaky: bool = False, asks: bool = False) -> None:
+    def __init__(
+        self, pauses: int = 0, *, threads: bool = True, flaky: bool = False, asks: bool = False, skips: bool = False
+    ) -> None:
         self.seen: list[tuple[str, int]] = []
         self.step_ids: list[str] = []  # of plain nodes, which know theirs
         self.attempts: dict[str, list[int]] = {}
@@ -56,6 +60,7 @@ class Outside:
         self.luck = 0  # changes who goes first
         self._pauses = pauses  # how often a node lets others go first, at most
         self._asks = asks
+        self.skips = skips  # plain nodes fail, and what they would have done is the answer of on_error
         self.threads = threads  # without them nothing of a cancelled run is still at work
         self._failures: dict[str, int] = {}
         self.retry = Retry(0, jitter=False) if flaky else None
@@ -107,7 +112,7 @@ def _add(builder: Builder, part: Part, outside: Outside) -> Builder:
         case Loop():
             return builder.loop(_chain(part.body, outside), until=part.until, max_iterations=part.bound)
         case Parallel():
-            branches = {f"{part.id}b{place}": _chain(way, outside) for place, way in enumerate(part.branches)}
+            branches = {branch_name(part, place): _chain(way, outside) for place, way in enumerate(part.branches)}
             merge = _merge if part.merges else None
             return builder.parallel(
                 branches, id=part.id, merge=merge, max_concurrency=part.limit, strategy=part.strategy
@@ -149,8 +154,13 @@ def work_node(work: Work, outside: Outside) -> Node[LawState]:
         outside.did(work.id, seen)
         outside.step_ids.append(ctx.step_id)
         await outside.let_others_go_first(seen)
+        if outside.skips:
+            raise TroubleError
         update = update_of(work, seen) or None
         return NodeResult(update, signals=signals) if signals else update
+
+    def skip(error: Exception, ctx: NodeContext[LawState]) -> Skip:
+        return Skip(update_of(work, digest(values_of(ctx.state))))
 
     def tool(saw: int) -> dict[str, int]:
         outside.did(work.id, saw)
@@ -164,7 +174,7 @@ def work_node(work: Work, outside: Outside) -> Node[LawState]:
         return await async_tool(digest(item))
 
     if work.kind in ("plain", "hangs", "fails"):
-        return node(work.id, run, retry=outside.retry)
+        return node(work.id, run, retry=outside.retry, on_error=skip if outside.skips else None)
 
     def write(result: dict[str, int], state: LawState) -> dict[str, Any]:
         return update_of(work, result["saw"])

@@ -196,8 +196,16 @@ def update_of(work: Work, seen: int) -> dict[str, Any]:
     return {name: written[name] for name in work.writes}
 
 
-def items_of(part: Map, seen: int) -> list[dict[str, Any]]:
+def items_of(part: Map, seen: int) -> list[Any]:
+    """Plain data, or objects of some type."""
+    if seen % 2:
+        return [Card(f"item {place}", seen) for place in range(part.items)]
     return [{"place": place, "of": seen} for place in range(part.items)]
+
+
+def branch_name(part: Parallel, place: int) -> str:
+    """A branch may be called anything."""
+    return f"{part.id}:{place} é/|@#%[0]"
 
 
 def merge_of(branches: Mapping[str, int], before: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tests.graph.law_plans import (
     Plan,
     Sub,
     Work,
+    branch_name,
     digest,
     input_of,
     items_of,
@@ -107,7 +108,7 @@ class Reference:
         for place, branch in enumerate(part.branches):
             if part.strategy != "all" and place != part.winner:
                 continue
-            name = f"{part.id}b{place}"
+            name = branch_name(part, place)
             ends[name] = dict(values)
             entries += self.plan(branch, ends[name], scope._replace(name=f"{scope.name}|{name}"))
         if part.merges:

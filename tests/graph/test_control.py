@@ -16,6 +16,7 @@ from atomic.workflows import (
     Abort,
     Edge,
     Goto,
+    GraphBuilder,
     GraphConfig,
     MemoryJournal,
     Node,
@@ -29,7 +30,7 @@ from atomic.workflows import (
     node,
     tool_node,
 )
-from tests.graph.small import LIMIT, RUN, OnError, S, ended, fail, failed, running, say, within, write
+from tests.graph.small import LIMIT, RUN, OnError, S, ended, fail, failed, killed_when, running, say, within, write
 from tests.graph.test_parallel import Loser, eventually
 
 QUICK = Retry(0)
@@ -110,10 +111,14 @@ async def test_the_delay_grows_by_its_factor_up_to_its_bound() -> None:
     assert gaps[3] < 0.54  # not 0.02 * 3³ and certainly not more
 
 
-async def test_jitter_never_waits_longer_than_the_delay_says() -> None:
-    flaky = Flaky(2)
-    await ended(graph(S).then(flaky.node(retry=Retry(0.001, max_delay=0.001, jitter=True))).compile())
-    assert flaky.times[2] - flaky.times[0] < 5  # with a delay in seconds times a wrong factor it would be
+async def test_with_jitter_many_nodes_do_not_come_back_at_once() -> None:
+    many = [Flaky(1) for _ in range(12)]
+    nodes = [node(f"n{number}", one.run, retry=Retry(0.2)) for number, one in enumerate(many)]
+    await ended(graph(S).parallel(nodes, max_concurrency=0).compile())
+    gaps = sorted(flaky.times[1] - flaky.times[0] for flaky in many)
+    assert gaps[-1] - gaps[0] > 0.005
+    assert gaps[0] > 0
+    assert gaps[0] < 0.2  # jitter makes it sooner, never later
 
 
 async def test_retry_on_says_which_errors_are_worth_it() -> None:
@@ -166,10 +171,19 @@ async def test_a_node_that_raises_cancelled_error_by_itself_does_not_hang_or_van
     assert await within(run_it()) in ("cancelled", "failed")
 
 
-async def test_a_cancel_during_a_60_s_backoff_takes_effect_at_once() -> None:
+BACKOFFS: dict[str, Callable[[Flaky], GraphBuilder[S]]] = {
+    "policy": lambda flaky: graph(S).then(flaky.node(retry=Retry(60, jitter=False))),
+    "on_error": lambda flaky: graph(S).then(flaky.node(on_error=lambda error, ctx: Retry(60))),
+    "branch": lambda flaky: graph(S).parallel([flaky.node(retry=Retry(60, jitter=False)), say("a")]),
+    "composite": lambda flaky: graph(S).parallel([flaky.node()], on_error=lambda error, ctx: Retry(60)),
+}
+
+
+@pytest.mark.parametrize("place", BACKOFFS)
+async def test_a_cancel_during_a_60_s_backoff_takes_effect_at_once(place: str) -> None:
     journal = MemoryJournal()
     flaky = Flaky(9)
-    compiled = graph(S).then(flaky.node(retry=Retry(60, jitter=False))).compile()
+    compiled = BACKOFFS[place](flaky).compile()
     async with running(compiled.run(journal=journal, execution_id=RUN)) as task:
         await eventually(lambda: bool(flaky.attempts))
         await asyncio.sleep(0.01)
@@ -394,6 +408,73 @@ async def test_an_exhausted_retry_is_what_catch_is_for() -> None:
     await within(graph(S).then(flaky.node(retry=QUICK)).catch(caught(seen)).compile().run())
     assert flaky.attempts == [1, 2, 3]
     assert "failure 3" in seen[-1]
+
+
+async def test_a_branch_has_a_catch_of_its_own() -> None:
+    good = graph(S).then(fail("n")).then(say("b")).catch(caught([], END))
+    bad = graph(S).then(fail("n")).then(say("b")).catch(caught([]))
+    compiled = graph(S).parallel({"x": good, "y": say("y")}).then(say("z")).compile()
+    assert (await ended(compiled)).state.log == ["caught", "y", "z"]
+    await failed(graph(S).parallel({"x": bad, "y": say("y")}).then(say("z")).compile(), "n: ")
+
+
+async def test_a_subgraph_has_a_catch_of_its_own() -> None:
+    child = graph(S).then(fail("n")).then(say("b")).catch(caught([], "b")).compile()
+    assert (await ended(graph(S).subgraph("sub", child).compile())).state.log == ["caught", "b"]
+
+
+async def test_a_catching_node_may_ask() -> None:
+    async def ask(ctx: NodeContext[S]) -> NodeResult:
+        return NodeResult(goto="b" if await ctx.ask("go on without it?") == "yes" else None)
+
+    compiled = graph(S).then(fail("n")).then(say("b")).catch(node("ask", ask)).compile()
+    for answer, status in (("yes", RunStatus.COMPLETED), ("no", RunStatus.FAILED)):
+        journal = MemoryJournal()
+        result = await within(compiled.run(journal=journal, execution_id=RUN))
+        assert (result.status, [question.id for question in result.questions]) == (RunStatus.PAUSED, ["ask-1"])
+        result = await within(compiled.resume(journal, RUN, answers={"ask-1": answer}))
+        assert result.status is status
+
+
+async def test_killed_while_it_catches_it_goes_on_catching() -> None:
+    begun = asyncio.Event()
+    hangs = True
+    ran: list[tuple[str, int, int]] = []
+
+    async def broken(ctx: NodeContext[S]) -> None:
+        ran.append((ctx.node_id, ctx.attempt, len(ctx.errors)))
+        raise ValueError("broken")
+
+    async def report(ctx: NodeContext[S]) -> None:
+        ran.append((ctx.node_id, ctx.attempt, len(ctx.errors)))
+        if hangs:
+            begun.set()
+            await asyncio.sleep(1000)
+
+    compiled = graph(S).then(say("a")).node("n", broken).catch(node("report", report)).compile()
+    journal = await killed_when(compiled, begun)
+    hangs = False
+    result = await within(compiled.resume(journal, RUN))
+    assert str(result.error) == "n: ValueError: broken"
+    assert ran == [("n", 1, 0), ("report", 1, 1), ("report", 2, 1)]
+
+
+async def test_a_failed_run_that_was_caught_can_be_tried_again() -> None:
+    works = False
+
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        if not works:
+            raise ValueError("not yet")
+        return {"log": ["n"]}
+
+    journal = MemoryJournal()
+    compiled = graph(S).node("n", run).then(say("b")).catch(caught([])).compile()
+    assert (await within(compiled.run(journal=journal, execution_id=RUN))).status is RunStatus.FAILED
+    works = True
+    result = await within(compiled.resume(journal, RUN))
+    assert (result.status, result.error) == (RunStatus.COMPLETED, None)
+    assert result.state.log == ["caught", "n", "b"]
+    assert compiled.load(journal, RUN) == result.state
 
 
 # timeouts ----------------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from atomic.graph import CompiledGraph
 from tests.graph.law_building import Outside
-from tests.graph.law_checks import assert_ended_as, check_every_cut
+from tests.graph.law_checks import RUN, assert_ended_as, check_every_cut, check_resume, digest_of
 from tests.graph.law_edges import Net, NetOutcome, edge_plans, nets, outcome_of, visible, wired, woven
-from tests.graph.law_plans import LawState, Plan, values_of
+from tests.graph.law_journals import KeptJournal
+from tests.graph.law_plans import LawState, Plan, digest, values_of
 from tests.graph.test_laws import expected_of
 
 PAUSES = st.integers(0, 3)
@@ -75,9 +76,25 @@ async def check_net_cuts(
     await check_every_cut(graph, outside, expected, snapshots=snapshots)
 
 
+@given(edge_plans(), PAUSES)
+@settings(max_examples=30)
+def test_a_plan_as_edges_can_be_gone_on_from_any_step(plan: Plan, pauses: int) -> None:
+    expected, outside = expected_of(plan, most=40), Outside(pauses)
+    graph = wired(plan, outside)
+
+    async def check() -> None:
+        journal = KeptJournal()
+        assert_ended_as(expected, await graph.run(journal=journal, execution_id=RUN))
+        assert digest_of(graph.load(journal, RUN)) == digest(expected.values)
+        for at in range(len(expected.ran) + 1):
+            await check_resume(graph, outside, journal, expected, run=journal.fork(RUN, at=at))
+
+    asyncio.run(check())
+
+
 @pytest.mark.full
 @given(edge_plans(), PAUSES, st.booleans())
-@settings(max_examples=1000)
+@settings(max_examples=400)
 def test_many_more_plans_as_edges_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
     expected, outside = expected_of(plan, most=100), Outside(pauses)
     asyncio.run(check_every_cut(wired(plan, outside), outside, expected, snapshots=snapshots))
@@ -85,7 +102,7 @@ def test_many_more_plans_as_edges_survive_any_cut(plan: Plan, pauses: int, snaps
 
 @pytest.mark.full
 @given(nets(), st.booleans())
-@settings(max_examples=1000)
+@settings(max_examples=400)
 def test_many_more_nets_survive_any_cut(net: Net, snapshots: bool) -> None:
     expected, outside = outcome_of(net), Outside(3)
     asyncio.run(check_net_cuts(woven(net, outside, 4), outside, expected, snapshots))

@@ -106,7 +106,7 @@ async def check_cuts_on_disk(plan: Plan, outside: Outside, expected: Reference, 
 
 @pytest.mark.full
 @given(plans(), PAUSES, st.booleans())
-@settings(max_examples=1000)
+@settings(max_examples=400)
 def test_cut_behind_any_row_for_many_more_graphs(plan: Plan, pauses: int, snapshots: bool) -> None:
     expected, outside = expected_of(plan, most=100), Outside(pauses)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))

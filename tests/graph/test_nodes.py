@@ -454,6 +454,11 @@ async def test_goto_several_runs_them_at_once_and_joins_them() -> None:
     assert (await ended(compile_graph(config))).state.log == ["a", "b", "c", "join"]
 
 
+async def test_goto_several_in_a_chain_joins_where_one_leads_to_the_other() -> None:
+    compiled = graph(S).then([jump("a", ("b", "d")), say("b"), say("c"), say("d"), say("e")]).compile()
+    assert (await ended(compiled)).state.log == ["a", "b", "c", "d", "e"]
+
+
 async def test_goto_very_many_joins_them_once() -> None:
     names = [f"n{number}" for number in range(40)]
     config = GraphConfig(

@@ -28,7 +28,7 @@ from atomic.workflows import (
     node,
     wait_node,
 )
-from tests.graph.small import RUN, S, ended, fail, say, within
+from tests.graph.small import RUN, S, ended, fail, running, say, within
 
 
 async def paused(compiled: CompiledGraph[S], journal: MemoryJournal, **options: Any) -> RunResult[S]:
@@ -275,6 +275,26 @@ async def test_a_host_that_comes_later_is_asked() -> None:
     await paused(compiled, journal, deps=Deps())
     result = await within(compiled.resume(journal, RUN, deps=Deps(Broker({"q": "late"}))))
     assert result.state.outputs == {"q": "late"}
+
+
+async def test_a_run_that_is_cancelled_while_somebody_thinks_asks_again() -> None:
+    asked = asyncio.Event()
+
+    class Thinking(Broker):
+        async def ask(self, question: Question) -> str | list[str]:
+            asked.set()
+            await asyncio.sleep(1000)
+            return "never"
+
+    journal = MemoryJournal()
+    compiled = graph(S).ask_user("q", "?").then(say("a")).compile()
+    async with running(compiled.run(journal=journal, execution_id=RUN, deps=Deps(Thinking({})))) as task:
+        await within(asked.wait())
+        task.cancel()
+        await asyncio.wait([task])
+    assert journal.list()[0].status == "cancelled"
+    assert ids(await answered(compiled, journal)) == ["q"]
+    assert (await answered(compiled, journal, q="yes")).state.outputs == {"q": "yes"}
 
 
 async def test_two_branches_ask_at_once() -> None:

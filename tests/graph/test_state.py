@@ -18,6 +18,7 @@ from atomic.workflows import (
     Edge,
     GraphConfig,
     MemoryJournal,
+    Node,
     NodeContext,
     NodeResult,
     State,
@@ -379,6 +380,30 @@ async def test_an_input_stays_as_it_was() -> None:
     input = S(log=["first"], outputs={"x": 1})
     await ended(graph(S).then(write("n", log=["n"], outputs={"y": 2})).compile(), input)
     assert input == S(log=["first"], outputs={"x": 1})
+
+
+def extend(current: list[str], update: list[str]) -> list[str]:
+    current.extend(update)
+    return current
+
+
+class Careless(State):
+    names: Annotated[list[str], extend] = []
+
+
+async def test_a_reducer_that_changes_its_argument_spoils_nothing() -> None:
+    def named(id: str) -> Node[Careless]:
+        async def run(ctx: NodeContext[Careless]) -> dict[str, Any]:
+            return {"names": [id]}
+
+        return node(id, run)
+
+    journal = MemoryJournal()
+    compiled = graph(Careless).then(named("a")).parallel([named("x"), named("y")]).then(named("z")).compile()
+    states = [step.state async for step in compiled.stream(journal=journal, execution_id=RUN)]
+    assert states[0].names == ["a"]
+    assert states[-1].names == ["a", "x", "y", "z"]
+    assert compiled.load(journal, RUN) == states[-1]
 
 
 # live and resumed --------------------------------------------------------------------------------------------

@@ -88,6 +88,13 @@ def test_retries_change_nothing_and_survive_any_cut(plan: Plan, pauses: int, sna
 
 
 @given(plans(), PAUSES)
+@settings(max_examples=15)
+def test_failures_that_somebody_looked_after_survive_any_cut(plan: Plan, pauses: int) -> None:
+    expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, skips=True)
+    asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=False))
+
+
+@given(plans(), PAUSES)
 @settings(max_examples=60)
 def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan, most=30), Outside(pauses, threads=False, flaky=True)
@@ -178,7 +185,7 @@ def test_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None
 
 @pytest.mark.full
 @given(plans(contests=True), PAUSES, st.booleans())
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_many_more_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=snapshots))
@@ -186,7 +193,7 @@ def test_many_more_races_survive_any_cut(plan: Plan, pauses: int, snapshots: boo
 
 @pytest.mark.full
 @given(plans(), PAUSES, st.integers(0, 5))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_many_more_graphs_get_into_trouble(plan: Plan, pauses: int, luck: int) -> None:
     expected = expected_of(plan, most=40)
     for outside in (Outside(pauses, threads=False), Outside(pauses, threads=False, flaky=True)):
@@ -201,7 +208,7 @@ def test_many_more_graphs_get_into_trouble(plan: Plan, pauses: int, luck: int) -
 
 @pytest.mark.full
 @given(edge_plans(), PAUSES, st.integers(0, 5))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_many_more_graphs_of_edges_get_into_trouble(plan: Plan, pauses: int, luck: int) -> None:
     expected, outside = expected_of(plan, most=40), Outside(pauses, threads=False)
     asyncio.run(check_every_failure(wired(plan, outside), outside, expected))

@@ -62,9 +62,10 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
     while True:
         try:
             return accept(token, await _one_attempt(op, ctx))
-        except Exception as raised:
+        except (Exception, SystemExit) as raised:
             failed += 1
-            error, cause = as_node_error(ctx.node_id, raised), raised
+            error = as_node_error(ctx.node_id, raised)
+            cause = raised if isinstance(raised, Exception) else error
         if op.on_error is None:
             delay = _delay(op.retry, failed, cause)
         else:

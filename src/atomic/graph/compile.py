@@ -23,6 +23,7 @@ from atomic.graph.node import (
     ParallelBody,
     TasksBody,
 )
+from atomic.graph.nodes import not_plain_functions
 from atomic.graph.program import END_PC, ForkOp, IfOp, LoopOp, Program, RouteOp, StepOp, UntilOp
 from atomic.graph.state import StateSpec, StateT
 
@@ -313,7 +314,10 @@ class _Compiler(Generic[StateT]):
         return program
 
     def _edge_is_known(self, edge: Edge, ids: set[str]) -> bool:
-        known = edge.from_ in ids and (edge.to in ids or edge.to is END or edge.to == END)
+        known = edge.from_ in ids and (edge.to in ids or edge.to == END)
+        if edge.condition is not None:
+            for problem in not_plain_functions(condition=edge.condition):
+                self.report(edge.from_, f"edge to '{edge.to}': {problem}")
         if edge.from_ not in ids:
             self._unknown(edge.from_, "edge from", edge.from_, ids)
         if edge.to not in ids and edge.to != END:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from atomic.errors import AtomicError
 from atomic.graph.control import Event
 from atomic.questions import Question
 
@@ -27,6 +29,8 @@ class StepContext:
     _asked = 0
     events: list[Event] | None = None
     usage: dict[str, float] | None = None
+    programs: set[asyncio.Task[Any]] | None = None  # who waits for a program right now
+    _over = False
 
     def __init__(self, token: Token, op: StepOp, n: int, attempt: int) -> None:
         self._token, self._op, self.n, self.attempt = token, op, n, attempt
@@ -99,4 +103,22 @@ class StepContext:
     ) -> ExecResult:
         from atomic.processes import execute
 
-        return await execute(*argv, cwd=cwd, env=env, input=input, timeout=timeout)
+        task = asyncio.current_task()
+        if self.programs is None:
+            self.programs = set()
+        elif self._over:
+            raise AtomicError(f"{self.node_id}: the step is over, it cannot start {argv[:1]} any more")
+        self.programs.add(cast("asyncio.Task[Any]", task))
+        try:
+            return await execute(*argv, cwd=cwd, env=env, input=input, timeout=timeout)
+        finally:
+            self.programs.discard(cast("asyncio.Task[Any]", task))
+
+    async def end_programs(self) -> None:
+        """End what a node has started and not waited for."""
+        self._over = True
+        left = [task for task in self.programs or () if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)

@@ -10,17 +10,7 @@ import msgspec
 
 from atomic.questions import Question
 
-
-class _End(str):
-    """The target behind the last node; a string of its own, so that no node id can be mistaken for it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "END"
-
-
-END: Final[str] = _End("__end__")
+END: Final = "__end__"  # the target behind the last node; no node can have this id
 
 
 class RunStatus(StrEnum):

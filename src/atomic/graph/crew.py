@@ -17,6 +17,7 @@ class Crew:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._working = 0
+        self._loop = asyncio.get_running_loop()
         self._steps: deque[Step[Any]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._fatal: BaseException | None = None
@@ -25,7 +26,10 @@ class Crew:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a member. It calls `left` when it ends, whatever ends it."""
         self._working += 1
-        self._tasks.append(asyncio.get_running_loop().create_task(work))
+        loop = self._loop
+        # What create_task does, without the detour through its Python half: there may be thousands of members.
+        plain = loop.get_task_factory() is None
+        self._tasks.append(asyncio.Task(work, loop=loop) if plain else loop.create_task(work))
 
     def left(self, fatal: BaseException | None = None) -> None:
         """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""

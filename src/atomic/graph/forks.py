@@ -379,7 +379,7 @@ class ParallelFork(Fork):
         program, outer = self.op.branches[name], self.token
         if self._recorded:
             return self.child(name, program, dict(outer.values))
-        token = Token(self.run, self._inside, program, dict(outer.values), pc=program.entry, trail=[])
+        token = Token(self.run, self._inside, program, outer.values.copy(), pc=program.entry, trail=[])
         token.updated = outer.updated
         if outer.errors:
             token.errors = outer.errors
@@ -444,6 +444,7 @@ class MapFork(Fork):
         super().__init__(token, op, limit=op.limit)
         self.body = body
         self.program = op.branches[""]
+        self._inside.qualified, self._inside.counted = True, False
         self.items = self._items()
 
     def _items(self) -> list[Any]:
@@ -468,10 +469,16 @@ class MapFork(Fork):
         return map(str, range(len(self.items)))
 
     def make(self, name: str) -> Token:
-        index = int(name)
-        suffix = f"{self.place.suffix}[{name}]"
-        values = dict(self.token.values)
-        return self.child(name, self.program, values, item=self.items[index], index=index, suffix=suffix)
+        index, outer = int(name), self.token
+        suffix, item = f"{self.place.suffix}[{name}]", self.items[index]
+        if self._recorded:
+            return self.child(name, self.program, dict(outer.values), item=item, index=index, suffix=suffix)
+        place = self._inside.inner("|")
+        place.item, place.index, place.suffix = item, index, suffix
+        token = Token(self.run, place, self.program, outer.values.copy(), pc=self.program.entry, trail=[])
+        token.updated, token.errors = outer.updated, outer.errors
+        self.children[name] = token
+        return token
 
     def done_so_far(self) -> list[Entry]:
         done = [self.children[name].done_so_far() for name in self.names() if name in self.children]
@@ -503,15 +510,15 @@ def map_entries(node_id: str, op: ForkOp, trails: Sequence[Sequence[Entry]]) -> 
     for trail in trails:
         output = None
         for entry in trail:
-            update = entry.update
-            kept = update.get("outputs")
-            if kept:
-                output = kept.get(entry.key, output)
-                others = {key: value for key, value in kept.items() if key not in inner}
-                update = {
-                    **{name: value for name, value in update.items() if name != "outputs"},
-                    **({"outputs": others} if others else {}),
-                }
+            kept = entry.update.get("outputs")
+            if not kept:
+                entries.append(entry)
+                continue
+            output = kept.get(entry.key, output)
+            others = {key: value for key, value in kept.items() if key not in inner}
+            update = {name: value for name, value in entry.update.items() if name != "outputs"}
+            if others:
+                update["outputs"] = others
             if update:
                 entries.append(Entry(entry.node_id, entry.key, update))
         outputs.append(output)

@@ -246,6 +246,7 @@ class Journal(Protocol):
 
 
 _encoder = msgspec.msgpack.Encoder()
+_decoders: dict[type[_Body], msgspec.msgpack.Decoder[Any]] = {}
 BodyT = TypeVar("BodyT", bound=_Body)
 
 
@@ -255,8 +256,11 @@ def encode_row(kind: RowKind, body: _Body, *, step: int | None = None) -> Row:
 
 def decode_body(row: Row, body_type: type[BodyT]) -> BodyT:
     """Read a row's body. Raises JournalError where it is not what its kind says."""
+    decoder = _decoders.get(body_type)
+    if decoder is None:
+        decoder = _decoders[body_type] = msgspec.msgpack.Decoder(body_type)
     try:
-        return msgspec.msgpack.decode(row.body, type=body_type)
+        return decoder.decode(row.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise JournalError(f"A journal row of kind {row.kind} cannot be read: {error}") from error
 

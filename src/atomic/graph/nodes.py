@@ -110,13 +110,14 @@ def _tool_problems(run: Any, args: Any, input_schema: Any) -> Iterator[str]:
         yield f"input_schema {getattr(input_schema, '__name__', input_schema)} checks args, but there are none"
 
 
-def not_callable(**functions: Any) -> tuple[str, ...]:
-    """A problem for each of these that is no function."""
-    return tuple(
-        f"{name} must be a function of the state, not {value!r:.60}"
+def not_plain_functions(**functions: Any) -> tuple[str, ...]:
+    """A problem for each of these that is no function, or one that would have to be awaited: that is always true."""
+    problems = {
+        name: "must be a plain function; it is async" if is_async(value) else f"must be a function, not {value!r:.60}"
         for name, value in functions.items()
-        if not callable(value)
-    )
+        if not callable(value) or is_async(value)
+    }
+    return tuple(f"{name} {problem}" for name, problem in problems.items())
 
 
 def mapped(node_id: str, result: Any, state: StateT, mapper: OutputMapper[StateT] | None) -> NodeResult:
@@ -186,6 +187,8 @@ def decision_node(
 
     targets = (*(target for _, target in routes), *(() if fallback is None else (fallback,)))
     problems = () if targets else ("a decision needs at least one route or a fallback",)
+    conditions = {f"condition {place}": condition for place, (condition, _) in enumerate(routes, 1)}
+    problems = (*problems, *not_plain_functions(**conditions))
     return Node(
         id=id,
         kind=NodeKind.DECISION,
@@ -242,7 +245,8 @@ def wait_node(
         answer = await ctx.ask(Question(text, id=ctx.node_id))
         return mapped(ctx.output_key, answer, ctx.state, input_mapper)
 
-    return Node(id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description)
+    problems = () if isinstance(auto_approve, bool) else not_plain_functions(auto_approve=auto_approve)
+    return Node(id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=problems)
 
 
 def block_of(sequel: Sequel[StateT]) -> Block:
@@ -313,7 +317,8 @@ def map_node(
     """Run a node (or builder) for each item; `outputs[id]` lists the items' outputs in item order."""
     return Node(
         id=id, kind=NodeKind.MAP, body=MapBody(over, block_of(node), max_concurrency), name=name,
-        description=description, timeout=timeout, on_error=on_error, model=model, problems=not_callable(over=over),
+        description=description, timeout=timeout, on_error=on_error, model=model,
+        problems=not_plain_functions(over=over),
     )  # fmt: skip
 
 
@@ -358,14 +363,14 @@ def if_node(
     branches += [(other, block_of(sequel)) for other, sequel in else_if]
     branches.append((None, block_of(() if else_ is None else else_)))
     conditions = {f"condition {place}": branch[0] for place, branch in enumerate(branches[:-1], 1)}
-    return Node(id=id, kind=NodeKind.IF, body=IfBody(tuple(branches)), problems=not_callable(**conditions))
+    return Node(id=id, kind=NodeKind.IF, body=IfBody(tuple(branches)), problems=not_plain_functions(**conditions))
 
 
 def loop_node(
     id: str, body: Sequel[StateT], *, until: Condition[StateT] | None, max_iterations: int = 100
 ) -> Node[StateT, Any]:
     """Repeat nodes until a condition holds, which is asked after each iteration."""
-    problems = not_callable(until=until)
+    problems = not_plain_functions(until=until)
     return Node(id=id, kind=NodeKind.LOOP, body=LoopBody(block_of(body), until, max_iterations), problems=problems)
 
 

@@ -35,7 +35,7 @@ from atomic.graph.journal import (
     step_id_of,
 )
 from atomic.graph.node import MapBody, ParallelBody, SubgraphBody
-from atomic.graph.program import ForkOp, Op, Program, RouteOp
+from atomic.graph.program import END_PC, ForkOp, Op, Program, RouteOp
 from atomic.graph.reducers import find_reducer, name_of
 from atomic.graph.run import Entry, Place, Run
 from atomic.graph.state import StateSpec, Values, describe_error, encode_value
@@ -95,6 +95,7 @@ class Past:
         self._scopes: dict[str, list[Visit]] = {}
         self._errors: dict[str, list[NodeError]] = {}
         self._open: dict[tuple[str, str], OpenedBody] = {}
+        self._failing: dict[str, tuple[NodeError, list[str]]] = {}  # by scope, and what was done about it
         self.raw = False  # read updates as plain data: their types may be those of older code
         self._asking: dict[str, str] = {}  # finished steps with a question of their own: their scope
         if self.snapshot is not None:
@@ -140,6 +141,8 @@ class Past:
             case RowKind.ENDED:
                 self.ended = decode_body(row, EndedBody)
             case RowKind.RESUMED:
+                if self.ended is not None:
+                    self._failing.clear()  # what failed is tried again
                 self.ended = None
             case RowKind.MIGRATED:
                 self._read_migration(decode_body(row, MigratedBody))
@@ -153,9 +156,14 @@ class Past:
             self._errors.setdefault(body.scope, []).append(error_from(body.error))
         if body.status != "completed":
             self._attempt(step_id_of(self.start.execution_id, body.node_id, body.n), body.attempt)
+            if body.error is not None:
+                self._failing[body.scope] = (error_from(body.error), [])
             return
+        if body.scope in self._failing:
+            self._failing[body.scope][1].append(body.node_id)
         self._scopes.setdefault(body.scope, []).append(body)
-        self._open.pop((body.scope, f"{body.node_id}#{body.n}"), None)
+        if self._open:
+            self._open.pop((body.scope, f"{body.node_id}#{body.n}"), None)
         self.counts[body.node_id] = max(self.counts.get(body.node_id, 0), body.n)
         self.steps = row.step or self.steps
         self.counted += "@" not in body.scope
@@ -241,7 +249,22 @@ class Past:
             tips[0].position(token)
         else:
             _restore_group(token, tips)
+        self._restore_failure(token)
         return token
+
+    def _restore_failure(self, token: Token) -> None:
+        """A node had failed for good, and the run was cut while the catching node looked after that."""
+        failing = self._failing.get(token.place.path)
+        catcher = token.program.catcher
+        if failing is None or self.ended is not None or catcher < 0:
+            return
+        error, done = failing
+        caught = token.place.public_id(token.program.ops[catcher].id)
+        if token.caught or (done and done != [caught]):
+            return
+        token.failure, token.caught, token.branching = error, True, None
+        token.pc = END_PC if done else catcher
+        token.resumed = Resumed.IMPLIED
 
     def first_tip(self, place: Place, program: Program) -> Tip:
         snapshot = None if place.path else self.snapshot
@@ -323,8 +346,38 @@ class _Replay:
         self.trunk: list[Entry] = []
         self.tips: dict[str, Tip] = {first.key: first}
         self._last = first.key
+        self._line: StepBody | None = None  # the last of the plain steps that follow each other
         for visit in past.visits(place.path):
+            if self._line is not None or self._one_line():
+                if self._goes_straight_on(visit):
+                    continue
+                self._end_line()
             self._visit(visit)
+        self._end_line()
+
+    def _one_line(self) -> bool:
+        """Whether there is one tip only, with nothing open: what follows needs no sorting."""
+        tip = next(iter(self.tips.values()))
+        return len(self.tips) == 1 and tip.opened is None and tip.remaining is None
+
+    def _goes_straight_on(self, visit: Visit) -> bool:
+        """Take a step that simply follows the one before; most of a run is made of these."""
+        if type(visit) is not StepBody or visit.after is not None or visit.asks is not None or visit.more:
+            return False
+        id = self.place.local_id(visit.node_id) if self.place.qualified else visit.node_id
+        if id not in self.program.by_id or self.program.by_id[id] == self.program.catcher:
+            return False
+        self.trunk.append(Entry(visit.node_id, id, self._read_update(visit.update)))
+        self._line = visit
+        return True
+
+    def _end_line(self) -> None:
+        """What was a line becomes a tip again."""
+        body, self._line = self._line, None
+        if body is not None:
+            key = f"{body.node_id}#{body.n}"
+            self.tips = {key: Tip(key, self._op(body.node_id), goto=body.goto, loops=body.loops)}
+            self._last = key
 
     def all_entries(self) -> list[Entry]:
         tips = sorted(self.tips.values(), key=lambda tip: tip.order)

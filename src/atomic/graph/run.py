@@ -140,7 +140,7 @@ class Place:
         return public_id[len(self.prefix) : len(public_id) - len(self.suffix)]
 
 
-def as_node_error(node_id: str, error: Exception) -> NodeError:
+def as_node_error(node_id: str, error: Exception | SystemExit) -> NodeError:
     """A failure in the words of the node where it happened."""
     if isinstance(error, NodeError):
         return error

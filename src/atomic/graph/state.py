@@ -130,6 +130,15 @@ def _constrained(extras: tuple[Any, ...]) -> bool:
     return any(isinstance(extra, msgspec.Meta) for extra in extras)
 
 
+def _on_a_copy(reducer: ReducerFunction) -> ReducerFunction:
+    """An author's reducer may change what it is given; then that must not be what others hold."""
+
+    def reduce(current: Any, update: Any) -> Any:
+        return reducer(current.copy() if type(current) in (list, dict, set) else current, update)
+
+    return reduce
+
+
 class FieldSpec:
     """How one field takes a value and an update."""
 
@@ -141,7 +150,7 @@ class FieldSpec:
         self.reducer: ReducerFunction = reducers.reducer_in(extras)
         named = self.reducer if isinstance(self.reducer, reducers.Reducer) else None
         self.extends, self.extend = (named.extends, named.extend) if named else (None, None)
-        function = named.function if named else self.reducer
+        function = named.function if named else _on_a_copy(self.reducer)
         self.reduce = None if self.reducer is reducers.replace else function
         takes_none = named is not None and named.takes_none
         plain = get_args(annotation)[0] if extras else annotation
