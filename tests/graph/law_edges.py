@@ -260,7 +260,15 @@ def woven(net: Net, outside: Outside, limit: int) -> CompiledGraph[LawState]:
         Edge(f"n{way.source}", END if way.target is None else f"n{way.target}", condition=way.test) for way in net.ways
     ]
     return compile_graph(
-        GraphConfig(start_node="n0", nodes=nodes, edges=edges, state=LawState, max_steps=0, max_concurrency=limit)
+        GraphConfig(
+            start_node="n0",
+            nodes=nodes,
+            edges=edges,
+            state=LawState,
+            max_iterations=3,
+            max_steps=60,
+            max_concurrency=limit,
+        )
     )
 
 
@@ -285,3 +293,23 @@ def _net_node(net: Net, number: int, outside: Outside) -> Node[LawState]:
         return NodeResult(update, goto=_jump(net, number, ctx.state, update))
 
     return node(name, run)
+
+
+# any web of edges, cycles and all ------------------------------------------------------------------------------
+
+
+@st.composite
+def webs(draw: st.DrawFn) -> Net:
+    """Edges from anywhere to anywhere; those that lead back have a condition, and everybody has a way on."""
+    size = draw(st.integers(2, 6))
+    numbers = st.integers(0, size - 1)
+    pairs: set[tuple[int, int]] = {(draw(st.integers(0, target - 1)), target) for target in range(1, size)}
+    pairs |= draw(st.sets(st.tuples(numbers, numbers), max_size=4))
+    ways: list[Way] = []
+    for source, target in sorted(pairs):
+        certain = target > source and draw(st.integers(0, 3))
+        ways.append(Way(source, target, None if certain else draw(TESTS)))
+    ways += [Way(source, None, None) for source in sorted(draw(st.sets(numbers, max_size=2)))]
+    stuck = {way.source for way in ways} - {way.source for way in ways if way.test is None}
+    ways += [Way(source, None, None) for source in sorted(stuck)]
+    return Net(size, tuple(ways), frozenset())

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atomic.graph import CompiledGraph
+from atomic.graph import CompiledGraph, RunStatus
 from tests.graph.law_building import Outside
 from tests.graph.law_checks import RUN, assert_ended_as, check_every_cut, check_resume, digest_of
-from tests.graph.law_edges import Net, NetOutcome, edge_plans, nets, outcome_of, visible, wired, woven
+from tests.graph.law_edges import Net, NetOutcome, edge_plans, nets, outcome_of, visible, webs, wired, woven
 from tests.graph.law_journals import KeptJournal
 from tests.graph.law_plans import LawState, Plan, digest, values_of
+from tests.graph.small import within
 from tests.graph.test_laws import expected_of
 
 PAUSES = st.integers(0, 3)
@@ -90,6 +91,41 @@ def test_a_plan_as_edges_can_be_gone_on_from_any_step(plan: Plan, pauses: int) -
             await check_resume(graph, outside, journal, expected, run=journal.fork(RUN, at=at))
 
     asyncio.run(check())
+
+
+@given(webs())
+@settings(max_examples=60)
+def test_whatever_the_web_it_does_not_matter_who_is_faster_or_killed(net: Net) -> None:
+    asyncio.run(check_web(net))
+
+
+async def check_web(net: Net) -> None:
+    outside = Outside(4)
+    graph = woven(net, outside, 4)
+    ends: list[tuple[RunStatus, list[str] | None]] = []
+    for luck in range(4):
+        outside.luck = luck
+        result = await within(graph.run())
+        ends.append((result.status, result.state.log if result.status is RunStatus.COMPLETED else None))
+    assert all(end == ends[0] for end in ends)
+    journal = KeptJournal()
+    result = await within(graph.run(journal=journal, execution_id=RUN))
+    rows = len(journal.rows(RUN))
+    for place in range(rows + 1) if result.status is RunStatus.COMPLETED and rows < 50 else ():
+        cut = journal.cut(RUN, place)
+        recorded = {record.step_id for record in cut.records(RUN)}
+        outside.clear()
+        outside.luck = place
+        resumed = await within(graph.resume(cut, RUN))
+        assert (resumed.status, resumed.state.log) == ends[0]
+        assert not recorded & set(outside.step_ids)
+
+
+@pytest.mark.full
+@given(webs())
+@settings(max_examples=1000)
+def test_many_more_webs(net: Net) -> None:
+    asyncio.run(check_web(net))
 
 
 @pytest.mark.full

@@ -373,6 +373,73 @@ async def test_a_cycle_that_is_entered_from_outside_starts_from_zero() -> None:
     assert (await ended(compiled)).state.log == ["a", "b", "b", "b", "c"] * 2 + ["d"]
 
 
+async def test_a_join_behind_a_node_that_leads_to_itself() -> None:
+    first = asyncio.Event()
+
+    async def slow(ctx: NodeContext[S]) -> dict[str, Any]:
+        await within(first.wait())
+        return {"log": ["slow"]}
+
+    async def quick(ctx: NodeContext[S]) -> dict[str, Any]:
+        first.set()
+        return {"log": ["quick"]}
+
+    config = GraphConfig(
+        start_node="a",
+        nodes=[say("a"), node("quick", quick), node("slow", slow), say("join")],
+        edges=[
+            Edge("a", "quick"),
+            Edge("a", "slow"),
+            Edge("quick", "join"),
+            Edge("slow", "slow", condition=lambda s: False),
+            Edge("slow", "join"),
+        ],
+        state=S,
+        max_iterations=3,
+    )
+    assert (await ended(compile_graph(config))).state.log == ["a", "quick", "slow", "join"]
+
+
+@pytest.mark.parametrize("first", ["lint", "test"])
+@pytest.mark.parametrize("failing", [("lint", "test"), ("lint",), ("test",)])
+async def test_branches_that_lead_back_join_where_they_came_from(first: str, failing: tuple[str, ...]) -> None:
+    ended_first = asyncio.Event()
+
+    def check(id: str) -> Node[S]:
+        async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+            if ctx.state.log.count("plan") == 1:
+                if id != first:
+                    await within(ended_first.wait())
+                    for _ in range(20):
+                        await asyncio.sleep(0)
+                ended_first.set()
+            return {"log": [id]}
+
+        return node(id, run)
+
+    def again(id: str) -> Edge:
+        return Edge(id, "plan", condition=lambda s: id in failing and s.log.count("plan") < 2)
+
+    config = GraphConfig(
+        start_node="plan",
+        nodes=[say("plan"), check("lint"), check("test"), say("done")],
+        edges=[
+            Edge("plan", "lint"),
+            Edge("plan", "test"),
+            again("lint"),
+            again("test"),
+            Edge("lint", "done"),
+            Edge("test", "done"),
+        ],
+        state=S,
+        max_iterations=3,
+    )
+    log = (await ended(compile_graph(config))).state.log
+    assert (log.count("plan"), log.count("lint"), log.count("test"), log.count("done")) == (2, 2, 2, 1)
+    if len(failing) == 2:
+        assert log == ["plan", "lint", "test", "plan", "lint", "test", "done"]
+
+
 async def test_branches_inside_a_cycle_join_once_each_time() -> None:
     compiled = edges(
         Edge("a", "b"), Edge("a", "c"), Edge("b", "d"), Edge("c", "d"),

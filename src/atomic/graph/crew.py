@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ class Crew:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._working = 0
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        # What create_task does, without the detour through its Python half: there may be thousands of members.
+        plain = loop.get_task_factory() is None
+        self._make_task: Callable[[Any], asyncio.Task[None]] = (
+            partial(asyncio.Task, loop=loop) if plain else loop.create_task
+        )
         self._steps: deque[Step[Any]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._fatal: BaseException | None = None
@@ -26,10 +32,7 @@ class Crew:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a member. It calls `left` when it ends, whatever ends it."""
         self._working += 1
-        loop = self._loop
-        # What create_task does, without the detour through its Python half: there may be thousands of members.
-        plain = loop.get_task_factory() is None
-        self._tasks.append(asyncio.Task(work, loop=loop) if plain else loop.create_task(work))
+        self._tasks.append(self._make_task(work))
 
     def left(self, fatal: BaseException | None = None) -> None:
         """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""

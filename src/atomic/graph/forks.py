@@ -53,6 +53,7 @@ def unquote(name: str) -> str:
 class Fork(Crew):
     """The scopes of one composite. Workers take them in order, at most `limit` at once."""
 
+    decides_early = True  # whether a branch that ends well can be the end of the others
     sign = ":"  # "@" in the path of items: their steps are not counted
 
     def __init__(self, token: Token, op: ForkOp, *, limit: int) -> None:
@@ -183,7 +184,7 @@ class Fork(Crew):
         try:
             while (step := await token.advance()) is not None:
                 self.put(step)
-            if not token.suspended:
+            if self.decides_early and not token.suspended:
                 self.ended(name)
         except NodeError as error:
             self.errors[name] = error
@@ -366,6 +367,7 @@ class ParallelFork(Fork):
     def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
         super().__init__(token, op, limit=op.limit)
         self.body = body
+        self.decides_early = body.strategy != "all"
         self.winner: str | None = None
         self.note_opened()
 
@@ -379,8 +381,8 @@ class ParallelFork(Fork):
         program, outer = self.op.branches[name], self.token
         if self._recorded:
             return self.child(name, program, dict(outer.values))
-        token = Token(self.run, self._inside, program, outer.values.copy(), pc=program.entry, trail=[])
-        token.updated = outer.updated
+        token = Token(self.run, self._inside, program, outer.values, pc=program.entry, trail=[])
+        token.updated, token.borrowed = outer.updated, True
         if outer.errors:
             token.errors = outer.errors
         self.children[name] = token
@@ -475,8 +477,8 @@ class MapFork(Fork):
             return self.child(name, self.program, dict(outer.values), item=item, index=index, suffix=suffix)
         place = self._inside.inner("|")
         place.item, place.index, place.suffix = item, index, suffix
-        token = Token(self.run, place, self.program, outer.values.copy(), pc=self.program.entry, trail=[])
-        token.updated, token.errors = outer.updated, outer.errors
+        token = Token(self.run, place, self.program, outer.values, pc=self.program.entry, trail=[])
+        token.updated, token.errors, token.borrowed = outer.updated, outer.errors, True
         self.children[name] = token
         return token
 

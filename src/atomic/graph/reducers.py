@@ -9,6 +9,7 @@ and it must not be able to fail.
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -75,20 +76,16 @@ def _keep_defined(current: Any, update: Any) -> Any:
     return current if update is None else update
 
 
-def _concat(current: Any, update: Any) -> Any:
-    return current + update
-
-
 def _merge(current: dict[Any, Any], update: dict[Any, Any]) -> dict[Any, Any]:
     return {**current, **update}
 
 
 replace = Reducer("replace", lambda current, update: update)
-concat = Reducer("concat", _concat, extends=list, extend=_extend_list)
+concat = Reducer("concat", operator.add, extends=list, extend=_extend_list)
 merge = Reducer("merge", _merge, extends=dict, extend=_update_dict)
-max = Reducer("max", lambda current, update: builtins.max(current, update))
-min = Reducer("min", lambda current, update: builtins.min(current, update))
-sum = Reducer("sum", lambda current, update: current + update)
+max = Reducer("max", builtins.max)
+min = Reducer("min", builtins.min)
+sum = Reducer("sum", operator.add)
 or_ = Reducer("or_", lambda current, update: current or update)
 and_ = Reducer("and_", lambda current, update: current and update)
 if_defined = Reducer("if_defined", _keep_defined, takes_none=True)

@@ -17,7 +17,7 @@ from atomic.graph.state import StateT, Values, describe_error, encode_value
 from atomic.questions import Question
 
 if TYPE_CHECKING:
-    from atomic.graph.context import Answer
+    from atomic.graph.context import Answer, StepContext
     from atomic.graph.pen import Pen
     from atomic.graph.restore import Past
 
@@ -64,6 +64,10 @@ class Run:
 
     def step_id(self, node_id: str, n: int) -> str:
         return step_id_of(self.execution_id, node_id, n)
+
+    def tell_started(self, ctx: StepContext) -> None:
+        if self.live is not None:
+            self.live(ctx.node_id, Event("started", {"step_id": ctx.step_id, "attempt": ctx.attempt}))
 
     def tell_live(self, node_id: str, event: Event) -> None:
         if self.live is not None:

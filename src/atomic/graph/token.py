@@ -73,6 +73,7 @@ class Token:
     cleared = END_PC  # where it has met the others and may go on
     resumed: Resumed | None = None  # set while the next step may have been running before
     updated = 0.0
+    borrowed = False  # the values are still those of the token that it branched from; copied before the first change
     _state: Any = None
 
     def __init__(
@@ -100,6 +101,10 @@ class Token:
         This is the hot loop: a step is done right here, because a coroutine of its own would cost a fifth of it.
         """
         run, place, ops, counts = self.run, self.place, self.program.ops, self.run.counts
+        watched = run.pen is not None or run.listening  # else nobody will ever ask how long a step took
+        began = start = 0.0
+        usage: dict[str, float] | None = None
+        events: list[Event] | None = None
         if self.pending is not None:
             await self._ask_pending()
         while self.pc >= 0 and not self.suspended:
@@ -130,9 +135,9 @@ class Token:
             n = counts[node_id] = counts.get(node_id, 0) + 1
             attempt = 1 if self.resumed is None else await self._begin(node_id, n)
             ctx = StepContext(self, op, n, attempt)
-            if run.live is not None:
-                run.tell_live(node_id, Event("started", {"step_id": ctx.step_id, "attempt": attempt}))
-            began, start = time.time(), perf_counter()
+            if watched:
+                run.tell_started(ctx)
+                began, start = time.time(), perf_counter()
             try:
                 if op.guarded:
                     try:
@@ -145,12 +150,16 @@ class Token:
                         outcome = (self.spec.convert(cast("Values", answer)), None, (), None)
                     else:
                         outcome = accept(self, answer)
-                usage, events, update = ctx.usage, ctx.events, outcome[0]
+                update = outcome[0]
+                if watched:
+                    usage, events = ctx.usage, ctx.events
                 if ctx.programs is not None:
                     await ctx.end_programs()
                 self._state = None
                 if update:
                     ctx = None  # values that only it could still see are merged in place
+                    if self.borrowed:
+                        self.values, self.borrowed = self.values.copy(), False
                     self.spec.apply(self.values, update)
             except Suspend as suspend:
                 return self._suspend(op, n, attempt, suspend, perf_counter() - start)
@@ -162,13 +171,15 @@ class Token:
                 if step is not None:
                     return step
                 continue
-            seconds = perf_counter() - start
-            self.updated = began + seconds
+            seconds = perf_counter() - start if watched else 0.0
+            self.updated = began + seconds if watched else time.time()
             run.steps += 1
             if update and self.trail is not None:
                 self.trail.append(Entry(node_id, op.id, update))
             if run.pen is not None or self.group is not None:
                 await self._record(op, node_id, n, attempt, outcome, began, seconds, usage)
+            elif outcome[1] is None and self.program.catcher < 0:
+                self.pc = op.next
             else:
                 self._go(op, outcome[1])
             run.turns += 1
@@ -312,10 +323,7 @@ class Token:
     def take_answer(self, key: str, answer: Answer) -> None:
         """An answer that belongs to no step: it is an update of its own."""
         update: Values = {"outputs": {key: answer}}
-        self._state = None
-        self.spec.apply(self.values, update)
-        if self.trail is not None:
-            self.trail.append(Entry(key, key, update))
+        self.take([Entry(key, key, update)])
 
     # ways --------------------------------------------------------------------------------------------------
 
@@ -471,6 +479,8 @@ class Token:
     def take(self, entries: Sequence[Entry]) -> None:
         """Merge what branches did, in this order. Raises StateError; then nothing is changed but for the first ones."""
         self._state = None
+        if self.borrowed:
+            self.values, self.borrowed = self.values.copy(), False
         for entry in entries:
             self.spec.apply(self.values, entry.update)
         if self.trail is not None:
