@@ -22,7 +22,7 @@ class Group(Crew):
     branches, each once, and folded anew: a node behind a diamond inside a diamond sees no update twice.
     """
 
-    def __init__(self, parent: Token, targets: Sequence[int], *, restored: Sequence[Token] | None = None) -> None:
+    def __init__(self, parent: Token, targets: Sequence[int], source: str = "") -> None:
         super().__init__()
         self.parent, self.program = parent, parent.program
         self.base = dict(parent.values)
@@ -35,22 +35,20 @@ class Group(Crew):
         self.error: NodeError | None = None
         limit = parent.program.limit
         self._slots = asyncio.Semaphore(limit) if limit else None
-        self._fresh = list(restored) if restored is not None else [
-            self._branch(parent, order, pc) for order, pc in enumerate(targets)
-        ]  # fmt: skip
+        self._fresh = [self._branch(parent, order, pc, source) for order, pc in enumerate(targets)]
         for token in self._fresh:
             token.group = self
 
     def _meets(self, targets: Sequence[int]) -> frozenset[int]:
         """Where they may meet: what the graph shows, and what several of these targets lead to."""
-        reach = [self.program.reaches[pc] | 1 << pc for pc in targets if pc >= 0]
+        reach = [self.program.reaches_around[pc] | 1 << pc for pc in targets if pc >= 0]
         several: set[int] = set()
         for pc in range(len(self.program.ops)):
             if sum(bits >> pc & 1 for bits in reach) > 1:
                 several.add(pc)
         return self.program.meets | several
 
-    def _branch(self, source: Token, order: int, pc: int) -> Token:
+    def _branch(self, source: Token, order: int, pc: int, came_from: str) -> Token:
         token = Token(
             source.run, source.place, source.program, dict(source.values), pc=pc, trail=list(source.trail or ())
         )
@@ -59,6 +57,7 @@ class Group(Crew):
         token.counters, token.updated = list(source.counters), source.updated
         token.order, token.last, token.group = (*source.order, order), source.last, self
         token.after, token.resumed = source.after, source.resumed
+        token.came_back = self.program.is_back(came_from, pc)
         return token
 
     def adopt(self, tokens: Sequence[Token]) -> None:
@@ -113,12 +112,12 @@ class Group(Crew):
         """Whether a token must stop before its next node, because another may still arrive there."""
         return token.pc in self.meets and token.cleared != token.pc
 
-    def split(self, token: Token, targets: Sequence[int]) -> None:
+    def split(self, token: Token, targets: Sequence[int], source: str) -> None:
         """A branch became several."""
         self.live.remove(token)
         self.meets |= self._meets(targets)
         for order, pc in enumerate(targets):
-            self._start(self._branch(token, order, pc))
+            self._start(self._branch(token, order, pc, source))
         token.pc = -1
 
     # meeting -----------------------------------------------------------------------------------------------
@@ -139,19 +138,37 @@ class Group(Crew):
             self._start(merged)
 
     def _next_meeting(self) -> list[Token]:
-        places = sorted({token.pc for token in self.waiting})
-        for pc in places:
-            if not self._may_arrive(pc):
-                return [token for token in self.waiting if token.pc == pc]
-        if places and not self.live and not self.stopped:  # each waits for another: the first one goes
+        """Those who wait at one place, in one round of the cycles around it, and for whom nobody can arrive any more.
+
+        Who came forward waits for those of the same round that are still on their way here. Who came over a way back
+        waits for all of the round before that may still come, over any way: they start the next round together.
+        """
+        for token in sorted(self.waiting, key=lambda token: (token.came_back, token.pc, token.order)):
+            if not self._may_arrive(token):
+                return [other for other in self.waiting if self._belong_together(token, other)]
+        if self.waiting and not self.live and not self.stopped:  # each waits for another: the first one goes
             first = min(self.waiting, key=lambda token: token.order)
-            return [token for token in self.waiting if token.pc == first.pc]
+            return [other for other in self.waiting if self._belong_together(first, other)]
         return []
 
-    def _may_arrive(self, pc: int) -> bool:
-        reaches = self.program.reaches
-        others = [*self.live, *self.stopped, *(token for token in self.waiting if token.pc != pc)]
-        return any(token.pc == pc or reaches[token.pc] >> pc & 1 for token in others if token.pc >= 0)
+    def _belong_together(self, token: Token, other: Token) -> bool:
+        return token.pc == other.pc and self._round_of(token, token.pc) == self._round_of(other, token.pc)
+
+    def _round_of(self, token: Token, pc: int) -> tuple[int, ...]:
+        return tuple(token.counters[slot] for slot in self.program.cycles_around[pc])
+
+    def _may_arrive(self, token: Token) -> bool:
+        pc, program = token.pc, self.program
+        here, reaches = self._round_of(token, pc), program.reaches_in_round(pc)
+        for other in (*self.live, *self.stopped, *self.waiting):
+            if other is token or other.pc < 0 or (other.pc == pc and other in self.waiting):
+                continue
+            there = self._round_of(other, pc)
+            if there == here and (other.pc == pc or reaches[other.pc] >> pc & 1):
+                return True
+            if token.came_back and there < here and program.reaches_around[other.pc] >> pc & 1:
+                return True
+        return False
 
     def _united(self, met: Sequence[Token]) -> Token:
         met = sorted(met, key=lambda token: token.order)
@@ -166,7 +183,7 @@ class Group(Crew):
             merged.updated = max(token.updated for token in met)
             merged.order, merged.group, merged.last = first.order, self, first.last
             merged.after = tuple(token.last for token in met)
-            merged.resumed = first.resumed
+            merged.resumed, merged.came_back = first.resumed, first.came_back
             first = merged
         first.cleared = first.pc
         return first

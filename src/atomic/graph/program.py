@@ -140,6 +140,7 @@ class Program:
         self.slots: list[str] = []  # the loop of each counter
         self.back_edges: dict[tuple[str, str], int] = {}  # from node, to node: the counter of that cycle
         self.max_iterations: int | None = None
+        self._in_round: dict[int, list[int]] = {}
         self.meets: frozenset[int] = frozenset()  # where branches made by edges may meet
 
     @cached_property
@@ -153,26 +154,63 @@ class Program:
         self.ops.append(op)
         return op.pc
 
-    @cached_property
-    def reaches(self) -> list[int]:
-        """For each operation those that may come after it, as bits. Ways back do not count: around a cycle each
-        branch would lead to every other, and none would ever be known to be the last."""
-        following = [[pc for pc in self._forward(op) if pc >= 0] for op in self.ops]
-        reach = [0] * len(self.ops)
-        changed = True
-        while changed:
-            changed = False
-            for pc in reversed(range(len(self.ops))):
-                bits = reach[pc]
-                for other in following[pc]:
-                    bits |= reach[other] | 1 << other
-                if bits != reach[pc]:
-                    reach[pc], changed = bits, True
-        return reach
+    def reaches_in_round(self, pc: int) -> list[int]:
+        """For each operation those that may come after it, as bits, without starting a new round around `pc`.
 
-    def _forward(self, op: Op) -> list[int]:
-        if isinstance(op, UntilOp):
-            return [op.next]
+        Around a cycle each branch leads to every other, and none would ever be known to be the last; so the ways back
+        of the cycles that `pc` is part of do not count, those of others do.
+        """
+        known = self._in_round.get(pc)
+        if known is None:
+            rounds = {self.slots[slot] for slot in self.cycles_around[pc]}
+            ways = [[to for to in self._ways(op) if not self._starts_round(op, to, rounds)] for op in self.ops]
+            known = self._in_round[pc] = _closure(ways)
+        return known
+
+    @cached_property
+    def reaches_around(self) -> list[int]:
+        """For each operation those that may come after it, as bits, over all ways."""
+        return _closure([self._ways(op) for op in self.ops])
+
+    @cached_property
+    def cycles_around(self) -> list[tuple[int, ...]]:
+        """For each operation the counters of the cycles of edges that it is part of."""
+        headers = {slot: self.by_id[self.slots[slot]] for slot in set(self.back_edges.values())}
+        around = self.reaches_around
+        return [
+            tuple(
+                slot
+                for slot, header in sorted(headers.items())
+                if pc == header or (around[header] >> pc & 1 and around[pc] >> header & 1)
+            )
+            for pc in range(len(self.ops))
+        ]
+
+    def _ways(self, op: Op) -> list[int]:
         targets = op.node.targets if isinstance(op, StepOp) else ()
         ways = [*op.successors(), *(self.by_id[target] for target in targets if target in self.by_id)]
-        return [pc for pc in ways if pc < 0 or (op.id, self.ops[pc].id) not in self.back_edges]
+        return [pc for pc in ways if pc >= 0]
+
+    def _starts_round(self, op: Op, to: int, headers: set[str]) -> bool:
+        if isinstance(op, UntilOp):
+            return to == op.again
+        return self.is_back(op.id, to) and self.ops[to].id in headers and not isinstance(self.ops[to], RouteOp)
+
+    def is_back(self, source: str, pc: int) -> bool:
+        """Whether the way from that node to that operation closes a cycle of edges."""
+        return pc >= 0 and (source, self.ops[pc].id) in self.back_edges
+
+
+def _closure(following: list[list[int]]) -> list[int]:
+    """What can be reached from each, as bits."""
+    reach = [0] * len(following)
+    changed = True
+    while changed:
+        changed = False
+        for pc in reversed(range(len(following))):
+            bits = reach[pc]
+            for other in following[pc]:
+                bits |= reach[other] | 1 << other
+            if bits != reach[pc]:
+                reach[pc], changed = bits, True
+    return reach

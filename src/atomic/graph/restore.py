@@ -522,7 +522,7 @@ class _Replay:
 def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
     """Several lines were open: they become the branches of a group again."""
     restored: list[Token] = []
-    group = Group(token, [], restored=[])
+    group = Group(token, [])
     for tip in sorted(tips, key=lambda tip: tip.order):
         for order, pc in _ways_of(token, tip):
             branch = Token(token.run, token.place, token.program, dict(token.values), pc=token.pc, trail=[])
@@ -533,6 +533,7 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
                 tip.position(branch)
             else:
                 branch.last, branch.pc = tip.key, pc
+                branch.came_back = tip.op is not None and token.program.is_back(tip.op.id, pc)
                 for slot, count in zip(tip.op.loops if tip.op else (), tip.loops, strict=False):
                     branch.counters[slot] = count
             restored.append(branch)

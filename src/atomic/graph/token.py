@@ -70,6 +70,7 @@ class Token:
     failure: NodeError | None = None  # what the catching node is told about
     suspended: Sequence[Suspend] = ()
     pending: tuple[Question, str] | None = None  # a question of the last step, still to be asked
+    came_back = False  # the last way closed a cycle
     cleared = END_PC  # where it has met the others and may go on
     resumed: Resumed | None = None  # set while the next step may have been running before
     updated = 0.0
@@ -330,12 +331,13 @@ class Token:
     def _go(self, op: Op, goto: tuple[str, ...] | None) -> None:
         """Set the next position. A catching node ends the scope unless it says where to go on."""
         program = self.program
+        self.cleared = END_PC
         if goto is None:
             self.pc = END_PC if op.pc == program.catcher else op.next
             return
         self.failure = None
         if len(goto) > 1:
-            self._branch([self._target(op, target) for target in goto])
+            self._branch([self._target(op, target) for target in goto], op.id)
             return
         self.pc = self._target(op, next(iter(goto)))
 
@@ -361,6 +363,7 @@ class Token:
         if not program.back_edges:
             return
         slot = program.back_edges.get((source, target))
+        self.came_back = slot is not None
         if slot is None:
             if target in program.slots:
                 self.counters[program.slots.index(target)] = 0
@@ -437,22 +440,22 @@ class Token:
         for pc in op.always:
             if pc >= 0:
                 self._count_cycle(op.id, ops[pc].id)
-        self._branch(list(op.always))
+        self._branch(list(op.always), op.id)
 
     def _follow(self, op: RouteOp, pc: int) -> None:
         if pc >= 0:
             self._count_cycle(op.id, self.program.ops[pc].id)
         self.pc = pc
 
-    def _branch(self, targets: list[int]) -> None:
+    def _branch(self, targets: list[int], source: str) -> None:
         """Several ways at once: this token becomes as many, which meet again."""
         from atomic.graph.groups import Group, GroupBranching
 
         if self.group is not None:
-            self.group.split(self, targets)
+            self.group.split(self, targets, source)
             return
         targets = list(dict.fromkeys(targets))
-        self.branching = GroupBranching(Group(self, targets))
+        self.branching = GroupBranching(Group(self, targets, source))
 
     async def _fork(self, op: Op) -> Step[Any] | None:
         from atomic.graph.opening import open_fork

@@ -68,6 +68,16 @@ class _Found:
     def kept(self) -> int:
         return self.first + self.behind
 
+    def is_better_than(self, other: _Found) -> bool:
+        """Whether it holds more; a row that somebody was promised is not given up for a later one across a gap."""
+        if self._fills_gap_of(other):
+            return True
+        return self.end > other.end and not other._fills_gap_of(self)
+
+    def _fills_gap_of(self, other: _Found) -> bool:
+        """Whether it has whole what the other only bridges by its snapshot."""
+        return other.bridged and other.snapshot is not None and self.first > other.snapshot.seq
+
 
 def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Recovery:
     """Replace a damaged journal by what can be proved of it; the caller is alone with the file.
@@ -301,7 +311,7 @@ def _best(readings: list[_Reading]) -> dict[str, _Found]:
         for execution_id, run in reading.runs.items():
             if numbers.setdefault(run.number, execution_id) != execution_id:
                 continue
-            if execution_id not in best or run.end > best[execution_id].end:
+            if execution_id not in best or run.is_better_than(best[execution_id]):
                 best[execution_id] = run
     return best
 
