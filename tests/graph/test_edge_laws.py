@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from atomic.graph import CompiledGraph, RunStatus
+from atomic.graph import CompiledGraph, GraphError, RunStatus
 from tests.graph.law_building import Outside
 from tests.graph.law_checks import RUN, assert_ended_as, check_every_cut, check_resume, digest_of
 from tests.graph.law_edges import Net, NetOutcome, edge_plans, nets, outcome_of, visible, webs, wired, woven
@@ -94,14 +94,21 @@ def test_a_plan_as_edges_can_be_gone_on_from_any_step(plan: Plan, pauses: int) -
 
 
 @given(webs())
-@settings(max_examples=60)
+@settings(max_examples=200)
 def test_whatever_the_web_it_does_not_matter_who_is_faster_or_killed(net: Net) -> None:
-    asyncio.run(check_web(net))
-
-
-async def check_web(net: Net) -> None:
     outside = Outside(4)
-    graph = woven(net, outside, 4)
+    asyncio.run(check_web(web_of(net, outside), outside))
+
+
+def web_of(net: Net, outside: Outside) -> CompiledGraph[LawState]:
+    try:
+        return woven(net, outside, 4)
+    except GraphError:  # from some node the end cannot be reached
+        assume(False)
+        raise
+
+
+async def check_web(graph: CompiledGraph[LawState], outside: Outside) -> None:
     ends: list[tuple[RunStatus, list[str] | None]] = []
     for luck in range(4):
         outside.luck = luck
@@ -123,9 +130,10 @@ async def check_web(net: Net) -> None:
 
 @pytest.mark.full
 @given(webs())
-@settings(max_examples=1000)
+@settings(max_examples=3000)
 def test_many_more_webs(net: Net) -> None:
-    asyncio.run(check_web(net))
+    outside = Outside(4)
+    asyncio.run(check_web(web_of(net, outside), outside))
 
 
 @pytest.mark.full
@@ -138,7 +146,7 @@ def test_many_more_plans_as_edges_survive_any_cut(plan: Plan, pauses: int, snaps
 
 @pytest.mark.full
 @given(nets(), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=2000)
 def test_many_more_nets_survive_any_cut(net: Net, snapshots: bool) -> None:
     expected, outside = outcome_of(net), Outside(3)
     asyncio.run(check_net_cuts(woven(net, outside, 4), outside, expected, snapshots))

@@ -83,7 +83,8 @@ class Graphs:
 
     def name(self) -> str:
         self._count += 1
-        return "".join(c for c in self.words() if c.isprintable() and c not in "/[]#|:") + str(self._count)
+        letters = "".join(c for c in self.words() if c.isprintable() and c not in "/[]#|:")
+        return f"{letters}~{self._count}"  # a sign between them: "2" and 2 must not be "" and 22
 
     def step(self) -> Node[State]:
         name, about = self.name(), self.words()
