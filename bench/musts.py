@@ -87,7 +87,6 @@ MUSTS = (
     *_step("loop", "loop of 10,000"),
     Must("parallel of 100, times the bound", _to_bound("fan_out_100"), 2),
     Must("parallel of 1,000, times the bound", _to_bound("fan_out_1000"), 2),
-    Must("map over 1,000, times the bound", _to_bound("map_1000", "fan_out_1000"), 2),
     Must("durable step, times the bound", _to_bound("durable"), 2),
     Must("on disk after 1,000 steps of 1 KB", _is("bytes", 1e6), 1.7, unit=" MB"),
     Must("on disk, 2,000 steps against 1,000 (linear)", _growth("bytes_2000", "bytes"), 2.3),

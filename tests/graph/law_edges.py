@@ -61,7 +61,7 @@ class EdgeDrawing(Drawing):
 
     def part(self, where: Where) -> Part:
         inner = Where(where.depth - 1, where.replaces, size=2)
-        match self._draw(st.sampled_from(["work", "if", "loop", "parallel", "parallel"] if where.depth else ["work"])):
+        match self._draw(st.sampled_from(["if", "loop", "loop", "parallel", "parallel"] if where.depth else ["work"])):
             case "if":
                 else_if = ((self._draw(TESTS), self.plan(inner)),) if self._draw(st.booleans()) else ()
                 return If(self._draw(TESTS), self.plan(inner), else_if, self.plan(inner, least=0))

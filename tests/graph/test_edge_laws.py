@@ -23,7 +23,7 @@ LIMITS = st.sampled_from([0, 1, 2, 4])
 
 
 @given(edge_plans(), PAUSES, LIMITS)
-@settings(max_examples=150)
+@settings(max_examples=400)
 def test_a_plan_as_edges_ends_as_the_plain_interpreter_says(plan: Plan, pauses: int, limit: int) -> None:
     expected, outside = expected_of(plan), Outside(pauses)
     result = asyncio.run(wired(plan, outside, limit).run())

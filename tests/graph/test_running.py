@@ -440,6 +440,26 @@ async def test_branches_that_lead_back_join_where_they_came_from(first: str, fai
         assert log == ["plan", "lint", "test", "plan", "lint", "test", "done"]
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+async def test_an_inner_cycle_in_one_branch_does_not_hurt_the_join(rounds: int) -> None:
+    names = ["start", "head", "short", "long", "again", "last", "join", "tail", "end"]
+    ways = ["start head", "head short", "head long", "short join", "long again", "again last", "last join", "join tail"]
+    config = GraphConfig(
+        start_node="start",
+        nodes=[say(name) for name in names],
+        edges=[
+            *(Edge(*way.split()) for way in ways),
+            Edge("last", "again", condition=lambda s: s.log.count("last") % 2 != 0),
+            Edge("tail", "head", condition=lambda s: s.log.count("tail") < rounds),
+            Edge("tail", "end"),
+        ],
+        state=S,
+        max_iterations=3,
+    )
+    body = ["head", "short", "long", "again", "last", "again", "last", "join", "tail"]
+    assert (await ended(compile_graph(config))).state.log == ["start", *body * rounds, "end"]
+
+
 async def test_branches_inside_a_cycle_join_once_each_time() -> None:
     compiled = edges(
         Edge("a", "b"), Edge("a", "c"), Edge("b", "d"), Edge("c", "d"),

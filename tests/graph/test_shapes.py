@@ -11,11 +11,14 @@ import pytest
 
 import atomic.workflows
 from atomic.workflows import (
+    Edge,
     GraphBuilder,
+    GraphConfig,
     MemoryJournal,
     Node,
     NodeContext,
     State,
+    compile_graph,
     graph,
     node,
     reducers,
@@ -254,6 +257,18 @@ async def test_a_fan_out_of_1000_branches_too() -> None:
     branches = {f"b{number}": write(f"n{number}", total=number) for number in range(1000)}
     state = (await ended(graph(S).parallel(branches).then(say("join")).compile(max_steps=0))).state
     assert (state.total, state.log) == (sum(range(1000)), ["join"])
+
+
+async def test_a_fan_out_of_1000_edges_too() -> None:
+    names = [f"n{number}" for number in range(1000)]
+    config = GraphConfig(
+        start_node="start",
+        nodes=[say("start"), *(say(name) for name in names), say("join")],
+        edges=[*(Edge("start", name) for name in names), *(Edge(name, "join") for name in names)],
+        state=S,
+        max_steps=0,
+    )
+    assert (await ended(compile_graph(config))).state.log == ["start", *names, "join"]
 
 
 async def test_an_item_that_fails_fails_the_map() -> None:

@@ -263,7 +263,6 @@ ME = Owner.this_process("token")
         (dataclasses.replace(ME, space="pid:[1]", born="1"), True),  # in a container: only its lease tells
     ],
 )
-@pytest.mark.skipif(not ME.boot, reason="this system does not tell one boot from another")
 def test_an_owner_lives_if_its_process_does_and_its_lease_is_new(owner: Owner, lives: bool) -> None:
     now = Owner.this_process("")
     age = now.ticked - ME.ticked  # of this list: the times in it are those of the import

@@ -7,6 +7,7 @@ them is known by construction for the composites; branches made by edges wait wh
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
@@ -50,7 +51,7 @@ def unquote(name: str) -> str:
     return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
 
 
-class Fork(Crew):
+class Fork(Crew, ABC):
     """The scopes of one composite. Workers take them in order, at most `limit` at once."""
 
     decides_early = True  # whether a branch that ends well can be the end of the others
@@ -134,15 +135,17 @@ class Fork(Crew):
 
     # running -----------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def names(self) -> Iterator[str]:
         """The branches, in the order in which they may start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self, name: str) -> Token:
-        raise NotImplementedError
+        """The token of a branch that starts now."""
 
+    @abstractmethod
     def count(self) -> int:
-        raise NotImplementedError
+        """How many branches there are."""
 
     def begin(self) -> None:
         self._started = True
@@ -272,8 +275,9 @@ class Fork(Crew):
     def failure(self) -> NodeError | None:
         return next(iter(self.errors.values()), None)
 
+    @abstractmethod
     def merge(self) -> None:
-        raise NotImplementedError
+        """Bring what the branches did into the token that opened them. Raises NodeError."""
 
     def merge_entries(self, entries: Sequence[Entry]) -> None:
         """Take what the branches did. Raises NodeError where a reducer fails."""

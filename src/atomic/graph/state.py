@@ -256,7 +256,7 @@ class StateSpec(Generic[StateT]):
                     return
                 current = values[name]
                 if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
-                    cast("Extend", field.extend)(current, value)
+                    field.extend(current, value)  # pyright: ignore[reportOptionalCall]  # it extends that type
                     return
                 try:
                     values[name] = field.reduce(current, value)
@@ -279,7 +279,7 @@ class StateSpec(Generic[StateT]):
             except Exception as error:  # a user's function: whatever it raises is this field's failure
                 raise reducer_error(field, error) from error
         for field, current, value in in_place:  # these cannot fail, so nothing is half done
-            cast("Extend", field.extend)(current, value)
+            field.extend(current, value)  # pyright: ignore[reportOptionalCall]  # it extends that type
         values.update(merged)
 
     def build(self, values: Values, updated: float) -> StateT:

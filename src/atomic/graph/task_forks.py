@@ -54,7 +54,7 @@ class TasksFork(Fork):
         self.dispatcher.go_on(() if blocked else begun)  # who resumes a blocked run wants it to go on
         for name in begun:
             if name in done:
-                self._task_token(name, None)
+                self.make(name)
                 self._finished.append(name)
 
     def count(self) -> int:
@@ -106,6 +106,10 @@ class TasksFork(Fork):
         seen = self._finished if self.limit == 1 else self._in_order(set(self.dispatcher.blockers_of(name)))
         suffix = f"{self.place.suffix}[{name}]"
         return self.child(name, self.program, self._values_after(seen), item=item, suffix=suffix)
+
+    def make(self, name: str) -> Token:
+        """The token of a task that is done: it has a past, and nobody asks for its item."""
+        return self._task_token(name, None)
 
     def _in_order(self, names: set[str]) -> list[str]:
         done = names.intersection(self._finished)

@@ -59,6 +59,7 @@ class Token:
     """A position in a scope, with the values there."""
 
     # Most tokens never need most of these: what is not set costs nothing when a branch is made.
+    pc: int
     branching: Branching | None = None  # what it has opened and not joined yet
     group: Group | None = None  # the branches that edges made, of which this is one
     order: tuple[int, ...] = ()
@@ -109,15 +110,17 @@ class Token:
         if self.pending is not None:
             await self._ask_pending()
         while self.pc >= 0 and not self.suspended:
-            op = ops[self.pc]
-            if op.kind != STEP or self.branching is not None or self.group is not None:
+            at = ops[self.pc]
+            if at.kind != STEP or self.branching is not None or self.group is not None:
                 try:
-                    if self.branching is not None or op.kind == FORK:
-                        step = await self._fork(op)
+                    if self.branching is not None or at.kind == FORK:
+                        step = await self._fork(at)
                         if step is not None:
                             return step
-                    elif op.kind != STEP:
-                        self._move(op)
+                    elif at.kind == UNTIL:
+                        self._until(at)  # pyright: ignore[reportArgumentType]  # its kind says so
+                    elif at.kind != STEP:
+                        self._move(at)
                 except NodeError as error:
                     self._catch(error)
                     continue
@@ -125,8 +128,8 @@ class Token:
                     return None
                 if self.pc < 0 or self.branching is not None or self.suspended or ops[self.pc].kind != STEP:
                     continue
-                op = ops[self.pc]
-            op = cast("StepOp", op)
+                at = ops[self.pc]
+            op: StepOp = at  # pyright: ignore[reportAssignmentType]  # its kind says so; a cast would be a call
             node_id = place.public_id(op.id) if place.qualified else op.id
             if place.counted and run.budget >= 0:
                 if run.budget == 0:
@@ -148,7 +151,7 @@ class Token:
                 else:
                     answer = await op.call(ctx)
                     if type(answer) is dict:  # the usual answer, without the detour
-                        outcome = (self.spec.convert(cast("Values", answer)), None, (), None)
+                        outcome = (self.spec.convert(answer), None, (), None)  # pyright: ignore[reportUnknownArgumentType]
                     else:
                         outcome = accept(self, answer)
                 update = outcome[0]
