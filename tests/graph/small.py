@@ -68,6 +68,12 @@ async def within(work: Coroutine[Any, Any, T], seconds: float = LIMIT) -> T:
     return await asyncio.wait_for(work, seconds)
 
 
+async def some_turns() -> None:
+    """Let everybody go on who can, without waiting for anything."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(LIMIT):
         while not condition():

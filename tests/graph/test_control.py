@@ -30,7 +30,21 @@ from atomic.workflows import (
     node,
     tool_node,
 )
-from tests.graph.small import LIMIT, RUN, OnError, S, ended, fail, failed, killed_when, running, say, within, write
+from tests.graph.small import (
+    LIMIT,
+    RUN,
+    OnError,
+    S,
+    ended,
+    fail,
+    failed,
+    killed_when,
+    running,
+    say,
+    some_turns,
+    within,
+    write,
+)
 from tests.graph.test_parallel import Loser, eventually
 
 QUICK = Retry(0)
@@ -186,7 +200,7 @@ async def test_a_cancel_during_a_60_s_backoff_takes_effect_at_once(place: str) -
     compiled = BACKOFFS[place](flaky).compile()
     async with running(compiled.run(journal=journal, execution_id=RUN)) as task:
         await eventually(lambda: bool(flaky.attempts))
-        await asyncio.sleep(0.01)
+        await some_turns()
         start = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -514,7 +528,7 @@ async def test_a_timeout_ends_the_child_process(tmp_path: Any) -> None:
     async def run(ctx: NodeContext[S]) -> None:
         await loser.run(ctx)
 
-    await failed(graph(S).node("n", run, timeout=1.0).compile(), "n: ")
+    await failed(graph(S).node("n", run, timeout=2.0).compile(), "n: ")
     loser.assert_gone()
 
 
@@ -685,7 +699,7 @@ async def test_a_run_that_is_cancelled_twice_still_cleans_up() -> None:
         task.cancel()
         await within(cleaning.wait())
         task.cancel()
-        await asyncio.sleep(0.01)
+        await some_turns()
         assert not task.done()
         free.set()
         await asyncio.wait([task])

@@ -24,7 +24,7 @@ from atomic.workflows import (
     parallel_node,
     subgraph_node,
 )
-from tests.graph.small import RUN, S, ended, eventually, fail, failed, say, within, write
+from tests.graph.small import RUN, S, ended, eventually, fail, failed, say, some_turns, within, write
 
 
 async def test_a_result_tells_how_it_ended() -> None:
@@ -410,8 +410,7 @@ async def test_branches_that_lead_back_join_where_they_came_from(first: str, fai
             if ctx.state.log.count("plan") == 1:
                 if id != first:
                     await within(ended_first.wait())
-                    for _ in range(20):
-                        await asyncio.sleep(0)
+                    await some_turns()
                 ended_first.set()
             return {"log": [id]}
 

@@ -29,7 +29,7 @@ from atomic.workflows import (
     tool_node,
 )
 from tests.graph.law_journals import KeptJournal
-from tests.graph.small import RUN, S, ended, eventually, killed_when, running, say, within
+from tests.graph.small import RUN, S, ended, eventually, killed_when, running, say, some_turns, within
 
 
 @pytest.fixture
@@ -217,8 +217,7 @@ async def test_a_task_waits_for_its_last_blocker_only(path: Path) -> None:
         await eventually(lambda: len(workers.began) == 3)
         workers.free["a"].set()
         await eventually(lambda: "a" in workers.ended)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await some_turns()
         assert "ab" not in workers.began
         workers.free["b"].set()
         await eventually(lambda: "ab" in workers.ended)

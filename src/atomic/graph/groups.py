@@ -28,7 +28,8 @@ class Group(Crew):
         self.base = dict(parent.values)
         self._steps_before = parent.run.steps
         self.meets = self._meets(targets)
-        self.live: list[Token] = []
+        self.live: dict[Token, None] = {}  # a set that keeps its order
+        self._awaited: dict[tuple[int, int], Token] = {}
         self.waiting: list[Token] = []
         self.stopped: list[Token] = []  # suspended
         self.over: list[Token] = []  # at the end of the graph
@@ -57,7 +58,7 @@ class Group(Crew):
         token.counters, token.updated = list(source.counters), source.updated
         token.order, token.last, token.group = (*source.order, order), source.last, self
         token.after, token.resumed = source.after, source.resumed
-        token.came_back = self.program.is_back(came_from, pc)
+        token.came_back = self.program.back_slot(came_from, pc)
         return token
 
     def adopt(self, tokens: Sequence[Token]) -> None:
@@ -78,7 +79,7 @@ class Group(Crew):
         if token.pc < 0:
             self.over.append(token)
             return
-        self.live.append(token)
+        self.live[token] = None
         self.spawn(self._walk(token))
 
     async def _walk(self, token: Token) -> None:
@@ -102,7 +103,7 @@ class Group(Crew):
             self.error = self.error or error
             self.decide()
         if token in self.live:  # else it was split into others
-            self.live.remove(token)
+            del self.live[token]
             place = self.stopped if token.suspended else self.over if token.pc < 0 else self.waiting
             place.append(token)
 
@@ -114,7 +115,7 @@ class Group(Crew):
 
     def split(self, token: Token, targets: Sequence[int], source: str) -> None:
         """A branch became several."""
-        self.live.remove(token)
+        del self.live[token]
         self.meets |= self._meets(targets)
         for order, pc in enumerate(targets):
             self._start(self._branch(token, order, pc, source))
@@ -125,8 +126,8 @@ class Group(Crew):
     def _settled(self) -> None:
         """Let those go on for whom nobody can arrive any more."""
         while self.error is None and (met := self._next_meeting()):
-            for token in met:
-                self.waiting.remove(token)
+            gone = set(met)
+            self.waiting = [token for token in self.waiting if token not in gone]
             if not (self.live or self.waiting or self.stopped or self.over):
                 self.waiting = met  # all are here: they become one again, and the group is over
                 return
@@ -143,13 +144,18 @@ class Group(Crew):
         Who came forward waits for those of the same round that are still on their way here. Who came over a way back
         waits for all of the round before that may still come, over any way: they start the next round together.
         """
-        for token in sorted(self.waiting, key=lambda token: (token.came_back, token.pc, token.order)):
+        for token in self._one_of_each():
             if not self._may_arrive(token):
                 return [other for other in self.waiting if self._belong_together(token, other)]
         if self.waiting and not self.live and not self.stopped:  # each waits for another: the first one goes
             first = min(self.waiting, key=lambda token: token.order)
             return [other for other in self.waiting if self._belong_together(first, other)]
         return []
+
+    def _one_of_each(self) -> list[Token]:
+        """One for all that wait at one place in one round; those that came forward first."""
+        kinds = {(t.came_back >= 0, t.pc, self._round_of(t, t.pc)): t for t in reversed(self.waiting)}
+        return [kinds[kind] for kind in sorted(kinds)]
 
     def _belong_together(self, token: Token, other: Token) -> bool:
         return token.pc == other.pc and self._round_of(token, token.pc) == self._round_of(other, token.pc)
@@ -158,17 +164,27 @@ class Group(Crew):
         return tuple(token.counters[slot] for slot in self.program.cycles_around[pc])
 
     def _may_arrive(self, token: Token) -> bool:
-        pc, program = token.pc, self.program
-        here, reaches = self._round_of(token, pc), program.reaches_in_round(pc)
-        for other in (*self.live, *self.stopped, *self.waiting):
-            if other is token or other.pc < 0 or (other.pc == pc and other in self.waiting):
-                continue
-            there = self._round_of(other, pc)
-            if there == here and (other.pc == pc or reaches[other.pc] >> pc & 1):
-                return True
-            if token.came_back and there < here and program.reaches_around[other.pc] >> pc & 1:
+        """Whether somebody is on the way to where this one waits."""
+        known = self._awaited.get((token.pc, token.came_back))
+        if known is not None and known in self.live and self._is_on_the_way(known, token):
+            return True  # most arrivals change nothing: the one that was waited for is not here yet
+        for other in (*self.live, *self.stopped, *(other for other in self.waiting if other.pc != token.pc)):
+            if self._is_on_the_way(other, token):
+                self._awaited[token.pc, token.came_back] = other
                 return True
         return False
+
+    def _is_on_the_way(self, other: Token, token: Token) -> bool:
+        pc = token.pc
+        if other is token or other.pc < 0:
+            return False
+        program, back = self.program, token.came_back
+        ahead = {slot: token.counters[slot] - other.counters[slot] for slot in program.cycles_around[pc]}
+        if not any(ahead.values()):
+            return other.pc == pc or bool(program.reaches_in_round(pc)[other.pc] >> pc & 1)
+        if back < 0 or ahead.pop(back, 0) <= 0 or any(ahead.values()):
+            return False
+        return bool(program.reaches_in_round(pc, but=back)[other.pc] >> pc & 1)
 
     def _united(self, met: Sequence[Token]) -> Token:
         met = sorted(met, key=lambda token: token.order)

@@ -140,7 +140,7 @@ class Program:
         self.slots: list[str] = []  # the loop of each counter
         self.back_edges: dict[tuple[str, str], int] = {}  # from node, to node: the counter of that cycle
         self.max_iterations: int | None = None
-        self._in_round: dict[int, list[int]] = {}
+        self._in_round: dict[tuple[int, int], list[int]] = {}
         self.meets: frozenset[int] = frozenset()  # where branches made by edges may meet
 
     @cached_property
@@ -154,17 +154,18 @@ class Program:
         self.ops.append(op)
         return op.pc
 
-    def reaches_in_round(self, pc: int) -> list[int]:
-        """For each operation those that may come after it, as bits, without starting a new round around `pc`.
+    def reaches_in_round(self, pc: int, but: int = -1) -> list[int]:
+        """For each operation those that may come after it, as bits, without starting a new round around `pc`,
+        but for the rounds of that one cycle.
 
         Around a cycle each branch leads to every other, and none would ever be known to be the last; so the ways back
         of the cycles that `pc` is part of do not count, those of others do.
         """
-        known = self._in_round.get(pc)
+        known = self._in_round.get((pc, but))
         if known is None:
-            rounds = {self.slots[slot] for slot in self.cycles_around[pc]}
+            rounds = {self.slots[slot] for slot in self.cycles_around[pc] if slot != but}
             ways = [[to for to in self._ways(op) if not self._starts_round(op, to, rounds)] for op in self.ops]
-            known = self._in_round[pc] = _closure(ways)
+            known = self._in_round[pc, but] = _closure(ways)
         return known
 
     @cached_property
@@ -175,16 +176,25 @@ class Program:
     @cached_property
     def cycles_around(self) -> list[tuple[int, ...]]:
         """For each operation the counters of the cycles of edges that it is part of."""
-        headers = {slot: self.by_id[self.slots[slot]] for slot in set(self.back_edges.values())}
-        around = self.reaches_around
-        return [
-            tuple(
-                slot
-                for slot, header in sorted(headers.items())
-                if pc == header or (around[header] >> pc & 1 and around[pc] >> header & 1)
-            )
-            for pc in range(len(self.ops))
-        ]
+        bodies = {slot: self._cycle_body(slot) for slot in sorted(set(self.back_edges.values()))}
+        return [tuple(slot for slot, body in bodies.items() if pc in body) for pc in range(len(self.ops))]
+
+    def _cycle_body(self, slot: int) -> set[int]:
+        """What lies on the way from a cycle's first node to its ways back, without passing that node again."""
+        header = self.by_id[self.slots[slot]]
+        sources = {source for (source, _), other in self.back_edges.items() if other == slot}
+        before: dict[int, list[int]] = {}
+        for op in self.ops:
+            for to in self._ways(op):
+                before.setdefault(to, []).append(op.pc)
+        body = {header}
+        open_ends = [op.pc for op in self.ops if op.id in sources and self.reaches_around[header] >> op.pc & 1]
+        while open_ends:
+            pc = open_ends.pop()
+            if pc not in body and self.reaches_around[header] >> pc & 1:
+                body.add(pc)
+                open_ends += before.get(pc, ())
+        return body
 
     def _ways(self, op: Op) -> list[int]:
         targets = op.node.targets if isinstance(op, StepOp) else ()
@@ -194,11 +204,11 @@ class Program:
     def _starts_round(self, op: Op, to: int, headers: set[str]) -> bool:
         if isinstance(op, UntilOp):
             return to == op.again
-        return self.is_back(op.id, to) and self.ops[to].id in headers and not isinstance(self.ops[to], RouteOp)
+        return self.back_slot(op.id, to) >= 0 and self.ops[to].id in headers and not isinstance(self.ops[to], RouteOp)
 
-    def is_back(self, source: str, pc: int) -> bool:
-        """Whether the way from that node to that operation closes a cycle of edges."""
-        return pc >= 0 and (source, self.ops[pc].id) in self.back_edges
+    def back_slot(self, source: str, pc: int) -> int:
+        """The counter of the cycle that the way from that node to that operation closes; -1 if it closes none."""
+        return self.back_edges.get((source, self.ops[pc].id), -1) if pc >= 0 else -1
 
 
 def _closure(following: list[list[int]]) -> list[int]:

@@ -533,7 +533,7 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
                 tip.position(branch)
             else:
                 branch.last, branch.pc = tip.key, pc
-                branch.came_back = tip.op is not None and token.program.is_back(tip.op.id, pc)
+                branch.came_back = -1 if tip.op is None else token.program.back_slot(tip.op.id, pc)
                 for slot, count in zip(tip.op.loops if tip.op else (), tip.loops, strict=False):
                     branch.counters[slot] = count
             restored.append(branch)

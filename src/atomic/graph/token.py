@@ -71,7 +71,7 @@ class Token:
     failure: NodeError | None = None  # what the catching node is told about
     suspended: Sequence[Suspend] = ()
     pending: tuple[Question, str] | None = None  # a question of the last step, still to be asked
-    came_back = False  # the last way closed a cycle
+    came_back = -1  # the counter of the cycle that the last way has closed
     cleared = END_PC  # where it has met the others and may go on
     resumed: Resumed | None = None  # set while the next step may have been running before
     updated = 0.0
@@ -366,7 +366,7 @@ class Token:
         if not program.back_edges:
             return
         slot = program.back_edges.get((source, target))
-        self.came_back = slot is not None
+        self.came_back = -1 if slot is None else slot
         if slot is None:
             if target in program.slots:
                 self.counters[program.slots.index(target)] = 0
