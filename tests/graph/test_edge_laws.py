@@ -6,15 +6,15 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from atomic.graph import CompiledGraph, GraphError, RunStatus
 from tests.graph.law_building import Outside
 from tests.graph.law_checks import RUN, assert_ended_as, check_every_cut, check_resume, digest_of
-from tests.graph.law_edges import Net, NetOutcome, edge_plans, nets, outcome_of, visible, webs, wired, woven
+from tests.graph.law_edges import Net, NetOutcome, Way, edge_plans, nets, outcome_of, visible, webs, wired, woven
 from tests.graph.law_journals import KeptJournal
-from tests.graph.law_plans import LawState, Plan, digest, values_of
+from tests.graph.law_plans import LawState, Plan, Test, digest, values_of
 from tests.graph.small import within
 from tests.graph.test_laws import expected_of
 
@@ -93,7 +93,23 @@ def test_a_plan_as_edges_can_be_gone_on_from_any_step(plan: Plan, pauses: int) -
     asyncio.run(check())
 
 
+FORKS_BACK = Net(  # a node with several ways at once, one of which leads back to itself
+    4,
+    (
+        Way(0, 0, None),
+        Way(0, 1, None),
+        Way(0, 2, Test(2, 0)),
+        Way(0, 3, None),
+        Way(1, 0, None),
+        Way(3, 0, Test(1, 0)),
+        Way(3, None, None),
+    ),
+    frozenset(),
+)
+
+
 @given(webs())
+@example(FORKS_BACK)
 @settings(max_examples=200)
 def test_whatever_the_web_it_does_not_matter_who_is_faster_or_killed(net: Net) -> None:
     outside = Outside(4)

@@ -11,6 +11,7 @@ from atomic.graph.control import Suspend
 from atomic.graph.crew import Crew
 from atomic.graph.errors import NodeError, StateError
 from atomic.graph.forks import conflict_error
+from atomic.graph.program import Op
 from atomic.graph.run import Entry, Step, as_node_error
 from atomic.graph.token import Token
 
@@ -22,7 +23,7 @@ class Group(Crew):
     branches, each once, and folded anew: a node behind a diamond inside a diamond sees no update twice.
     """
 
-    def __init__(self, parent: Token, targets: Sequence[int], source: str = "") -> None:
+    def __init__(self, parent: Token, targets: Sequence[int], source: Op | None = None) -> None:
         super().__init__()
         self.parent, self.program = parent, parent.program
         self.base = dict(parent.values)
@@ -36,9 +37,7 @@ class Group(Crew):
         self.error: NodeError | None = None
         limit = parent.program.limit
         self._slots = asyncio.Semaphore(limit) if limit else None
-        self._fresh = [self._branch(parent, order, pc, source) for order, pc in enumerate(targets)]
-        for token in self._fresh:
-            token.group = self
+        self._fresh = [] if source is None else self._branches(parent, targets, source)
 
     def _meets(self, targets: Sequence[int]) -> frozenset[int]:
         """Where they may meet: what the graph shows, and what several of these targets lead to."""
@@ -49,16 +48,19 @@ class Group(Crew):
                 several.add(pc)
         return self.program.meets | several
 
-    def _branch(self, source: Token, order: int, pc: int, came_from: str) -> Token:
-        token = Token(
-            source.run, source.place, source.program, dict(source.values), pc=pc, trail=list(source.trail or ())
-        )
-        if source is self.parent:
-            token.trail = []
-        token.counters, token.updated = list(source.counters), source.updated
-        token.order, token.last, token.group = (*source.order, order), source.last, self
-        token.after, token.resumed = source.after, source.resumed
-        token.came_back = self.program.back_slot(came_from, pc)
+    def _branches(self, parent: Token, targets: Sequence[int], source: Op) -> list[Token]:
+        """One for each target. Raises NodeError where one of the ways may not be taken any more."""
+        branches = [self._branch(parent, order) for order in range(len(targets))]
+        for token, pc in zip(branches, targets, strict=True):
+            token.take_way(source, pc)
+        return branches
+
+    def _branch(self, parent: Token, order: int) -> Token:
+        trail = [] if parent is self.parent else list(parent.trail or ())
+        token = Token(parent.run, parent.place, parent.program, dict(parent.values), pc=parent.pc, trail=trail)
+        token.counters, token.updated = list(parent.counters), parent.updated
+        token.order, token.last, token.group = (*parent.order, order), parent.last, self
+        token.after, token.resumed = parent.after, parent.resumed
         return token
 
     def adopt(self, tokens: Sequence[Token]) -> None:
@@ -113,12 +115,13 @@ class Group(Crew):
         """Whether a token must stop before its next node, because another may still arrive there."""
         return token.pc in self.meets and token.cleared != token.pc
 
-    def split(self, token: Token, targets: Sequence[int], source: str) -> None:
+    def split(self, token: Token, targets: Sequence[int], source: Op) -> None:
         """A branch became several."""
+        branches = self._branches(token, targets, source)
         del self.live[token]
         self.meets |= self._meets(targets)
-        for order, pc in enumerate(targets):
-            self._start(self._branch(token, order, pc, source))
+        for branch in branches:
+            self._start(branch)
         token.pc = -1
 
     # meeting -----------------------------------------------------------------------------------------------

@@ -320,6 +320,17 @@ class Tip(msgspec.Struct):
     asks: StepBody | None = None
     remaining: list[tuple[int, int]] | None = None  # of several ways at once: order and target of those not yet taken
 
+    def begin(self, token: Token, pc: int) -> None:
+        """Put a token on one of several ways that begin here."""
+        token.last, token.pc = self.key, pc
+        if self.op is not None:
+            self._set_counters(token, self.op)
+            token.take_way(self.op, pc)
+
+    def _set_counters(self, token: Token, op: Op) -> None:
+        for slot, count in zip(op.loops, self.loops, strict=False):
+            token.counters[slot] = count
+
     def position(self, token: Token) -> None:
         """Put a token where this line ends."""
         token.last = self.key or token.last
@@ -327,8 +338,7 @@ class Tip(msgspec.Struct):
             return
         if token.place.path:
             token.resumed = Resumed.IMPLIED  # it has a record: what follows began with it
-        for slot, count in zip(self.op.loops, self.loops, strict=False):
-            token.counters[slot] = count
+        self._set_counters(token, self.op)
         if self.opened is not None:
             token.pc = self.op.pc
             return
@@ -532,10 +542,7 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
             if pc is None:
                 tip.position(branch)
             else:
-                branch.last, branch.pc = tip.key, pc
-                branch.came_back = -1 if tip.op is None else token.program.back_slot(tip.op.id, pc)
-                for slot, count in zip(tip.op.loops if tip.op else (), tip.loops, strict=False):
-                    branch.counters[slot] = count
+                tip.begin(branch, pc)
             restored.append(branch)
     group.adopt(restored)
     token.branching = GroupBranching(group)

@@ -339,18 +339,19 @@ class Token:
             self.pc = END_PC if op.pc == program.catcher else op.next
             return
         self.failure = None
-        if len(goto) > 1:
-            self._branch([self._target(op, target) for target in goto], op.id)
-            return
-        self.pc = self._target(op, next(iter(goto)))
+        targets = [END_PC if target == END else program.by_id[target] for target in goto]
+        if len(targets) > 1:
+            self._branch(targets, op)
+        else:
+            self.take_way(op, targets[0])
 
-    def _target(self, op: Op, target: str) -> int:
-        program = self.program
-        if target == END:
-            return END_PC
-        self._count_cycle(op.id, target)
-        self._enter_loops(op, program.ops[program.by_id[target]])
-        return program.by_id[target]
+    def take_way(self, source: Op, pc: int) -> None:
+        """Leave a node for an operation; a way back into a cycle counts. Raises NodeError where it may not any more."""
+        self.pc = pc
+        if pc >= 0:
+            target = self.program.ops[pc]
+            self._count_cycle(source.id, target.id)
+            self._enter_loops(source, target)
 
     def _enter_loops(self, source: Op, target: Op) -> None:
         """A jump into a loop starts its counters from zero; those of loops that both are in go on."""
@@ -430,34 +431,25 @@ class Token:
 
     def _route(self, op: RouteOp) -> None:
         """Take the first conditional edge that holds, else all that have no condition."""
-        ops = self.program.ops
         for condition, pc in op.conditions:
             if self._holds(op.id, "a condition of its edges", condition):
-                self._follow(op, pc)
+                self.take_way(op, pc)
                 return
         if not op.always:
             raise NodeError(self.place.public_id(op.id), f"no edge from '{op.id}' matched")
         if len(op.always) == 1:
-            self._follow(op, op.always[0])
-            return
-        for pc in op.always:
-            if pc >= 0:
-                self._count_cycle(op.id, ops[pc].id)
-        self._branch(list(op.always), op.id)
+            self.take_way(op, op.always[0])
+        else:
+            self._branch(op.always, op)
 
-    def _follow(self, op: RouteOp, pc: int) -> None:
-        if pc >= 0:
-            self._count_cycle(op.id, self.program.ops[pc].id)
-        self.pc = pc
-
-    def _branch(self, targets: list[int], source: str) -> None:
+    def _branch(self, ways: Sequence[int], source: Op) -> None:
         """Several ways at once: this token becomes as many, which meet again."""
         from atomic.graph.groups import Group, GroupBranching
 
+        targets = list(dict.fromkeys(ways))
         if self.group is not None:
             self.group.split(self, targets, source)
             return
-        targets = list(dict.fromkeys(targets))
         self.branching = GroupBranching(Group(self, targets, source))
 
     async def _fork(self, op: Op) -> Step[Any] | None:
