@@ -24,8 +24,10 @@ from atomic.graph.journal import (
     StartBody,
     encode_row,
 )
+from atomic.graph.migration import migrated_row
+from atomic.graph.past import Past
 from atomic.graph.pen import Pen
-from atomic.graph.restore import Past, migrated_row
+from atomic.graph.restore import look, restore_token
 from atomic.graph.run import Place, Run, Step, error_body
 from atomic.graph.state import State, StateT
 from atomic.graph.token import Token
@@ -226,7 +228,7 @@ class CompiledGraph(Generic[StateT]):
         """
         past = Past(journal.history(execution_id, at=at))
         try:
-            return past.look(self.program, self.program.spec.start(past.first_values(), execution_id))
+            return look(past, self.program, self.program.spec.start(past.first_values(), execution_id))
         except StateError as error:
             raise _from_other_code(error) from error
 
@@ -289,7 +291,7 @@ class CompiledGraph(Generic[StateT]):
         run.budget = max(0, run.max_steps - past.counted) if run.max_steps else -1
         try:
             values = self.program.spec.start(past.first_values(), run.execution_id)
-            return past.token(run, self._root(model), self.program, values, trail=None)
+            return restore_token(past, run, self._root(model), self.program, values, trail=None)
         except StateError as error:
             raise _from_other_code(error) from error
 

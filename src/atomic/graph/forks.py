@@ -1,4 +1,4 @@
-"""Where a run really forks: branches, items, tasks and subgraphs, and the branches that edges make.
+"""Where a run really forks: what branches, items, tasks and subgraphs have in common.
 
 Branches work on values of their own and are merged in the order of declaration, never of arrival. What joins
 them is known by construction for the composites; branches made by edges wait where another may still arrive.
@@ -19,10 +19,9 @@ from atomic.graph.control import Abort, Goto, Retry, Skip, Suspend
 from atomic.graph.crew import Crew
 from atomic.graph.errors import NodeError, StateError
 from atomic.graph.journal import JoinedBody, OpenedBody, RowKind, encode_row
-from atomic.graph.node import MapBody, ParallelBody
 from atomic.graph.program import ForkOp, Program
-from atomic.graph.run import Entry, Place, Step, as_node_error, encode_update
-from atomic.graph.state import Values, describe_error, encode_value
+from atomic.graph.run import Entry, Place, Step, as_node_error, encode_update, quote
+from atomic.graph.state import Values, encode_value
 from atomic.graph.token import Resumed, Token
 
 
@@ -40,15 +39,6 @@ class Branching(Protocol):
         ...
 
     async def cancel(self) -> None: ...
-
-
-def quote(name: str) -> str:
-    """A branch's name as part of a path; only what separates the parts is changed."""
-    return name.replace("%", "%25").replace("|", "%7C").replace(":", "%3A").replace("@", "%40")
-
-
-def unquote(name: str) -> str:
-    return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
 
 
 class Fork(Crew, ABC):
@@ -127,7 +117,9 @@ class Fork(Crew, ABC):
     def token_at(self, place: Place, program: Program, values: Values) -> Token:
         past = self.run.past
         if past is not None and past.knows(place.path):
-            return past.token(self.run, place, program, values, trail=[], errors=self.token.errors)
+            from atomic.graph.restore import restore_token  # only a run that is taken up needs it
+
+            return restore_token(past, self.run, place, program, values, trail=[], errors=self.token.errors)
         token = Token(self.run, place, program, values, pc=program.entry, trail=[])
         token.errors = self.token.errors
         token.resumed = Resumed.WRITTEN if self._recorded else None
@@ -363,170 +355,3 @@ def conflict_error(node_id: str, conflict: tuple[str, str, str]) -> NodeError:
     return NodeError(
         node_id, f"'{first}' and '{second}' both write '{name}', which has no reducer; give it one, or a merge function"
     )
-
-
-class ParallelFork(Fork):
-    """Named branches, and a strategy that says which of them count."""
-
-    def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
-        super().__init__(token, op, limit=op.limit)
-        self.body = body
-        self.decides_early = body.strategy != "all"
-        self.winner: str | None = None
-        self.note_opened()
-
-    def count(self) -> int:
-        return len(self.op.branches)
-
-    def names(self) -> Iterator[str]:
-        return iter(self.op.branches)
-
-    def make(self, name: str) -> Token:
-        program, outer = self.op.branches[name], self.token
-        if self._recorded:
-            return self.child(name, program, dict(outer.values))
-        token = Token(self.run, self._inside, program, outer.values, pc=program.entry, trail=[])
-        token.updated, token.borrowed = outer.updated, True
-        if outer.errors:
-            token.errors = outer.errors
-        self.children[name] = token
-        return token
-
-    def ended(self, name: str) -> None:
-        failed, strategy = name in self.errors, self.body.strategy
-        if strategy == "all":
-            if failed:
-                self.decide()
-        elif strategy == "race" or not failed:
-            self.winner = self.winner or name
-            self.decide()
-
-    def done_so_far(self) -> list[Entry]:
-        if self.body.merge is not None or self.body.strategy != "all":
-            return []  # what counts is known only when they have met
-        named = [self.children[name] for name in self.op.branches if name in self.children]
-        return [entry for child in named for entry in child.done_so_far()]
-
-    def failure(self) -> NodeError | None:
-        if self.body.strategy == "race":
-            return self.errors.get(self.winner or "")
-        if self.body.strategy == "any":
-            if self.winner is not None:
-                return None
-            reasons = "; ".join(f"{name}: {self.errors[name]}" for name in self.op.branches if name in self.errors)
-            return NodeError(self.node_id, f"all branches failed: {reasons}")
-        return next((self.errors[name] for name in self.errors), None)
-
-    def merge(self) -> None:
-        names = [self.winner] if self.winner is not None else list(self.op.branches)
-        if self.body.merge is not None:
-            self._merge_by_function(names)
-            return
-        trails = [self.children[name].trail or () for name in names]
-        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
-            raise conflict_error(self.node_id, conflict)
-        self.note_joined(names)
-        self.merge_entries([entry for trail in trails for entry in trail])
-
-    def _merge_by_function(self, names: list[str]) -> None:
-        states = {name: self.children[name].state for name in names}
-        try:
-            update = cast("Any", self.body.merge)(states, self.token.state)
-            checked = self.token.spec.convert(update) if update else {}
-        except StateError as error:
-            raise as_node_error(self.node_id, error) from error
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
-            raise NodeError(self.node_id, f"merge raised {describe_error(error)}", kind=type(error).__name__) from error
-        self.note_joined((), checked)
-        self.merge_entries([Entry(self.node_id, self.op.id, checked)])
-
-
-class MapFork(Fork):
-    """One branch for each item, all with the same program."""
-
-    sign = "@"
-
-    def __init__(self, token: Token, op: ForkOp, body: MapBody) -> None:
-        super().__init__(token, op, limit=op.limit)
-        self.body = body
-        self.program = op.branches[""]
-        self._inside.qualified, self._inside.counted = True, False
-        self.items = self._items()
-
-    def _items(self) -> list[Any]:
-        recorded = None if self.opened is None else self.opened.items
-        if recorded is not None and self.opened is not None and self.opened.plain:
-            return recorded
-        try:
-            items = list(self.body.over(self.token.state))
-            data: list[Any] = msgspec.to_builtins(items) if self.run.pen is not None else []
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
-            raise NodeError(self.node_id, f"over raised {describe_error(error)}", kind=type(error).__name__) from error
-        if recorded is not None and data != recorded:
-            reason = "over gives other items than before the run was cut; it must depend on the state only"
-            raise NodeError(self.node_id, reason)
-        self.note_opened(items=data, plain=is_plain(items))
-        return items
-
-    def count(self) -> int:
-        return len(self.items)
-
-    def names(self) -> Iterator[str]:
-        return map(str, range(len(self.items)))
-
-    def make(self, name: str) -> Token:
-        index, outer = int(name), self.token
-        suffix, item = f"{self.place.suffix}[{name}]", self.items[index]
-        if self._recorded:
-            return self.child(name, self.program, dict(outer.values), item=item, index=index, suffix=suffix)
-        place = self._inside.inner("|")
-        place.item, place.index, place.suffix = item, index, suffix
-        token = Token(self.run, place, self.program, outer.values, pc=self.program.entry, trail=[])
-        token.updated, token.errors, token.borrowed = outer.updated, outer.errors, True
-        self.children[name] = token
-        return token
-
-    def done_so_far(self) -> list[Entry]:
-        done = [self.children[name].done_so_far() for name in self.names() if name in self.children]
-        return map_entries(self.node_id, self.op, done)[:-1]
-
-    def merge(self) -> None:
-        names = [str(index) for index in range(len(self.items))]
-        trails = [self.children[name].trail or () for name in names]
-        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
-            raise conflict_error(self.node_id, conflict)
-        self.note_joined(names)
-        self.merge_entries(map_entries(self.node_id, self.op, trails))
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value reads back from the journal as it is."""
-    if isinstance(value, list):
-        return all(is_plain(item) for item in cast("list[Any]", value))
-    if isinstance(value, dict):
-        return all(is_plain(key) and is_plain(item) for key, item in cast("dict[Any, Any]", value).items())
-    return value is None or type(value) in (str, int, float, bool)
-
-
-def map_entries(node_id: str, op: ForkOp, trails: Sequence[Sequence[Entry]]) -> list[Entry]:
-    """What the items of a map did, in item order, and the list of their outputs."""
-    inner = op.branches[""].all_ids
-    entries: list[Entry] = []
-    outputs: list[Any] = []
-    for trail in trails:
-        output = None
-        for entry in trail:
-            kept = entry.update.get("outputs")
-            if not kept:
-                entries.append(entry)
-                continue
-            output = kept.get(entry.key, output)
-            others = {key: value for key, value in kept.items() if key not in inner}
-            update = {name: value for name, value in entry.update.items() if name != "outputs"}
-            if others:
-                update["outputs"] = others
-            if update:
-                entries.append(Entry(entry.node_id, entry.key, update))
-        outputs.append(output)
-    entries.append(Entry(node_id, op.id, {"outputs": {op.id: outputs}}))
-    return entries

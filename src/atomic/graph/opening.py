@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from atomic.graph.forks import Branching, MapFork, ParallelFork
+from atomic.graph.forks import Branching
+from atomic.graph.map_forks import MapFork
 from atomic.graph.node import MapBody, ParallelBody, SubgraphBody, TasksBody
+from atomic.graph.parallel_forks import ParallelFork
 from atomic.graph.program import ForkOp
 from atomic.graph.subgraphs import SubgraphFork
 from atomic.graph.task_forks import TasksFork

@@ -18,8 +18,8 @@ from atomic.questions import Question
 
 if TYPE_CHECKING:
     from atomic.graph.context import Answer, StepContext
+    from atomic.graph.past import Past
     from atomic.graph.pen import Pen
-    from atomic.graph.restore import Past
 
 
 class Entry(NamedTuple):
@@ -108,6 +108,15 @@ def _answer_for(question: Question, answer: Any) -> Answer:
     if question.multi_select:
         return [answer] if isinstance(answer, str) else list(answer)
     return answer if isinstance(answer, str) else ", ".join(answer)
+
+
+def quote(name: str) -> str:
+    """A branch's name as part of a path; only what separates the parts is changed."""
+    return name.replace("%", "%25").replace("|", "%7C").replace(":", "%3A").replace("@", "%40")
+
+
+def unquote(name: str) -> str:
+    return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
 
 
 class Place:

@@ -516,7 +516,7 @@ class Token:
         forced = any(signal.kind == SignalKind.CHECKPOINT for signal in outcome[2])
         if not (forced or pen.wants_snapshot) or self.place.path or self.group or self.branching or self.failure:
             return
-        from atomic.graph.restore import encode_snapshot
+        from atomic.graph.past import encode_snapshot
 
         body = encode_snapshot(self, op.id, outcome[1], loops)
         if body is not None:

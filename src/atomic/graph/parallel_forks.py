@@ -1,0 +1,90 @@
+"""The branches of a parallel: all, the first to end, or the first success."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from atomic.graph.errors import NodeError, StateError
+from atomic.graph.forks import Fork, conflict_error, conflict_in
+from atomic.graph.node import ParallelBody
+from atomic.graph.program import ForkOp
+from atomic.graph.run import Entry, as_node_error
+from atomic.graph.state import describe_error
+from atomic.graph.token import Token
+
+
+class ParallelFork(Fork):
+    """Named branches, and a strategy that says which of them count."""
+
+    def __init__(self, token: Token, op: ForkOp, body: ParallelBody) -> None:
+        super().__init__(token, op, limit=op.limit)
+        self.body = body
+        self.decides_early = body.strategy != "all"
+        self.winner: str | None = None
+        self.note_opened()
+
+    def count(self) -> int:
+        return len(self.op.branches)
+
+    def names(self) -> Iterator[str]:
+        return iter(self.op.branches)
+
+    def make(self, name: str) -> Token:
+        program, outer = self.op.branches[name], self.token
+        if self._recorded:
+            return self.child(name, program, dict(outer.values))
+        token = Token(self.run, self._inside, program, outer.values, pc=program.entry, trail=[])
+        token.updated, token.borrowed = outer.updated, True
+        if outer.errors:
+            token.errors = outer.errors
+        self.children[name] = token
+        return token
+
+    def ended(self, name: str) -> None:
+        failed, strategy = name in self.errors, self.body.strategy
+        if strategy == "all":
+            if failed:
+                self.decide()
+        elif strategy == "race" or not failed:
+            self.winner = self.winner or name
+            self.decide()
+
+    def done_so_far(self) -> list[Entry]:
+        if self.body.merge is not None or self.body.strategy != "all":
+            return []  # what counts is known only when they have met
+        named = [self.children[name] for name in self.op.branches if name in self.children]
+        return [entry for child in named for entry in child.done_so_far()]
+
+    def failure(self) -> NodeError | None:
+        if self.body.strategy == "race":
+            return self.errors.get(self.winner or "")
+        if self.body.strategy == "any":
+            if self.winner is not None:
+                return None
+            reasons = "; ".join(f"{name}: {self.errors[name]}" for name in self.op.branches if name in self.errors)
+            return NodeError(self.node_id, f"all branches failed: {reasons}")
+        return next((self.errors[name] for name in self.errors), None)
+
+    def merge(self) -> None:
+        names = [self.winner] if self.winner is not None else list(self.op.branches)
+        if self.body.merge is not None:
+            self._merge_by_function(names)
+            return
+        trails = [self.children[name].trail or () for name in names]
+        if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
+            raise conflict_error(self.node_id, conflict)
+        self.note_joined(names)
+        self.merge_entries([entry for trail in trails for entry in trail])
+
+    def _merge_by_function(self, names: list[str]) -> None:
+        states = {name: self.children[name].state for name in names}
+        try:
+            update = cast("Any", self.body.merge)(states, self.token.state)
+            checked = self.token.spec.convert(update) if update else {}
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        except Exception as error:  # a user's function: whatever it raises is this node's failure
+            raise NodeError(self.node_id, f"merge raised {describe_error(error)}", kind=type(error).__name__) from error
+        self.note_joined((), checked)
+        self.merge_entries([Entry(self.node_id, self.op.id, checked)])

@@ -1,0 +1,236 @@
+"""What a journal tells about a run, sorted by scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atomic.graph.errors import JournalError, NodeError, StateError
+from atomic.graph.journal import (
+    AnsweredBody,
+    AskedBody,
+    AttemptBody,
+    EndedBody,
+    ErrorBody,
+    History,
+    JoinedBody,
+    MigratedBody,
+    OpenedBody,
+    Row,
+    RowKind,
+    StartedBody,
+    StepBody,
+    decode_body,
+    error_from,
+    step_id_of,
+)
+from atomic.graph.run import unquote
+from atomic.graph.state import Values, encode_value
+
+if TYPE_CHECKING:
+    from atomic.graph.context import Answer
+    from atomic.graph.token import Token
+
+Visit = StepBody | OpenedBody | JoinedBody | AnsweredBody
+
+
+class SnapshotBody(msgspec.Struct, frozen=True):
+    """A folded state with the position behind it, at a moment when nothing was open."""
+
+    values: dict[str, Any]
+    updated: float
+    counts: dict[str, int]
+    steps: int
+    counted: int
+    errors: list[ErrorBody]
+    node_id: str
+    goto: tuple[str, ...] | None
+    loops: tuple[int, ...]
+    last: str
+
+
+def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: tuple[int, ...]) -> bytes | None:
+    """The snapshot, or None where a value has become something that cannot be written: it is only a cache."""
+    run = token.run
+    used = run.max_steps - run.budget if run.budget >= 0 else 0
+    errors = [ErrorBody(error.node_id, error.reason, error.kind, error.path) for error in token.errors]
+    body = SnapshotBody(
+        token.values, token.updated, run.counts, run.steps, used, errors, id, goto, loops, token.last
+    )  # fmt: skip
+    try:
+        return encode_value(body, "snapshot")
+    except StateError:
+        return None
+
+
+class Past:
+    """What a journal tells about a run, sorted by scope."""
+
+    def __init__(self, history: History) -> None:
+        self.start = history.start
+        self.attempts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.steps = 0
+        self.counted = 0
+        self.updated = 0.0
+        self.ended: EndedBody | None = None
+        self.asked: dict[str, AskedBody] = {}
+        self.migrated: MigratedBody | None = None
+        self.snapshot = _read_snapshot(history.snapshot)
+        self._answers: dict[str, list[Answer]] = {}
+        self._scopes: dict[str, list[Visit]] = {}
+        self._errors: dict[str, list[NodeError]] = {}
+        self._open: dict[tuple[str, str], OpenedBody] = {}
+        self._failing: dict[str, tuple[NodeError, list[str]]] = {}  # by scope, and what was done about it
+        self.raw = False  # read updates as plain data: their types may be those of older code
+        self._asking: dict[str, str] = {}  # finished steps with a question of their own: their scope
+        if self.snapshot is not None:
+            self._begin_with(self.snapshot)
+        for row in history.rows:
+            self.read(row)
+
+    @property
+    def state_version(self) -> int:
+        return self.migrated.state_version if self.migrated is not None else self.start.state_version
+
+    def _begin_with(self, snapshot: SnapshotBody) -> None:
+        self.counts = dict(snapshot.counts)
+        self.steps, self.counted, self.updated = snapshot.steps, snapshot.counted, snapshot.updated
+        self._errors[""] = [error_from(body) for body in snapshot.errors]
+
+    def read(self, row: Row) -> None:
+        match row.kind:
+            case RowKind.STEP:
+                self._read_step(row)
+            case RowKind.OPENED:
+                opened = decode_body(row, OpenedBody)
+                self._scopes.setdefault(opened.scope, []).append(opened)
+                self._open[opened.scope, opened.fork] = opened
+                self._count(opened.fork)
+            case RowKind.JOINED:
+                joined = decode_body(row, JoinedBody)
+                self._scopes.setdefault(joined.scope, []).append(joined)
+                self._open.pop((joined.scope, joined.fork), None)
+                self._drop_questions(f"{joined.scope}|{joined.fork}")
+            case RowKind.STARTED:
+                started = decode_body(row, StartedBody)
+                self._attempt(started.step_id, started.attempt)
+            case RowKind.ATTEMPT:
+                failed = decode_body(row, AttemptBody)
+                self._attempt(failed.step_id, failed.attempt)
+                self._errors.setdefault(failed.scope, []).append(error_from(failed.error))
+            case RowKind.ASKED:
+                asked = decode_body(row, AskedBody)
+                self.asked[asked.question.id] = asked
+            case RowKind.ANSWERED:
+                self.answered(decode_body(row, AnsweredBody))
+            case RowKind.ENDED:
+                self.ended = decode_body(row, EndedBody)
+            case RowKind.RESUMED:
+                if self.ended is not None:
+                    self._failing.clear()  # what failed is tried again
+                self.ended = None
+            case RowKind.MIGRATED:
+                self._read_migration(decode_body(row, MigratedBody))
+            case _:
+                raise JournalError(f"A journal row of kind {row.kind} is not known here; a newer version wrote it")
+
+    def _read_step(self, row: Row) -> None:
+        body = decode_body(row, StepBody)
+        self.updated = max(self.updated, body.started + body.seconds)
+        if body.error is not None:
+            self._errors.setdefault(body.scope, []).append(error_from(body.error))
+        if body.status != "completed":
+            self._attempt(step_id_of(self.start.execution_id, body.node_id, body.n), body.attempt)
+            if body.error is not None:
+                self._failing[body.scope] = (error_from(body.error), [])
+            return
+        if body.scope in self._failing:
+            self._failing[body.scope][1].append(body.node_id)
+        self._scopes.setdefault(body.scope, []).append(body)
+        if self._open:
+            self._open.pop((body.scope, f"{body.node_id}#{body.n}"), None)
+        self.counts[body.node_id] = max(self.counts.get(body.node_id, 0), body.n)
+        self.steps = row.step or self.steps
+        self.counted += "@" not in body.scope
+        self.asked = (
+            {key: asked for key, asked in self.asked.items() if not self._was_of(asked, body)} if self.asked else {}
+        )
+        if body.asks is not None:
+            self._asking[step_id_of(self.start.execution_id, body.node_id, body.n)] = body.scope
+
+    def _drop_questions(self, fork: str) -> None:
+        """What a branch asked that lost a race is not open any more."""
+        inside = (f"{fork}:", f"{fork}@")
+        self.asked = {key: asked for key, asked in self.asked.items() if not asked.scope.startswith(inside)}
+
+    def _read_migration(self, body: MigratedBody) -> None:
+        """From here on the root's state is the migrated one; what is open below it stays open."""
+        self.migrated, self.snapshot = body, _read_snapshot(body.snapshot)
+        self._scopes[""] = [opened for (scope, _), opened in self._open.items() if not scope]
+
+    def _was_of(self, asked: AskedBody, body: StepBody) -> bool:
+        return asked.step_id == step_id_of(self.start.execution_id, body.node_id, body.n)
+
+    def _count(self, key: str) -> None:
+        node_id, _, n = key.rpartition("#")
+        self.counts[node_id] = max(self.counts.get(node_id, 0), int(n))
+
+    def _attempt(self, step_id: str, attempt: int) -> None:
+        self.attempts[step_id] = max(self.attempts.get(step_id, 0), attempt)
+
+    # answers -----------------------------------------------------------------------------------------------
+
+    def answered(self, body: AnsweredBody) -> None:
+        self.asked.pop(body.question_id, None)
+        if body.scope is None:
+            self._answers.setdefault(body.step_id, []).append(body.answer)
+        else:
+            self._scopes.setdefault(body.scope, []).append(body)
+
+    def scope_of_question(self, asked: AskedBody) -> str | None:
+        """The scope whose state the answer changes, if the step that asked is finished."""
+        return self._asking.get(asked.step_id)
+
+    def answer(self, step_id: str, place: int) -> Answer | None:
+        answers = self._answers.get(step_id, ())
+        return answers[place] if place < len(answers) else None
+
+    # scopes ------------------------------------------------------------------------------------------------
+
+    def knows(self, path: str) -> bool:
+        return path in self._scopes or path in self._errors
+
+    def errors_of(self, path: str) -> Sequence[NodeError]:
+        """What has failed in a scope so far."""
+        return self._errors.get(path, ())
+
+    def failing(self, path: str) -> tuple[NodeError, list[str]] | None:
+        """What failed there for good before the run was cut, and the nodes that ran after it."""
+        return self._failing.get(path) if self.ended is None else None
+
+    def open_fork(self, path: str, node_id: str) -> OpenedBody | None:
+        """The fork of that node which was open when the run was cut; told once, for the next one is a new one."""
+        for (scope, fork), body in self._open.items():
+            if scope == path and fork.rpartition("#")[0] == node_id:
+                del self._open[scope, fork]
+                return body
+        return None
+
+    def first_values(self) -> Values:
+        """The plain data that the root's rows begin with."""
+        return self.start.values if self.snapshot is None else self.snapshot.values
+
+    def branches_of(self, prefix: str) -> list[str]:
+        """The branches of a fork that have rows, in the order in which they began."""
+        found = (path[len(prefix) :] for path in (*self._scopes, *self._errors) if path.startswith(prefix))
+        return [unquote(name) for name in dict.fromkeys(name.partition("|")[0] for name in found)]
+
+    def visits(self, path: str) -> Sequence[Visit]:
+        return self._scopes.get(path, ())
+
+
+def _read_snapshot(data: bytes | None) -> SnapshotBody | None:
+    return None if data is None else msgspec.msgpack.decode(data, type=SnapshotBody)
