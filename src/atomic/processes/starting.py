@@ -1,0 +1,94 @@
+"""Start a program in a group of its own that ends when Atomic dies, even by SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import cast
+
+from atomic.processes.errors import ExecError, ProgramNotFoundError
+
+
+def start(
+    argv: list[str], *, cwd: str | None, env: Mapping[str, str] | None, has_input: bool, announcements: int
+) -> subprocess.Popen[bytes]:
+    if not argv:
+        raise ExecError("No program was given (its name is the first argument)", argv)
+    try:
+        return subprocess.Popen(
+            argv,
+            bufsize=0,
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(announcements),
+        )
+    except (OSError, ValueError) as error:
+        raise _start_error(argv, cwd, error) from error
+
+
+def _start_error(argv: list[str], cwd: str | None, error: OSError | ValueError) -> ExecError:
+    if cwd is not None and not os.path.isdir(cwd):
+        return ExecError(f'Folder not found: "{cwd}" (the program "{argv[0]}" was to run there)', argv)
+    if isinstance(error, FileNotFoundError):
+        return ProgramNotFoundError(argv)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return ExecError(f'Program cannot be started: "{argv[0]}" ({reason})', argv)
+
+
+@contextmanager
+def guard() -> Generator[int]:
+    """Have a program and all its children killed when Atomic dies, even by SIGKILL; give where to announce it.
+
+    A shell of 1 MB reads a process group from a pipe, then waits for the end of the pipe, which only Atomic holds.
+    The program announces itself before it becomes what it is: there is no instant in which it has no guard. The
+    kernel's own means, the parent's death signal, would reach the program but not its children.
+    """
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r group && { read -r _ || kill -s KILL -- "-$group"; }'],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        start_new_session=True,
+    )
+    with guard:
+        assert guard.stdin is not None
+        try:
+            yield guard.stdin.fileno()
+        finally:
+            guard.kill()  # before its pipe is closed, which it would take for our death
+            guard.wait()
+
+
+@cache
+def _prctl() -> Callable[[int, int], int]:
+    import ctypes  # only whoever runs programs pays for it
+
+    prctl = ctypes.CDLL(None).prctl
+    prctl.argtypes = [ctypes.c_int, ctypes.c_ulong]
+    return cast("Callable[[int, int], int]", prctl)
+
+
+def _die_with_parent(announcements: int) -> Callable[[], None]:
+    """Make what a program does before it becomes itself: tell the guard, and ask the kernel, which is quicker."""
+    prctl, parent = _prctl() if sys.platform == "linux" else None, os.getpid()
+
+    def announce() -> None:
+        os.write(announcements, b"%d\n" % os.getpid())
+        if prctl is not None:
+            prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+            if os.getppid() != parent:  # too late: it died in between
+                os._exit(1)
+
+    return announce
