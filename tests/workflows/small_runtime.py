@@ -25,6 +25,7 @@ class Entity:
     prompt: str = ""
     model: str | None = None
     tools: Sequence[str] | None = None
+    denied_tools: Sequence[str] = ()
 
     def expand(self, arguments: str) -> str:
         return self.prompt.replace("$ARGUMENTS", arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
@@ -26,6 +26,9 @@ from atomic.graph.node import (
 from atomic.graph.nodes import not_plain_functions
 from atomic.graph.program import END_PC, ForkOp, IfOp, LoopOp, Program, RouteOp, StepOp, UntilOp
 from atomic.graph.state import StateSpec, StateT
+
+if TYPE_CHECKING:
+    from atomic.graph.writes import Writes
 
 STRATEGIES = ("all", "race", "any")
 _RESERVED_IN_IDS = frozenset("/[]#|:")
@@ -95,6 +98,7 @@ class _Compiler(Generic[StateT]):
         self._spec = self._read_state(state)
         self._numbers: dict[str, int] = {}
         self._seen: set[str] = set()
+        self._writes: Writes | None = None
         self._check_options(options)
 
     def _read_state(self, state: type[StateT]) -> StateSpec[Any]:
@@ -177,7 +181,9 @@ class _Compiler(Generic[StateT]):
                 return LoopBody(self._inline(block, node_id), until, bound, enter_at)
             case ParallelBody(branches, strategy, merge, limit):
                 self._check_parallel(node_id, node.body)
-                return ParallelBody(tuple((name, self.number(b)) for name, b in branches), strategy, merge, limit)
+                body = ParallelBody(tuple((name, self.number(b)) for name, b in branches), strategy, merge, limit)
+                self._check_writes(node, node_id, body)
+                return body
             case MapBody(over, block, limit):
                 self._check_scope(node_id, block, limit)
                 return MapBody(over, self.number(block), limit)
@@ -226,6 +232,20 @@ class _Compiler(Generic[StateT]):
             self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
         if limit is not None and limit < 0:
             self.report(node_id, f"max_concurrency is {limit}; give 0 for no limit, or more")
+
+    def _check_writes(self, node: Node[Any, Any], node_id: str, body: ParallelBody) -> None:
+        """Name what makes a join fail for sure. With an `on_error` the run may go on all the same."""
+        if body.strategy != "all" or body.merge is not None or node.on_error is not None:
+            return
+        from atomic.graph.writes import Writes  # it looks into source files; most graphs need none of that
+
+        self._writes = self._writes or Writes(self._spec.replaced)
+        for field, first, second in self._writes.clashes([block for _, block in body.branches]):
+            self.report(
+                node_id,
+                f"'{first}' and '{second}' both write '{field}', which has no reducer; "
+                "give it one, or give the parallel merge=",
+            )
 
     # programs ----------------------------------------------------------------------------------------------
 

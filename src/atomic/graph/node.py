@@ -134,6 +134,13 @@ Condition = Callable[[StateT], Any]
 Merge = Callable[[Mapping[str, StateT], StateT], Mapping[str, Any] | None]
 
 
+class Mapped(msgspec.Struct, frozen=True, eq=False):
+    """How a factory's `run` answers: never with a goto, and with what the mapper makes; without one `outputs` alone."""
+
+    run: Callable[..., Any]
+    mapper: Callable[..., Any] | None = None
+
+
 class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     """A place in the graph. Made by the factories (`tool_node`, `subagent_node` …), not by hand.
 
@@ -153,6 +160,7 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     recovery: bool = False
     targets: tuple[str, ...] = ()  # where its function may go to by itself
     problems: tuple[str, ...] = ()  # what its factory saw; said when the graph is compiled
+    mapped: Mapped | None = None  # for the compiler, which cannot look into a factory's `run`
 
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13
 

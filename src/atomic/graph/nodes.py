@@ -18,6 +18,7 @@ from atomic.graph.node import (
     IfBody,
     LoopBody,
     MapBody,
+    Mapped,
     Merge,
     Node,
     NodeContext,
@@ -97,7 +98,7 @@ def tool_node(
 
     return Node(
         id=id, kind=NodeKind.TOOL, run=run_tool, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery, problems=problems,
+        on_error=on_error, recovery=recovery, problems=problems, mapped=Mapped(run_tool, output_mapper),
     )  # fmt: skip
 
 
@@ -224,7 +225,8 @@ def ask_user_node(
             )
         return mapped(ctx.output_key, await ctx.ask(asked), ctx.state, output_mapper)
 
-    return Node(id=id, kind=NodeKind.ASK, run=ask, name=name, description=description)
+    mapped_by = Mapped(ask, output_mapper)
+    return Node(id=id, kind=NodeKind.ASK, run=ask, name=name, description=description, mapped=mapped_by)
 
 
 def wait_node(
@@ -246,7 +248,10 @@ def wait_node(
         return mapped(ctx.output_key, answer, ctx.state, input_mapper)
 
     problems = () if isinstance(auto_approve, bool) else not_plain_functions(auto_approve=auto_approve)
-    return Node(id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=problems)
+    mapped_by = Mapped(wait, input_mapper if auto_approve is False else None)  # approved, it maps nothing
+    return Node(
+        id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=problems, mapped=mapped_by
+    )
 
 
 def block_of(sequel: Sequel[StateT]) -> Block:

@@ -53,6 +53,7 @@ from atomic.graph import (
 from atomic.questions import Option, Question
 from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
+from atomic.workflows.bridge import Bridge
 from atomic.workflows.builder import WorkflowBuilder, graph
 from atomic.workflows.errors import SubagentError
 from atomic.workflows.nodes import (
@@ -73,6 +74,7 @@ __all__ = [
     "END",
     "Abort",
     "AtomicError",
+    "Bridge",
     "CompiledGraph",
     "Edge",
     "Event",

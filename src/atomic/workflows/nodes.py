@@ -9,7 +9,7 @@ import msgspec
 
 from atomic.errors import AtomicError
 from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Retry, Signal, SignalKind
-from atomic.graph.node import OnError
+from atomic.graph.node import Mapped, OnError
 from atomic.graph.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
 from atomic.graph.state import StateT
 from atomic.workflows.errors import SubagentError
@@ -76,7 +76,7 @@ def agent_node(
         problems = (*problems, "give an id, or agent= with the agent's name")
     return Node(
         id=node_id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems,
+        on_error=on_error, model=model, recovery=recovery, problems=problems, mapped=Mapped(run, output_mapper),
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def subagent_node(
 
     return Node(
         id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery,
+        on_error=on_error, model=model, recovery=recovery, mapped=Mapped(run, output_mapper),
     )  # fmt: skip
 
 
@@ -133,7 +133,9 @@ def _value_of(result: SubagentResult, schema: Any) -> Any:
 
 def _count(ctx: Context[StateT], result: SubagentResult) -> None:
     if result.usage:
-        ctx.add_usage(result.usage)
+        usage = result.usage
+        figures = usage if isinstance(usage, Mapping) else msgspec.structs.asdict(usage)
+        ctx.add_usage({name: figure for name, figure in figures.items() if figure is not None})
 
 
 def parallel_subagent_node(
@@ -174,7 +176,7 @@ def parallel_subagent_node(
     )
     return Node(
         id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems,
+        on_error=on_error, model=model, recovery=recovery, problems=problems, mapped=Mapped(run, merge),
     )  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def _entity_node(
         )
         return mapped(ctx.output_key, answer, ctx.state, output_mapper)
 
-    return Node(id=node_id, kind=NodeKind.AGENT, run=run, **options)
+    return Node(id=node_id, kind=NodeKind.AGENT, run=run, mapped=Mapped(run, output_mapper), **options)
 
 
 def skill_node(
@@ -249,7 +251,7 @@ def clear_context_node(id: str, *, session: str, name: str = "", description: st
     async def run(ctx: Context[Any]) -> None:
         await runtime_of(ctx).sessions.clear(session)
 
-    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description)
+    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, mapped=Mapped(run))
 
 
 def context_monitor_node(
@@ -281,7 +283,9 @@ def context_monitor_node(
         problems = (f'unknown action "{action}"; there are summarize, recreate, warn',)
     if not 0 <= threshold <= 100:
         problems = (*problems, f"threshold is {threshold}; it is a percentage from 0 to 100")
-    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, problems=problems)
+    return Node(
+        id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, problems=problems, mapped=Mapped(run)
+    )
 
 
 def custom_tool_node(
@@ -309,5 +313,5 @@ def custom_tool_node(
 
     return Node(
         id=id, kind=NodeKind.TOOL, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery,
+        on_error=on_error, recovery=recovery, mapped=Mapped(run, output_mapper),
     )  # fmt: skip

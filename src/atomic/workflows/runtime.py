@@ -7,12 +7,15 @@ ones; a test brings a few lines. There is no global and no setter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from atomic.graph import CompiledGraph
 from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from atomic.providers.events import Usage
 
 EntityKind = Literal["command", "skill", "agent"]
 
@@ -31,6 +34,9 @@ class EntityLike(Protocol):
 
     @property
     def tools(self) -> Sequence[str] | None: ...
+
+    @property
+    def denied_tools(self) -> Sequence[str]: ...
 
     def expand(self, arguments: str) -> str:
         """Its prompt with the placeholders filled in."""
@@ -83,7 +89,7 @@ class SubagentResult(msgspec.Struct, frozen=True):
     text: str = ""
     error: str | None = None
     value: Any = None
-    usage: Mapping[str, float] | None = None
+    usage: Usage | Mapping[str, float] | None = None
     tool_calls: int = 0
     seconds: float = 0.0
 

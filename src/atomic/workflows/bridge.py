@@ -1,0 +1,198 @@
+"""Spawn sub-agents over any provider, each in a fresh session.
+
+What an agent does never raises: it is in the result. A cancellation goes through, behind the end of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from os import PathLike
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from atomic.errors import AtomicError
+from atomic.workflows.errors import SubagentError
+from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult
+
+if TYPE_CHECKING:
+    from atomic.providers.base import AgentProvider, AgentSession, Ask, SessionOptions
+    from atomic.providers.events import AgentEvent, TurnEnded, Usage
+
+ValueT = TypeVar("ValueT")
+Watch = Callable[[str, "AgentEvent"], None]
+"""Hears what a sub-agent does: the request's id, and the event."""
+
+
+class Bridge:
+    """Spawns sub-agents: the agent entity's prompt, tools and model, unless the request says otherwise."""
+
+    def __init__(
+        self,
+        provider: AgentProvider,
+        *,
+        entities: Entities | None = None,
+        cwd: str | PathLike[str] | None = None,
+        model: str | None = None,
+        ask: Ask | None = None,
+        record: str | PathLike[str] | None = None,
+        trusted: bool = False,
+        max_concurrency: int = 4,
+        watch: Watch | None = None,
+    ) -> None:
+        self.provider, self.entities = provider, entities
+        self._cwd, self._model, self._ask, self._record, self._trusted = cwd, model, ask, record, trusted
+        self._max_concurrency, self._watch = max_concurrency, watch
+        self._numbers = count(1)
+
+    async def spawn(self, request: SubagentRequest) -> SubagentResult:
+        """Run one to its end; with a schema its answer is in `value`."""
+        request = self._named(request)
+        work = _Work(request, self._watch)
+        try:
+            async with asyncio.timeout(request.timeout):
+                entity = self._entity_of(request)
+                if request.schema is None:
+                    await self._run(request, entity, work)
+                else:
+                    work.value = await self._answer(request.schema, request, entity, work)
+        except TimeoutError:
+            work.error = f"took longer than {request.timeout:g} s" if request.timeout else "took too long"
+        except AtomicError as error:
+            work.error = work.error or str(error)
+        return work.result()
+
+    async def spawn_parallel(
+        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
+    ) -> list[SubagentResult]:
+        """Run several at once, at most `max_concurrency` (0: no limit); the results in the order of the requests."""
+        bound = self._max_concurrency if max_concurrency is None else max_concurrency
+        places = asyncio.Semaphore(bound or max(1, len(requests)))
+
+        async def one(request: SubagentRequest) -> SubagentResult:
+            async with places:
+                return await self.spawn(request)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(request)) for request in requests]
+        return [task.result() for task in tasks]
+
+    async def ask_for(self, type: type[ValueT], request: SubagentRequest) -> ValueT:
+        """An answer of that type. Raises SubagentError where none came."""
+        from msgspec.structs import replace
+
+        result = await self.spawn(replace(request, schema=type))
+        if not result.success:
+            raise SubagentError(request.agent or result.id, result.error or "no answer")
+        return result.value
+
+    # how it is done -------------------------------------------------------------------------------------------
+
+    def _named(self, request: SubagentRequest) -> SubagentRequest:
+        from msgspec.structs import replace
+
+        return request if request.id else replace(request, id=f"{request.agent or 'agent'}-{next(self._numbers)}")
+
+    def _entity_of(self, request: SubagentRequest) -> EntityLike | None:
+        """The agent entity. Raises AtomicError with the nearest name where there is none."""
+        if not request.agent:
+            return None
+        if self.entities is None:
+            raise AtomicError(f'agent "{request.agent}" is asked for, but nobody brought entities')
+        return self.entities.require("agent", request.agent)
+
+    async def _run(self, request: SubagentRequest, entity: EntityLike | None, work: _Work) -> None:
+        async with self._open(request, entity, work) as session:
+            await _to_its_end(session, request.task)
+
+    async def _answer(self, type: Any, request: SubagentRequest, entity: EntityLike | None, work: _Work) -> Any:
+        from atomic.providers.answers import Wanted, answer_tool
+
+        if self.provider.capabilities.structured != "tool":
+            async with self._open(request, entity, work) as session:
+                return await session.ask_for(type, request.task)
+        handed_in: list[Any] = []
+        async with self._open(request, entity, work, answer_tool(Wanted(type), handed_in)) as session:
+            await _to_its_end(session, f"{request.task}\n\nHand in your final answer by calling the tool `answer`.")
+            if handed_in or work.error:
+                return handed_in[-1] if handed_in else None
+            return await session.ask_for(type, "You have not handed in your answer. Give it now, as text.")
+
+    @asynccontextmanager
+    async def _open(
+        self, request: SubagentRequest, entity: EntityLike | None, work: _Work, *tools: Any
+    ) -> AsyncGenerator[AgentSession]:
+        async with self.provider.open(self._options(request, entity, work, tools)) as session:
+            yield session
+
+    def _options(
+        self, request: SubagentRequest, entity: EntityLike | None, work: _Work, tools: Sequence[Any]
+    ) -> SessionOptions:
+        from atomic.providers.base import SessionOptions
+
+        prompt = request.system_prompt if request.system_prompt is not None else entity.prompt if entity else None
+        chosen = request.tools if request.tools is not None else entity.tools if entity else None
+        model = request.model or self._model or (entity.model if entity else None)
+        return SessionOptions(
+            cwd=request.cwd or self._cwd,
+            system_prompt=prompt,
+            model=None if model == "inherit" else model,
+            tools=chosen,
+            denied_tools=entity.denied_tools if entity else (),
+            custom_tools=tools,
+            ask=self._ask,
+            record=self._record,
+            trusted=self._trusted,
+            watch=work.hear,
+        )
+
+
+async def _to_its_end(session: AgentSession, prompt: str) -> None:
+    async for _ in session.send(prompt):
+        pass  # the watcher has heard it
+
+
+class _Work:
+    """What is known of one sub-agent, as its events tell it."""
+
+    def __init__(self, request: SubagentRequest, watch: Watch | None) -> None:
+        self.error: str | None = None
+        self.value: Any = None
+        self._request, self._watch = request, watch
+        self._ends: list[TurnEnded] = []
+        self._tool_calls = 0
+        self._started = perf_counter()
+
+    def hear(self, event: AgentEvent) -> None:
+        from atomic.providers.events import EndReason, ToolStarted, TurnEnded
+
+        if isinstance(event, ToolStarted):
+            self._tool_calls += 1
+        elif isinstance(event, TurnEnded):
+            self._ends.append(event)
+            failed = event.reason is not EndReason.DONE
+            self.error = (event.error or f"the turn ended with '{event.reason}'") if failed else None
+        if self._watch is not None:
+            self._watch(self._request.id, event)
+
+    def result(self) -> SubagentResult:
+        return SubagentResult(
+            id=self._request.id,
+            success=self.error is None,
+            text=self._ends[-1].text if self._ends else "",
+            error=self.error,
+            value=self.value,
+            usage=self._usage(),
+            tool_calls=self._tool_calls,
+            seconds=perf_counter() - self._started,
+        )
+
+    def _usage(self) -> Usage | None:
+        if not self._ends:
+            return None
+        total, *rest = [end.usage for end in self._ends]
+        for usage in rest:
+            total += usage
+        return total
