@@ -14,14 +14,16 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-demo test test-full check fmt demo torture bench clean
+.PHONY: help setup setup-demo agents test test-full check fmt demo torture bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
 
-setup: .venv/.setup ## install the package and the tools into .venv (quick the second time)
+setup: .venv/.setup agents ## install the package, the tools and the agents (quick the second time)
 
 setup-demo: .venv/.setup-demo ## install only the package itself into .venv
+
+agents: .venv/.setup .programs/.setup ## install the agents' programs: Claude Code, OpenCode, Copilot
 
 # `venv` runs again each time: it repairs one that was interrupted or whose Python has gone.
 .venv/.setup: pyproject.toml constraints.txt
@@ -34,6 +36,10 @@ setup-demo: .venv/.setup-demo ## install only the package itself into .venv
 	@test -n "$(PYTHON)" || { echo "Atomic needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable .
+	@touch $@
+
+.programs/.setup: programs.txt scripts/agents.sh
+	@sh scripts/agents.sh
 	@touch $@
 
 test: setup ## run the representative tests
@@ -63,5 +69,5 @@ bench: setup ## measure side by side with the others
 	$(PY) bench/run.py
 
 clean: ## remove all that make has made
-	rm -rf .venv .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .programs .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,15 @@
+"""Why a configuration cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atomic.errors import AtomicError
+
+
+class ConfigError(AtomicError):
+    """A configuration file cannot be used; the message says where and why."""
+
+    def __init__(self, file: Path, line: int, reason: str, *, key: str = "") -> None:
+        self.file, self.line, self.key, self.reason = file, line, key, reason
+        super().__init__(f"{file}:{line}: {reason}")

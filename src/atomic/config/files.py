@@ -1,0 +1,125 @@
+"""Read a configuration file, and find the line of a key, which tomllib does not tell."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+from atomic.config.errors import ConfigError
+
+MAX_BYTES = 1024 * 1024
+
+Key = tuple[str, ...]
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"|\'[^\']*\''
+_HEADER = re.compile(rf"\s*\[\[?((?:{_QUOTED}|[^\]\"'])+)\]")
+_ASSIGNMENT = re.compile(rf"\s*((?:{_QUOTED}|[^=\"'#])+)=")
+_TOKEN = re.compile(rf'"""|\'\'\'|{_QUOTED}|#.*|[\[\]{{}}]')
+
+
+class ConfigFile:
+    """A configuration file that is TOML."""
+
+    def __init__(self, path: Path, text: str, data: dict[str, Any]) -> None:
+        self.path, self.data = path, data
+        self._text = text
+        self._lines: dict[Key, int] | None = None
+
+    def line_of(self, key: Key) -> int:
+        """Where a key stands; a key of an inline table, where the table does."""
+        if self._lines is None:
+            self._lines = key_lines(self._text)
+        while key and key not in self._lines:
+            key = key[:-1]
+        return self._lines.get(key, 1)
+
+
+def read_file(path: Path) -> ConfigFile:
+    """What a file says. Raises ConfigError."""
+    content = _content(path)
+    try:
+        text = content.decode()
+        return ConfigFile(path, text, tomllib.loads(text))
+    except UnicodeDecodeError as error:
+        raise ConfigError(path, content.count(b"\n", 0, error.start) + 1, "this is not UTF-8 text") from error
+    except RecursionError as error:
+        raise ConfigError(path, 1, "values inside of values go too deep") from error
+    except tomllib.TOMLDecodeError as error:
+        line, reason = _place(str(error), last=content.count(b"\n") + 1)
+        raise ConfigError(path, line, f"this is not TOML: {reason}") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(path, 1, f"this file cannot be read: {error.strerror}") from error
+    if len(content) > MAX_BYTES:
+        raise ConfigError(path, 1, f"this file is longer than {MAX_BYTES:,} bytes")
+    return content
+
+
+def _place(message: str, *, last: int) -> tuple[int, str]:
+    """The line and the reason of an error of tomllib, which ends with "(at line 3, column 7)"."""
+    reason, _, place = message.rpartition(" (at ")
+    number = place.removeprefix("line ").partition(",")[0]
+    return (int(number) if number.isdigit() else last), reason
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """The line of each key and table, in a text that is TOML."""
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    quote, depth = "", 0  # of the value that is still open where a line begins
+    for number, line in enumerate(text.split("\n"), 1):
+        start = 0
+        if not quote and not depth:
+            if found := _HEADER.match(line):
+                table = key = _parts(found[1])
+                start = len(line)
+            elif found := _ASSIGNMENT.match(line):
+                key, start = (*table, *_parts(found[1])), found.end()
+            else:
+                key = ()
+            for length in range(1, len(key) + 1):
+                lines.setdefault(key[:length], number)
+        quote, depth = _open_behind(line, start, quote, depth)
+    return lines
+
+
+def _parts(key: str) -> Key:
+    try:
+        inner: Any = tomllib.loads(f"{key.strip()} = 0")
+    except tomllib.TOMLDecodeError:  # a line of a text with quotes of a kind that the scan does not know
+        return ()
+    parts: list[str] = []
+    while isinstance(inner, dict):
+        ((name, inner),) = cast("dict[str, Any]", inner).items()
+        parts.append(name)
+    return tuple(parts)
+
+
+def _open_behind(line: str, start: int, quote: str, depth: int) -> tuple[str, int]:
+    """The quote that is still open behind a line, and how many brackets are."""
+    while True:
+        if quote:
+            end = line.find(quote, start)
+            if end < 0:
+                return quote, depth
+            quote, start = "", end + len(quote)
+        found = _TOKEN.search(line, start)
+        if found is None:
+            return "", depth
+        start = found.end()
+        match found[0]:
+            case '"""' | "'''":
+                quote = found[0]
+            case "[" | "{":
+                depth += 1
+            case "]" | "}":
+                depth -= 1
+            case _:
+                pass

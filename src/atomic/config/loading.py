@@ -1,0 +1,141 @@
+"""Read the files, take what is known and allowed, merge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from atomic.config.errors import ConfigError
+from atomic.config.keys import NEVER_BY_PROJECT, SHAPE, Each, Key, Shape
+from atomic.config.places import config_files
+from atomic.config.settings import Settings
+from atomic.errors import closest
+
+if TYPE_CHECKING:
+    from atomic.config.files import ConfigFile
+
+Table = dict[str, Any]
+
+
+def load_settings(project: Path | None = None, home: Path | None = None) -> Settings:
+    """The settings that hold in a project; without one, in the project of the current folder.
+
+    Raises ConfigError with file, line and reason. What is unknown or not a project's to set is in `warnings`.
+    """
+    user_file, project_file = config_files(project, home)
+    settings: Table = {}
+    warnings: list[str] = []
+    if (file := _read(user_file)) is not None:
+        settings = _Reader(file, warnings, by_project=False).read()
+        _place_programs(settings, user_file.parent)
+    if project_file is not None and (file := _read(project_file)) is not None:
+        reader = _Reader(file, warnings, by_project=True)
+        proposed = reader.read()
+        reader.hold_caps(proposed, settings)
+        _merge(settings, proposed)
+    return msgspec.convert({**settings, **_from_environment(), "warnings": warnings}, Settings)
+
+
+def _read(path: Path) -> ConfigFile | None:
+    if not os.path.isfile(path):  # a pipe or a device would keep us waiting: it is no file
+        return None
+    from atomic.config.files import read_file  # with tomllib: most starts have no file to read
+
+    return read_file(path)
+
+
+class _Reader:
+    """Takes from one file what is known, right, and its to set."""
+
+    def __init__(self, file: ConfigFile, warnings: list[str], *, by_project: bool) -> None:
+        self._file, self._warnings, self._by_project = file, warnings, by_project
+
+    def read(self) -> Table:
+        return self._table(self._file.data, SHAPE, ())
+
+    def hold_caps(self, proposed: Table, user: Table) -> None:
+        """Leave out caps that are higher than the user's."""
+        caps, limits = cast("tuple[dict[str, float], ...]", (proposed.get("caps", {}), user.get("caps", {})))
+        for name in limits.keys() & caps.keys():
+            if caps[name] > limits[name]:
+                del caps[name]
+                self._warn(("caps", name), "is ignored: a project may not set it higher than you do")
+
+    def _table(self, data: Table, shape: Mapping[str, Shape] | Each, above: tuple[str, ...]) -> Table:
+        taken: Table = {}
+        for name, value in data.items():
+            path = (*above, name)
+            inner = shape.shape if isinstance(shape, Each) else shape.get(name)
+            if inner is None:
+                self._warn_of_unknown(path, cast("Mapping[str, Shape]", shape))
+            elif not isinstance(inner, Key):
+                if not isinstance(value, dict):
+                    raise self._wrong(path, "a table", value)
+                taken[name] = self._table(cast("Table", value), inner, path)
+            elif self._by_project and not inner.by_project:
+                self._warn_of_forbidden(path)
+            else:
+                taken[name] = self._value(path, inner, value)
+        return self._whole(taken, above)
+
+    def _whole(self, taken: Table, path: tuple[str, ...]) -> Table:
+        """An ACP agent is nothing without its command, which a project cannot give."""
+        if path == ("acp",):
+            for name in [name for name, agent in taken.items() if "command" not in agent]:
+                if not self._by_project:
+                    raise self._wrong((*path, name), 'a table with a "command"', taken[name])
+                del taken[name]
+        return taken
+
+    def _value(self, path: tuple[str, ...], key: Key, value: Any) -> Any:
+        try:
+            return key.read(value)
+        except ValueError:
+            raise self._wrong(path, key.expected, value) from None
+
+    def _wrong(self, path: tuple[str, ...], expected: str, value: Any) -> ConfigError:
+        reason = f'"{".".join(path)}" must be {expected}, not {_shown(value)}'
+        return ConfigError(self._file.path, self._file.line_of(path), reason, key=".".join(path))
+
+    def _warn_of_unknown(self, path: tuple[str, ...], known: Mapping[str, Shape]) -> None:
+        if self._by_project and any(word in path[-1].casefold() for word in NEVER_BY_PROJECT):
+            self._warn_of_forbidden(path)
+            return
+        nearest = closest(path[-1], known)
+        hint = f'did you mean "{".".join((*path[:-1], nearest))}"?' if nearest else f"known here: {', '.join(known)}"
+        self._warn(path, f"is ignored: there is no such key ({hint})")
+
+    def _warn_of_forbidden(self, path: tuple[str, ...]) -> None:
+        self._warn(path, "is ignored: a project may not set it (your own configuration may)")
+
+    def _warn(self, path: tuple[str, ...], words: str) -> None:
+        self._warnings.append(f'{self._file.path}:{self._file.line_of(path)}: "{".".join(path)}" {words}')
+
+
+def _shown(value: Any) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _place_programs(settings: Table, folder: Path) -> None:
+    """A path is relative to its file: relative to the current folder, it could be a stranger's program."""
+    for provider in cast("dict[str, Table]", settings.get("providers", {})).values():
+        if "path" in provider:
+            provider["path"] = str(folder / Path(provider["path"]).expanduser())
+
+
+def _merge(below: Table, above: Table) -> None:
+    for name, value in above.items():
+        if isinstance(value, dict) and isinstance(below.get(name), dict):
+            _merge(below[name], cast("Table", value))
+        else:
+            below[name] = value
+
+
+def _from_environment() -> dict[str, str]:
+    chosen = {"agent": os.environ.get("ATOMIC_AGENT"), "model": os.environ.get("ATOMIC_MODEL")}
+    return {name: value for name, value in chosen.items() if value}

@@ -1,0 +1,46 @@
+"""Where configuration is kept: the user's folder and the project's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def config_files(project: Path | None = None, home: Path | None = None) -> tuple[Path, Path | None]:
+    """The user's file and the project's, whether they exist or not; in the home folder there is only the user's."""
+    user_file = (home or atomic_home()) / "config.toml"
+    folder = project or find_project()
+    if folder is None:
+        return user_file, None
+    project_file = folder / ".atomic" / "config.toml"
+    return user_file, None if os.path.realpath(project_file) == os.path.realpath(user_file) else project_file
+
+
+def atomic_home() -> Path:
+    """The folder with all that Atomic keeps for the user: `$ATOMIC_HOME`, else `~/.atomic`."""
+    chosen = os.environ.get("ATOMIC_HOME")
+    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".atomic"
+
+
+def find_project(start: Path | None = None) -> Path | None:
+    """The project that a folder belongs to: the nearest upwards with `.git` or `.atomic`, else the folder itself.
+
+    The home folder, the root and folders of other people hold many projects and are none. None: the current folder
+    does not exist any more.
+    """
+    try:
+        start = (start or Path.cwd()).resolve()
+    except FileNotFoundError:
+        return None
+    home = Path.home().resolve()
+    for folder in (start, *start.parents):
+        if folder not in (home, Path(folder.anchor)) and _is_project(folder):
+            return folder
+    return start
+
+
+def _is_project(folder: Path) -> bool:
+    marked = os.path.exists(folder / ".git") or os.path.isdir(
+        folder / ".atomic"
+    )  # Path's own raise where we may not look
+    return marked and folder.stat().st_uid == os.getuid()

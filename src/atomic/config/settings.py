@@ -1,0 +1,55 @@
+"""The settings as they hold, whoever set them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+
+class ProviderSettings(msgspec.Struct, frozen=True):
+    """`[providers.NAME]`: another program, more arguments, more variables."""
+
+    path: str | None = None
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = {}
+
+
+class AcpSettings(msgspec.Struct, frozen=True):
+    """`[acp.NAME]`: the command line of an agent that speaks ACP."""
+
+    command: Sequence[str]
+
+
+class EnvSettings(msgspec.Struct, frozen=True):
+    """`[env]`: variables that agents get though their names look like secrets."""
+
+    pass_: Sequence[str] = msgspec.field(default=(), name="pass")
+
+
+class CapSettings(msgspec.Struct, frozen=True):
+    """`[caps]`: what a run may spend; None means that nothing bounds it."""
+
+    max_cost: float | None = None  # dollars
+    max_tokens: int | None = None
+    max_time: float | None = None  # seconds
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """All settings, merged."""
+
+    agent: str | None = None
+    model: str | None = None
+    theme: str | None = None
+    editor: str | None = None
+    keys: Mapping[str, Sequence[str]] = {}  # what a key does -> the keys that do it
+    caps: CapSettings = CapSettings()
+    providers: Mapping[str, ProviderSettings] = {}
+    acp: Mapping[str, AcpSettings] = {}
+    env: EnvSettings = EnvSettings()
+    workflows: Mapping[str, Mapping[str, Any]] = {}  # over a workflow's own `default_config`
+    warnings: tuple[str, ...] = ()  # what was ignored, and where it stands
+
+    def provider(self, name: str) -> ProviderSettings:
+        return self.providers.get(name) or ProviderSettings()

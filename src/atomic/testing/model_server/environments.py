@@ -1,0 +1,119 @@
+"""The environments in which the real agents talk to a model server and to nobody else.
+
+Each one is the whole environment of a program: a home folder of its own, no key and no setting of the user.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from atomic.testing.model_server.conversation import Protocol
+from atomic.testing.model_server.script import MODELS
+from atomic.testing.model_server.server import ModelServer
+
+_NOBODY = "scripted"  # as a key; agents want one
+
+_OPENCODE_PACKAGES = {
+    Protocol.ANTHROPIC: "@ai-sdk/anthropic",
+    Protocol.OPENAI_CHAT: "@ai-sdk/openai-compatible",
+    Protocol.OPENAI_RESPONSES: "@ai-sdk/openai",
+}
+
+
+def claude_env(server: ModelServer | str, home: Path, *, retries: int = 0) -> dict[str, str]:
+    """Give Claude Code's environment. It tries a failed call again `retries` times."""
+    url, _ = _address(server)
+    return {
+        **_base(home),
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": _NOBODY,
+        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+        "CLAUDE_CODE_MAX_RETRIES": str(retries),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        # Without it root may not let all tools run.
+        **({"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}),
+    }
+
+
+def opencode_env(server: ModelServer | str, home: Path, *, protocol: Protocol = Protocol.OPENAI_CHAT) -> dict[str, str]:
+    """Give OpenCode's environment. The server is its provider `scripted`; all tools may run."""
+    url, models = _address(server)
+    provider = {
+        "npm": _OPENCODE_PACKAGES[protocol],  # all three are part of the program
+        "name": "Scripted",
+        "options": {"baseURL": f"{url}/v1", "apiKey": _NOBODY},
+        "models": {name: _OPENCODE_MODEL | {"name": name} for name in models},
+    }
+    config = {
+        "autoupdate": False,
+        "share": "disabled",
+        "enabled_providers": ["scripted"],
+        "model": f"scripted/{models[0]}",
+        "small_model": f"scripted/{models[-1]}",
+        "permission": {"*": "allow"},
+        "provider": {"scripted": provider},
+    }
+    return {
+        **_base(home),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "OPENCODE_CONFIG_CONTENT": msgspec.json.encode(config).decode(),
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_SHARE": "1",
+        "OPENCODE_ENABLE_QUESTION_TOOL": "1",
+    }
+
+
+_OPENCODE_MODEL = {
+    "limit": {"context": 128_000, "output": 8_000},
+    "cost": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
+    "tool_call": True,
+}
+
+
+def copilot_env(
+    server: ModelServer | str,
+    home: Path,
+    *,
+    protocol: Protocol = Protocol.OPENAI_CHAT,
+    cache: Path | None = None,
+) -> dict[str, str]:
+    """Give Copilot's environment.
+
+    Copilot unpacks 235 MB at its first start: give the same `cache` to all, or each new home folder gets its own.
+    """
+    url, models = _address(server)
+    is_anthropic = protocol is Protocol.ANTHROPIC
+    return {
+        **_base(home),
+        "COPILOT_HOME": str(home / ".copilot"),
+        "COPILOT_CACHE_HOME": str(cache or home / ".cache/copilot"),
+        "COPILOT_OFFLINE": "true",
+        "COPILOT_AUTO_UPDATE": "false",
+        "COPILOT_PROVIDER_TYPE": "anthropic" if is_anthropic else "openai",
+        "COPILOT_PROVIDER_WIRE_API": "responses" if protocol is Protocol.OPENAI_RESPONSES else "completions",
+        "COPILOT_PROVIDER_BASE_URL": url if is_anthropic else f"{url}/v1",
+        "COPILOT_PROVIDER_API_KEY": _NOBODY,
+        "COPILOT_MODEL": models[0],
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "1000000",  # of a model that it does not know it assumes less
+    }
+
+
+def _address(server: ModelServer | str) -> tuple[str, tuple[str, ...]]:
+    """Give the address and the models; of a server in another process only the address is known."""
+    return (server, MODELS) if isinstance(server, str) else (server.url, server.models)
+
+
+def _base(home: Path) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}

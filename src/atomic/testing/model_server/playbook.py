@@ -1,0 +1,107 @@
+"""Which turn a conversation gets, with everything in it that depends on the client filled in."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from atomic.errors import closest
+from atomic.testing.model_server.conversation import Conversation
+from atomic.testing.model_server.errors import ScriptNameError
+from atomic.testing.model_server.script import NAME, Call, Fail, Input, Say, ScriptFile, Think, Word, turns_of, words_of
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The words to play, and where they come from; a side text or the default has no script."""
+
+    script: str | None
+    turn: int
+    words: tuple[Word, ...]
+
+
+class Playbook:
+    """All scripts of a server."""
+
+    def __init__(self, file: ScriptFile) -> None:
+        for name in file.scripts:
+            if not re.fullmatch(NAME, name):
+                raise ScriptNameError(name)
+        self._scripts = {name: turns_of(script) for name, script in file.scripts.items()}
+        self._default, self._side = words_of(file.default), (Say(file.side_text),)
+        self._toolless = frozenset(file.toolless)
+        # Only `Fail(times=...)` looks back; it counts how often this very conversation was sent.
+        self._failures: Counter[tuple[str, int, int]] = Counter()
+
+    def choose(self, conversation: Conversation) -> Choice:
+        """Choose the turn, and make it fit: the tool that is offered, the texts that are quoted."""
+        choice = self._choose(conversation)
+        words = self._after_failures(choice, conversation)
+        return Choice(choice.script, choice.turn, tuple(_fitted(word, conversation) for word in words))
+
+    def _choose(self, conversation: Conversation) -> Choice:
+        name, turn = conversation.place()
+        if not conversation.tools and name not in self._toolless:
+            return Choice(None, 0, self._side)  # titles and summaries, which may quote a marker
+        if name is None:
+            return Choice(None, 0, self._default)
+        turns = self._scripts.get(name)
+        if turns is None:
+            return Choice(None, 0, (Say(self._unknown(name)),))
+        return Choice(name, turn, turns[turn] if turn < len(turns) else (Say(f"(the script {name} is over)"),))
+
+    def _unknown(self, name: str) -> str:
+        near = closest(name, self._scripts)
+        return f'(there is no script "{name}"' + (f'; did you mean "{near}"?)' if near else ")")
+
+    def _after_failures(self, choice: Choice, conversation: Conversation) -> tuple[Word, ...]:
+        """Leave out the failures that have happened often enough."""
+        key = (choice.script or "", choice.turn, hash(conversation.messages))
+        seen, kept = self._failures[key], list[Word]()
+        for word in choice.words:
+            if isinstance(word, Fail) and word.times is not None:
+                if seen >= word.times:
+                    seen -= word.times
+                    continue
+                self._failures[key] += 1
+            kept.append(word)
+            if isinstance(word, Fail):
+                break
+        return tuple(kept)
+
+
+def _fitted(word: Word, conversation: Conversation) -> Word:
+    match word:
+        case Say(text):
+            return Say(_filled(text, conversation))
+        case Think(text):
+            return Think(_filled(text, conversation))
+        case Call():
+            return _offered(word, conversation)
+        case _:
+            return word
+
+
+def _offered(call: Call, conversation: Conversation) -> Call:
+    names = [call.tool] if isinstance(call.tool, str) else list(call.tool)
+    name = next((name for name in names if name in conversation.tools), names[0])
+    given: Input = call.tool[name] if isinstance(call.tool, Mapping) else call.input
+    return Call(name, _filled(dict(given), conversation), call.id or f"call_{uuid.uuid4().hex}")
+
+
+def _filled(value: Any, conversation: Conversation) -> Any:
+    """Put what the client sent into all texts of a value."""
+    if isinstance(value, str):
+        if "{{" not in value:
+            return value
+        result, model = conversation.tool_result(), conversation.model
+        return value.replace("{{model}}", model).replace("{{tool_result}}", result)
+    if isinstance(value, dict):
+        return {key: _filled(item, conversation) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_filled(item, conversation) for item in cast("list[Any]", value)]
+    return value

@@ -1,0 +1,253 @@
+"""A model on loopback that says what a script says, so that real agents run without a key and without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
+from atomic.testing.model_server.calls import CallState, Ledger, ModelCall, OtherRequest
+from atomic.testing.model_server.conversation import Conversation, Protocol
+from atomic.testing.model_server.encoder import Encoder
+from atomic.testing.model_server.errors import NotRunningError
+from atomic.testing.model_server.openai_chat import ChatEncoder, read_chat
+from atomic.testing.model_server.openai_responses import ResponsesEncoder, read_responses
+from atomic.testing.model_server.playbook import Choice, Playbook
+from atomic.testing.model_server.player import Player, StallError
+from atomic.testing.model_server.script import DEFAULT, MODELS, SIDE_TEXT, Script, ScriptFile, Stop, Tokens, Turn, Word
+from atomic.testing.model_server.wire import LINE_LIMIT, BadRequestError, CutError, Request, Response, read_request
+
+_READERS: Mapping[str, Callable[[bytes], Conversation]] = {
+    "/messages": read_anthropic,
+    "/chat/completions": read_chat,
+    "/responses": read_responses,
+}
+_ENCODERS: Mapping[Protocol, type[Encoder]] = {
+    Protocol.ANTHROPIC: AnthropicEncoder,
+    Protocol.OPENAI_CHAT: ChatEncoder,
+    Protocol.OPENAI_RESPONSES: ResponsesEncoder,
+}
+
+
+class ModelServer:
+    """Answers model calls by scripts and notes all that it was asked.
+
+    A prompt that holds `@@name@@` gets the first turn of the script of that name, what follows gets the next ones.
+    A prompt without a marker gets `default`; a request that offers no tools (agents let titles be made that way)
+    gets `side_text`, unless its script is one of `toolless`.
+
+        async with ModelServer({"hello": "Hello."}) as server:
+            ...  # run an agent with `claude_env(server, home)` and the prompt "@@hello@@"
+        assert [call.script for call in server.calls] == ["hello"] and not server.other
+    """
+
+    def __init__(
+        self,
+        scripts: Mapping[str, Script] | None = None,
+        *,
+        default: Turn = DEFAULT,
+        side_text: str = SIDE_TEXT,
+        toolless: Sequence[str] = (),
+        models: Sequence[str] = MODELS,
+        port: int = 0,
+    ) -> None:
+        file = ScriptFile(dict(scripts or {}), default, side_text, tuple(toolless), tuple(models))
+        self.models = file.models
+        self._playbook, self._ledger = Playbook(file), Ledger()
+        self._port = port
+        self._listener: asyncio.Server | None = None
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._bugs: list[BaseException] = []
+        self._is_closing = False
+
+    # what a test asks --------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The address, without `/v1`. Raises NotRunningError."""
+        if self._listener is None:
+            raise NotRunningError
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def calls(self) -> Sequence[ModelCall]:
+        """All model calls, in the order of their arrival."""
+        return self._ledger.calls
+
+    @property
+    def other(self) -> Sequence[OtherRequest]:
+        """Whatever was asked that is no model call, no list of models and no count of tokens."""
+        return self._ledger.other
+
+    async def wait_for(self, condition: Callable[[ModelCall], bool], *, timeout: float = 30) -> ModelCall:
+        """Wait until there is a call for which the condition holds, and give it.
+
+        Raises:
+            NoSuchCallError: none came; the message names those that did.
+        """
+        return await self._ledger.wait_for(condition, timeout=timeout)
+
+    # life --------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=LINE_LIMIT)
+        self._port = self._listener.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hang up on all clients. A bug of the server itself does not stay hidden."""
+        assert self._listener is not None
+        self._is_closing = True
+        self._listener.close()
+        open_now = dict(self._connections)
+        await _end(*open_now)
+        await asyncio.gather(*(writer.wait_closed() for writer in open_now.values()), return_exceptions=True)
+        await self._listener.wait_closed()
+        self._listener = None
+        if self._bugs and error is None:
+            raise BaseExceptionGroup("the model server failed", self._bugs)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closing:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections[task] = writer
+        task.add_done_callback(self._disconnected)
+
+    def _disconnected(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task).transport.abort()  # also where the task was cancelled before it began
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._bugs.append(error)
+
+    # one connection ----------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            line = await reader.readline()
+            while line:
+                line = await self._exchange(line, reader, writer)
+            writer.close()
+            await writer.wait_closed()
+
+    async def _exchange(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        """Answer one request; give the first line of the next, or nothing where the connection is to end.
+
+        That line is awaited while the answer is sent: it is how a client that hangs up is noticed at once.
+        """
+        response = Response(writer)
+        try:
+            request = await read_request(line, reader, writer)
+        except BadRequestError as error:
+            self._ledger.other.append(OtherRequest("", line.decode("latin-1").strip(), {}, str(error).encode()))
+            await response.whole(400, {"error": {"message": str(error)}})
+            return b""
+        answer = asyncio.create_task(self._answer(request, response))
+        next_line = asyncio.create_task(reader.readline())
+        try:
+            await asyncio.wait({answer, next_line}, return_when=asyncio.FIRST_COMPLETED)
+            has_gone = not answer.done() and (next_line.exception() is not None or not next_line.result())
+            goes_on = not has_gone and await answer and request.headers.get("connection", "").lower() != "close"
+            return await next_line if goes_on else b""
+        finally:
+            await _end(answer, next_line)
+
+    async def _answer(self, request: Request, response: Response) -> bool:
+        """Answer, and say whether the connection may be used again."""
+        reader = _reader_for(request)
+        if reader is not None:
+            try:
+                conversation = reader(request.body)
+            except msgspec.MsgspecError as error:
+                self._note_other(request)
+                await response.whole(400, {"error": {"type": "invalid_request_error", "message": str(error)}})
+                return True
+            return await self._answer_call(request, conversation, response)
+        if request.method == "GET" and request.path.endswith("/models"):
+            await response.whole(200, _model_list(self.models))
+        elif request.method == "POST" and request.path.endswith("/messages/count_tokens"):
+            await response.whole(200, {"input_tokens": len(request.body) // 4})
+        else:
+            self._note_other(request)
+            missing = {"error": {"type": "not_found_error", "message": f"not scripted: {request.path}"}}
+            await response.whole(404, None if request.method == "HEAD" else missing)
+        return True
+
+    async def _answer_call(self, request: Request, conversation: Conversation, response: Response) -> bool:
+        choice = self._playbook.choose(conversation)
+        call = _call(request, conversation, choice)
+        self._ledger.begin(call)
+        player = Player(_encoder_for(conversation, choice), response, stream=conversation.stream)
+        try:
+            goes_on = await self._play(call, player, choice.words)
+        except (ConnectionError, asyncio.CancelledError):
+            if not self._is_closing:
+                self._ledger.mark(call, CallState.CLIENT_CLOSED)
+            raise
+        self._ledger.mark(call, CallState.ANSWERED)
+        return goes_on
+
+    async def _play(self, call: ModelCall, player: Player, words: Sequence[Word]) -> bool:
+        try:
+            await player.play(words)
+        except CutError:
+            return False
+        except StallError:
+            self._ledger.mark(call, CallState.STALLED)
+            await asyncio.get_running_loop().create_future()  # until the connection ends
+        return True
+
+    def _note_other(self, request: Request) -> None:
+        self._ledger.other.append(OtherRequest(request.method, request.path, request.headers, request.body))
+
+
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _reader_for(request: Request) -> Callable[[bytes], Conversation] | None:
+    if request.method != "POST":
+        return None
+    return next((reader for path, reader in _READERS.items() if request.path.endswith(path)), None)
+
+
+def _encoder_for(conversation: Conversation, choice: Choice) -> Encoder:
+    tokens = next((word for word in choice.words if isinstance(word, Tokens)), Tokens())
+    stop = next((word for word in choice.words if isinstance(word, Stop)), None)
+    return _ENCODERS[conversation.protocol](conversation, tokens, stop)
+
+
+def _call(request: Request, conversation: Conversation, choice: Choice) -> ModelCall:
+    return ModelCall(
+        protocol=conversation.protocol,
+        path=request.path,
+        model=conversation.model,
+        stream=conversation.stream,
+        tools=conversation.tools,
+        system=conversation.system,
+        user_text=conversation.user_text(),
+        tool_result=conversation.tool_result(),
+        script=choice.script,
+        turn=choice.turn,
+        headers=request.headers,
+        body=msgspec.json.decode(request.body),
+    )
+
+
+def _model_list(names: Sequence[str]) -> dict[str, Any]:
+    """List the models as both families of protocols do."""
+    models = [
+        {"id": name, "object": "model", "created": 0, "owned_by": "atomic"}
+        | {"type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+        for name in names
+    ]
+    return {"object": "list", "data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}

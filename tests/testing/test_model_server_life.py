@@ -1,0 +1,246 @@
+"""What a model server notes, how it is talked to, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from atomic.processes import execute
+from atomic.testing import (
+    CallState,
+    Drip,
+    ModelServer,
+    NoSuchCallError,
+    NotRunningError,
+    Pause,
+    Protocol,
+    Script,
+    Stall,
+    in_thread,
+)
+from tests.testing.wire import LIMIT, PATHS, ask, client, request_body
+
+each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
+
+
+# what is noted ---------------------------------------------------------------------------------------------
+
+
+@each_protocol
+async def test_a_call_is_noted_with_all_that_a_test_asks(protocol: Protocol) -> None:
+    async with ModelServer({"go": ["", "Done."]}) as server, client(server) as http:
+        body = request_body(protocol, "@@go@@ please", results=["it said ü"], tools=["a", "b"], system="Be brief.")
+        await http.post(PATHS[protocol] + "?beta=true", json=body, headers={"X-Api-Key": "secret"})
+    [call] = server.calls
+    assert (call.protocol, call.path, call.model, call.stream) == (protocol, PATHS[protocol], "scripted-1", True)
+    assert (call.tools, call.system, call.user_text) == (("a", "b"), "Be brief.", "@@go@@ please")
+    assert (call.tool_result, call.script, call.turn) == ("it said ü", "go", 1)
+    assert (call.headers["x-api-key"], call.body, call.state) == ("secret", body, CallState.ANSWERED)
+    assert str(call) == f"go[1] answered ({protocol}, scripted-1)"
+
+
+async def test_what_is_no_model_call_is_noted_apart() -> None:
+    async with ModelServer(models=["m1", "m2"]) as server, client(server) as http:
+        models = (await http.get("/v1/models")).json()
+        counted = (await http.post("/v1/messages/count_tokens", json={"messages": []})).json()
+        assert not server.other
+        statuses = [
+            (await http.post("/telemetry", content=b"what I did")).status_code,
+            (await http.head("/")).status_code,
+            (await http.get("/v1/messages")).status_code,
+            (await http.post("/v1/messages", content=b"no json")).status_code,
+            (await http.post("/v1/responses", json={"input": 7, "model": "m"})).status_code,
+        ]
+    assert [model["id"] for model in models["data"]] == ["m1", "m2"]
+    assert counted["input_tokens"] >= 0
+    assert statuses == [404, 404, 404, 400, 400]
+    assert [(request.method, request.path) for request in server.other] == [
+        ("POST", "/telemetry"),
+        ("HEAD", "/"),
+        ("GET", "/v1/messages"),
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/responses"),
+    ]
+    assert server.other[0].body == b"what I did"
+    assert not server.calls
+
+
+async def test_a_test_can_wait_for_a_call_and_is_told_what_came_instead() -> None:
+    async with ModelServer({"go": "Hello.", "late": [[Pause(0.1), "Hello."]]}) as server:
+        waiting = asyncio.create_task(server.wait_for(lambda call: call.script == "late"))
+        await asyncio.gather(ask(server, Protocol.ANTHROPIC, "@@late@@"), ask(server, Protocol.OPENAI_CHAT, "@@go@@"))
+        assert (await waiting).script == "late"
+        with pytest.raises(NoSuchCallError, match=r"go\[0\] answered \(openai-chat, scripted-1\)"):
+            await server.wait_for(lambda call: call.script == "never", timeout=0.05)
+
+
+# HTTP ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_is_used_again_and_bodies_come_in_every_dress() -> None:
+    body = json.dumps(request_body(Protocol.OPENAI_CHAT, "@@go@@ " + "x" * 2_000_000)).encode()
+
+    async def in_chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 70_000):
+            yield body[start : start + 70_000]
+
+    async with ModelServer({"go": "Hello."}) as server:
+        limits = httpx.Limits(max_connections=1)
+        async with httpx.AsyncClient(base_url=server.url, timeout=LIMIT, trust_env=False, limits=limits) as http:
+            path = PATHS[Protocol.OPENAI_CHAT]
+            streams: list[Any] = []
+            for content, headers in (
+                (body, {}),
+                (in_chunks(), {}),
+                (gzip.compress(body), {"content-encoding": "gzip"}),
+                (body, {"expect": "100-continue"}),
+            ):
+                response = await http.post(path, content=content, headers=headers)
+                assert response.text.endswith("data: [DONE]\n\n")
+                streams.append(response.extensions["network_stream"].get_extra_info("socket").getsockname())
+    assert len(set(streams)) == 1
+    assert {len(call.user_text) for call in server.calls} == {2_000_007}
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b"rubbish\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\ncontent-length: many\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\ncontent-encoding: gzip\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST /v1/messages HTTP/1.1\r\ncontent-encoding: br\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST /v1/messages HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+async def test_rubbish_is_refused_and_noted(rubbish: bytes) -> None:
+    async with ModelServer() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+        writer.write(rubbish)
+        async with asyncio.timeout(LIMIT):
+            answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert len(server.other) == 1
+
+
+async def test_a_client_that_goes_in_the_middle_of_its_request_harms_nobody() -> None:
+    async with ModelServer({"go": "Hello."}) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+        writer.write(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\nhalf")
+        writer.close()
+        await writer.wait_closed()
+        assert (await ask(server, Protocol.ANTHROPIC, "@@go@@")).text == "Hello."
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+async def test_it_listens_on_loopback_only() -> None:
+    async with ModelServer() as server:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", int(server.url.rpartition(":")[2])), timeout=LIMIT)
+
+
+# life ------------------------------------------------------------------------------------------------------
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+async def test_closing_ends_every_connection_and_leaves_nothing() -> None:
+    scripts: dict[str, Script] = {"stall": Stall(), "pause": Pause(1000), "drip": Drip(times=100_000), "done": "Done."}
+    before = open_files(), threading.active_count(), asyncio.all_tasks()
+    async with ModelServer(scripts) as server:
+        url = server.url
+        asking = [asyncio.create_task(ask(server, p, f"@@{name}@@")) for p in Protocol for name in scripts]
+        idle = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        half = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        half[1].write(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\nhalf")
+        async with asyncio.timeout(LIMIT):
+            while len(server.calls) < len(asking):
+                await asyncio.sleep(0.01)
+        started = time.monotonic()
+    took = time.monotonic() - started
+    async with asyncio.timeout(LIMIT):
+        ends = await asyncio.gather(*asking, return_exceptions=True)
+    for _, writer in (idle, half):
+        writer.close()
+        await writer.wait_closed()
+    assert [isinstance(end, httpx.TransportError) for end in ends] == [True, True, True, False] * 3
+    assert took < 5
+    assert (open_files(), threading.active_count(), asyncio.all_tasks()) == before
+    with pytest.raises(NotRunningError):
+        _ = server.url
+
+
+async def test_a_fixture_may_open_it_in_one_task_and_close_it_in_another() -> None:
+    server = ModelServer({"go": "Hello."})
+    await asyncio.create_task(server.__aenter__())
+    assert (await ask(server, Protocol.ANTHROPIC, "@@go@@")).text == "Hello."
+    await asyncio.create_task(server.__aexit__(None, None, None))
+
+
+def test_it_runs_in_a_thread_for_tests_without_an_event_loop() -> None:
+    before = open_files(), threading.active_count()
+    with in_thread(ModelServer({"go": "Hello."})) as server:
+        body = request_body(Protocol.OPENAI_CHAT, "@@go@@", stream=False)
+        answer = httpx.post(server.url + PATHS[Protocol.OPENAI_CHAT], json=body, timeout=LIMIT, trust_env=False)
+    assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+    assert [call.script for call in server.calls] == ["go"]
+    assert (open_files(), threading.active_count()) == before
+
+
+def test_a_thread_that_cannot_start_says_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="in use"), in_thread(ModelServer(port=port)):
+            pytest.fail("it started on a port that is taken")
+
+
+def test_it_runs_from_a_shell(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"scripts": {"go": [[{"do": "think", "text": "hm"}, "Hello."], {"do": "call", "tool": "x"}]}}')
+    argv = [sys.executable, "-m", "atomic.testing.model_server", "--script", str(script), "--port", "0"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        body = request_body(Protocol.ANTHROPIC, "@@go@@", stream=False)
+        answer = httpx.post(url + PATHS[Protocol.ANTHROPIC], json=body, timeout=LIMIT, trust_env=False).json()
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate(timeout=LIMIT)
+    assert [block["type"] for block in answer["content"]] == ["thinking", "text"]
+    assert process.returncode == 0
+    assert "go[0] answered (anthropic, scripted-1)" in stderr
+
+
+@pytest.mark.parametrize(
+    "content", ["no json", '{"scripts": {"go": {"do": "shout"}}}', '{"scripts": {"a b": ""}}', None]
+)
+async def test_a_wrong_script_file_gives_one_line(tmp_path: Path, content: str | None) -> None:
+    script = tmp_path / "script.json"
+    if content is not None:
+        script.write_text(content)
+    result = await execute(sys.executable, "-m", "atomic.testing.model_server", "--script", script, timeout=LIMIT)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+async def test_its_door_imports_no_agent_and_no_test_tool() -> None:
+    code = "import sys, atomic.testing; print(*sys.modules)"
+    modules = (await execute(sys.executable, "-c", code, timeout=LIMIT)).stdout.split()
+    assert "atomic.testing.model_server.server" in modules
+    assert not {"claude_agent_sdk", "copilot", "acp", "httpx", "pydantic", "pytest"} & set(modules)
