@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from environments import HOME, PEERS, python_of
 from measure import Metrics
-from plan import IMPORTS, JOBS
+from plan import IMPORTS, JOBS, STARTS
 from results import Results
 
 WORKER = Path(__file__).resolve().parent / "worker.py"
@@ -66,6 +66,8 @@ def run_rounds(
 def _measure(engine: str, job: str, pragmas: dict[str, str | int]) -> Metrics:
     if job == "import":
         return _measure_import(engine)
+    if job == "start":
+        return {metric: {"start": _measure_start(engine, flag)} for metric, flag in STARTS.items()}
     return msgspec.json.decode(_work(engine, job, pragmas), type=Metrics)
 
 
@@ -86,6 +88,21 @@ def _measure_import(engine: str) -> Metrics:
         "import_cpu": {"import": min(float(cpu) for cpu, _ in lines) * 1e3},
         "import_rss": {"import": min(float(memory) for _, memory in lines)},
     }
+
+
+def _measure_start(engine: str, flag: str) -> float:
+    """CPU ms of a whole process, as the system counts them."""
+    python = python_of(engine)
+    command = [str(python), "-c", "pass"] if engine == "bound" else [str(python.with_name("atomic")), flag]
+    return min(_process_cpu(engine, command) for _ in range(IMPORT_REPEATS)) * 1e3
+
+
+def _process_cpu(engine: str, command: list[str]) -> float:
+    nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    _, status, used = os.wait4(os.posix_spawn(command[0], command, _environment(), file_actions=[nowhere]), 0)
+    if status != 0:
+        raise JobError(engine, "start", f"{' '.join(command)}: exit code {os.waitstatus_to_exitcode(status)}")
+    return used.ru_utime + used.ru_stime
 
 
 def _run(engine: str, job: str, *arguments: str) -> str:

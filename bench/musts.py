@@ -1,4 +1,4 @@
-"""The numbers that must hold: the engine's rows of the specification, and the scale of task lists."""
+"""The numbers that must hold: the rows of the specification that there is code for, and the scale of task lists."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,6 +93,8 @@ MUSTS = (
     Must("resume after 1,000 steps", _is("resume"), 15, unit=" ms"),
     Must("import atomic.workflows, CPU above the bound", _above_bound("import_cpu", 1), 30, unit=" ms"),
     Must("import atomic.workflows, memory above the bound", _above_bound("import_rss", 1e6), 4, unit=" MB"),
+    Must("atomic --version, CPU", _is("version_cpu"), 120, unit=" ms"),
+    Must("atomic --help, CPU", _is("help_cpu"), 120, unit=" ms"),
     Must("cost per step, 10× the nodes", _growth("long_chain", "chain"), GROWTH),
     Must("cost per step, 10× the steps", _growth("long_loop", "loop"), GROWTH),
     Must("cost per durable step, late against early in 10,000", _growth("late_step", "early_step"), GROWTH),

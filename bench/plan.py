@@ -10,6 +10,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     "fan_out": ENGINES,
     "durable": ("bound", "atomic", "burr", "langgraph"),  # pydantic-graph keeps no journal
     "import": ENGINES,
+    "start": ("bound", "atomic"),
     "stream": ENGINES,
     "compile": ENGINES,
     "nest": ENGINES,
@@ -26,6 +27,9 @@ IMPORTS = {
     "pydantic-graph": "import pydantic_graph",
     "langgraph": "import langgraph.graph",
 }
+
+# What the `atomic` beside the interpreter is started with; the bound is an interpreter that does nothing.
+STARTS = {"version_cpu": "--version", "help_cpu": "--help"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ ROWS = (
     Row("durable", "resume", "resume after 1,000 such steps, until the next one is recorded", "ms"),
     Row("import", "import_cpu", "import in a fresh interpreter, CPU", "ms"),
     Row("import", "import_rss", "import in a fresh interpreter, memory", "MB"),
+    Row("start", "version_cpu", "`atomic --version`, CPU of the process", "ms"),
+    Row("start", "help_cpu", "`atomic --help`, CPU of the process", "ms"),
     Row("stream", "stream", "stream of 1,000 steps, per event"),
     Row("compile", "compile", "build and compile 1,000 nodes, per node"),
     Row("nest", "nest", "ten graphs inside each other, per run"),

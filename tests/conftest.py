@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
@@ -19,3 +20,8 @@ settings.register_profile(
     "explore", max_examples=1000, deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# The real programs are those that `make agents` installed. One that is missing there is an error, never a skipped test.
+PROGRAMS = Path(__file__).parents[1] / ".programs" / "bin"
+os.environ.setdefault("ATOMIC_OPENCODE_PATH", str(PROGRAMS / "opencode"))
+os.environ.setdefault("ATOMIC_COPILOT_PATH", str(PROGRAMS / "copilot"))

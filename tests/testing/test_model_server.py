@@ -349,9 +349,10 @@ async def test_a_cut_answer_ends_in_the_middle_of_an_event(protocol: Protocol) -
 
 @each_protocol
 @streamed_or_whole
-@pytest.mark.parametrize("after", [0, 1, 100])
+@pytest.mark.parametrize("after", [0, 1, 1000], ids=["at once", "one byte", "some events"])
 async def test_an_answer_can_be_cut_after_some_bytes(protocol: Protocol, stream: bool, after: int) -> None:
-    async with ModelServer({"go": [[Cut(after), "Some text"]], "all": [[Cut(100_000), "Some text"]]}) as server:
+    text = "Some text. " * 100
+    async with ModelServer({"go": [[Cut(after), text]], "all": [[Cut(1_000_000), text]]}) as server:
         pieces, is_complete = await raw_bytes(server, protocol, "@@go@@", stream=stream)
         _, all_is_complete = await raw_bytes(server, protocol, "@@all@@", stream=stream)
     assert (len(b"".join(pieces)), is_complete) == (after, False)

@@ -8,6 +8,7 @@ whether it is really gone. Only a process that moved to another group on purpose
 from atomic.processes.errors import ExecError, ExecOutputError, ExecTimeoutError, ProgramNotFoundError
 from atomic.processes.execute import MAX_OUTPUT, ExecResult, execute
 from atomic.processes.groups import GRACE, end_group
+from atomic.processes.marks import end_marked, find_marked, new_mark
 from atomic.processes.program import Program, running
 
 __all__ = [
@@ -20,6 +21,9 @@ __all__ = [
     "Program",
     "ProgramNotFoundError",
     "end_group",
+    "end_marked",
     "execute",
+    "find_marked",
+    "new_mark",
     "running",
 ]

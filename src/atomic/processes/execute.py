@@ -40,10 +40,12 @@ async def execute(
     input: str | bytes | None = None,
     timeout: float | None = None,
     max_output: int = MAX_OUTPUT,
+    errors: str = "replace",
 ) -> ExecResult:
     """Run a program to its end, never through a shell; an exit code other than 0 is a result, not an error.
 
     `env` replaces the whole environment. Without `input` the program reads an empty stdin, never the terminal.
+    `errors` says what becomes of bytes that are no UTF-8, in the words of `bytes.decode`.
     What the program leaves running in its group is ended when it exits.
 
     Raises:
@@ -62,6 +64,7 @@ async def execute(
             input=input.encode() if isinstance(input, str) else input,
             timeout=timeout,
             max_output=max_output,
+            errors=errors,
         )
     )
     interruption: asyncio.CancelledError | None = None
@@ -88,6 +91,7 @@ async def _supervise(
     input: bytes | None,
     timeout: float | None,
     max_output: int,
+    errors: str,
 ) -> ExecResult:
     """Run, wait for the end or for `stop`, and clean up; the result of a stopped one is for nobody."""
     with _running(argv, cwd=cwd, env=env, input=input, max_output=max_output) as child:
@@ -99,11 +103,12 @@ async def _supervise(
         survivors = await end_group(child.group)
         child.look()
     if timed_out and timeout is not None:
-        raise ExecTimeoutError(argv, timeout=timeout, stdout=child.text(1), stderr=child.text(2), survivors=survivors)
+        said = child.text(1, errors), child.text(2, errors)
+        raise ExecTimeoutError(argv, timeout=timeout, stdout=said[0], stderr=said[1], survivors=survivors)
     if child.overflowed:
         raise ExecOutputError(argv, max_output=max_output)
     exit_code = -signal.SIGKILL if child.exit_code is None else child.exit_code
-    return ExecResult(exit_code, child.text(1), child.text(2), child.seconds)
+    return ExecResult(exit_code, child.text(1, errors), child.text(2, errors), child.seconds)
 
 
 async def _first_of(*futures: asyncio.Future[None], timeout: float | None) -> None:
@@ -162,8 +167,8 @@ class _Child:
     def exit_code(self) -> int | None:
         return self._process.returncode
 
-    def text(self, number: int) -> str:
-        return b"".join(self._output[number]).decode("utf-8", "replace")
+    def text(self, number: int, errors: str) -> str:
+        return b"".join(self._output[number]).decode("utf-8", errors)
 
     def look(self) -> None:
         """See whether it has exited."""

@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from typing import IO
 
 from atomic.processes.groups import GRACE, end_group, send_signal
+from atomic.processes.marks import mark_in
 from atomic.processes.starting import guard, start
 from atomic.processes.watching import ExitWatch
 
@@ -27,6 +28,7 @@ class Program:
         self.stdout = stdout
         self.survivors: list[str] = []  # what lived on after it was killed
         self.stdin: asyncio.StreamWriter | None = None
+        self.listener: Callable[[bytes], None] | None = None  # hears stderr as it comes
         self._process = process
         self._tail: deque[bytes] = deque()
         self._exited = asyncio.Event()
@@ -49,6 +51,10 @@ class Program:
     async def stop(self, *, grace: float = GRACE) -> list[str]:
         """End it and its group: TERM, after `grace` seconds KILL; name what lives on all the same."""
         self.survivors = await end_group(self.pid, grace=grace)
+        if not self.survivors:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE):  # a zombie whose other threads still end has no exit code yet
+                    await self._exited.wait()
         self.look()
         return self.survivors
 
@@ -58,6 +64,8 @@ class Program:
             self._exited.set()
 
     def hear(self, words: bytes) -> None:
+        if self.listener is not None:
+            self.listener(words)
         self._tail.append(words)
         while sum(map(len, self._tail)) - len(self._tail[0]) > _TAIL:
             self._tail.popleft()
@@ -81,7 +89,7 @@ async def running(
         ExecError: it exists but cannot be started.
     """
     words = [os.fspath(word) for word in argv]
-    with guard() as announcements:
+    with guard(mark_in(env or {})) as announcements:
         folder = None if cwd is None else os.fspath(cwd)
         process = start(words, cwd=folder, env=env, has_input=stdin, announcements=announcements)
         ending: asyncio.Task[None] | None = None

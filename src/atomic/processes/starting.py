@@ -44,16 +44,30 @@ def _start_error(argv: list[str], cwd: str | None, error: OSError | ValueError) 
     return ExecError(f'Program cannot be started: "{argv[0]}" ({reason})', argv)
 
 
+# Three rounds: what is killed may have started something meanwhile. Without a mark, or without /proc, there are none.
+_GUARD = """
+read -r group && { read -r _ || {
+    kill -s KILL -- "-$group"
+    for round in ${1:+1 2 3}; do
+        for file in /proc/[0-9]*/environ; do
+            if grep -qsaF "$1" "$file"; then pid=${file%/environ}; kill -s KILL "${pid#/proc/}"; fi
+        done
+    done
+}; }
+"""
+
+
 @contextmanager
-def guard() -> Generator[int]:
+def guard(mark: str = "") -> Generator[int]:
     """Have a program and all its children killed when Atomic dies, even by SIGKILL; give where to announce it.
 
     A shell of 1 MB reads a process group from a pipe, then waits for the end of the pipe, which only Atomic holds.
     The program announces itself before it becomes what it is: there is no instant in which it has no guard. The
-    kernel's own means, the parent's death signal, would reach the program but not its children.
+    kernel's own means, the parent's death signal, would reach the program but not its children. `mark`: words in the
+    environment by which those are found that moved to a group of their own.
     """
     guard = subprocess.Popen(
-        ["/bin/sh", "-c", 'read -r group && { read -r _ || kill -s KILL -- "-$group"; }'],
+        ["/bin/sh", "-c", _GUARD, "guard", mark],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

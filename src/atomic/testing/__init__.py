@@ -33,6 +33,7 @@ from atomic.testing.model_server import (
     in_thread,
     opencode_env,
 )
+from atomic.testing.replay import play
 
 __all__ = [
     "Big",
@@ -63,4 +64,5 @@ __all__ = [
     "copilot_env",
     "in_thread",
     "opencode_env",
+    "play",
 ]

@@ -14,7 +14,7 @@ from atomic.testing.model_server.conversation import Protocol
 from atomic.testing.model_server.script import MODELS
 from atomic.testing.model_server.server import ModelServer
 
-_NOBODY = "scripted"  # as a key; agents want one
+_NOBODY = "nobody"  # as a key; agents want one. So short that it is not taken for a secret and redacted
 
 _OPENCODE_PACKAGES = {
     Protocol.ANTHROPIC: "@ai-sdk/anthropic",

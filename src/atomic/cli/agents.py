@@ -1,0 +1,112 @@
+"""Choose the agent that a command is for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from atomic.cli.errors import USAGE, CliError, message_of
+from atomic.config import Settings
+from atomic.providers import AgentProvider, Health, ProgramMissingError, ProviderError, require_provider
+
+BY_PREFERENCE = ("claude", "opencode", "copilot")
+CHECK_LIMIT = 10.0  # seconds
+_PATIENCE = {"copilot": 60.0}  # at its first start it unpacks itself; cut short, it would begin again each time
+
+_log = logging.getLogger(__name__)
+
+
+async def choose_provider(name: str | None, settings: Settings) -> AgentProvider:
+    """The agent of that name, else the configured one, else the first that can be used here.
+
+    Raises CliError if there is none, ProviderError if it cannot be used.
+    """
+    if name is not None:
+        return named_provider(name, settings)
+    if settings.agent is not None:
+        return named_provider(settings.agent, settings, origin="set by ATOMIC_AGENT or the configuration")
+    missing: list[str] = []
+    with neutral_folder():
+        for candidate in BY_PREFERENCE:
+            health = await check(candidate, settings)
+            if health.ok:
+                return require_provider(candidate, settings)
+            if health.program or _is_chosen(candidate, settings):  # it is there: what it lacks is the nearest way out
+                missing.append(f"{candidate}: {health.remedy}")
+    way_out = missing[0] if missing else "install one, for example with pip install 'atomic-workflows[claude]'"
+    raise CliError(f"No agent can be used here: {way_out} (atomic doctor says what is missing for each)")
+
+
+def named_provider(name: str, settings: Settings, *, origin: str = "") -> AgentProvider:
+    """The agent of that name. Raises CliError for a wrong name, ProgramMissingError if its SDK is not installed."""
+    try:
+        return require_provider(name, settings)
+    except ProgramMissingError:
+        raise
+    except ProviderError as error:
+        raise CliError(f"{error}{f', {origin}' if origin else ''}", USAGE) from error
+
+
+async def check(name: str, settings: Settings) -> Health:
+    """Whether the agent of that name can be used; one that gives no answer in time cannot."""
+
+    async def load_and_check() -> Health:
+        # An SDK may take a second to import: the other checks need not stand still for it.
+        provider = await asyncio.to_thread(require_provider, name, settings)
+        return await provider.check()
+
+    return await _within_limit(name, load_and_check())
+
+
+async def remedy_for(provider: AgentProvider) -> str:
+    """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""
+    with neutral_folder():
+        return (await _within_limit(provider.name, provider.check())).remedy
+
+
+async def _within_limit(name: str, checking: Coroutine[Any, Any, Health]) -> Health:
+    task = asyncio.create_task(checking)
+    limit = _PATIENCE.get(name, CHECK_LIMIT)
+    await asyncio.wait({task}, timeout=limit)
+    if not task.done():
+        task.cancel()
+        return Health(False, remedy=f"it gave no answer within {limit:g} s: start it once by hand and see why")
+    try:
+        health = task.result()
+        return msgspec.structs.replace(health, remedy=health.remedy.removeprefix(f"{name}: "))  # who asks knows whom
+    except (ProviderError, OSError) as error:
+        return Health(False, remedy=str(error).removeprefix(f"{name}: "))
+    except Exception as error:  # a mistake of ours in one adapter says nothing about the others
+        _log.exception("%s: the check failed", name)
+        return Health(False, remedy=message_of(error))
+
+
+def _is_chosen(name: str, settings: Settings) -> bool:
+    """Whether the user said which program it is."""
+    return bool(os.environ.get(f"ATOMIC_{name.upper()}_PATH") or settings.provider(name).path)
+
+
+@contextmanager
+def neutral_folder() -> Generator[None]:
+    """Be in an empty folder: a program that is only asked about itself shall not find a stranger's plugins."""
+    for name in BY_PREFERENCE:
+        path = os.environ.get(f"ATOMIC_{name.upper()}_PATH", "")
+        if os.sep in path and not path.startswith("~"):
+            os.environ[f"ATOMIC_{name.upper()}_PATH"] = os.path.abspath(path)  # it was meant from where we are
+    before = os.open(".", os.O_RDONLY)  # not by its name: it may have none any more
+    try:
+        with tempfile.TemporaryDirectory(prefix="atomic-", ignore_cleanup_errors=True) as folder:
+            os.chdir(folder)
+            try:
+                yield
+            finally:
+                os.fchdir(before)
+    finally:
+        os.close(before)

@@ -1,0 +1,83 @@
+"""Read a command line: flags, then words. argparse would take a prompt's own dashes and words for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from atomic.cli.errors import UsageError
+from atomic.errors import closest
+
+
+class Flag:
+    """A flag; with `value` it takes one, with `optional` only if a word that is no flag follows."""
+
+    def __init__(
+        self, *names: str, help: str, value: str = "", choices: Sequence[str] = (), optional: bool = False
+    ) -> None:
+        self.names, self.help, self.value = names, help, value
+        self.choices, self.optional = choices, optional
+
+    @property
+    def name(self) -> str:
+        return self.names[-1]
+
+
+class Arguments:
+    """A command line that was read."""
+
+    def __init__(self, given: dict[str, str], words: list[str]) -> None:
+        self._given, self.words = given, words
+
+    def has(self, name: str) -> bool:
+        return name in self._given
+
+    def value(self, name: str) -> str | None:
+        return self._given.get(name)
+
+
+def parse(words: Sequence[str], flags: Iterable[Flag]) -> Arguments:
+    """Flags up to the first word that is none; `--` ends them, `-` is a word.
+
+    Raises UsageError with the nearest flag.
+    """
+    by_name = {name: flag for flag in flags for name in flag.names}
+    given: dict[str, str] = {}
+    rest = list(words)
+    while rest and _is_flag(rest[0]):
+        name, equals, value = rest.pop(0).partition("=")
+        flag = by_name.get(name)
+        if flag is None:
+            raise UsageError(f'Unknown flag: "{name}"{_meant(name, by_name)}')
+        if not flag.value and equals:
+            raise UsageError(f"{name} takes no value")
+        if flag.value and not equals:
+            value = _take(rest, flag)
+        given[flag.name] = _checked(flag, value)
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    return Arguments(given, rest)
+
+
+def _is_flag(word: str) -> bool:
+    """A dash begins a flag, but not one with blanks in its name: `-p "- tidy up"` is a prompt."""
+    return word.startswith("-") and word not in ("-", "--") and not any(map(str.isspace, word.partition("=")[0]))
+
+
+def _take(rest: list[str], flag: Flag) -> str:
+    if rest and rest[0] != "--" and not _is_flag(rest[0]):
+        return rest.pop(0)
+    if flag.optional:
+        return ""
+    raise UsageError(f"{flag.name} needs a value: {flag.name} {flag.value}")
+
+
+def _checked(flag: Flag, value: str) -> str:
+    if flag.choices and value not in flag.choices:
+        known = ", ".join(flag.choices)
+        raise UsageError(f'{flag.name} cannot be "{value}"{_meant(value, flag.choices)}: it is one of {known}')
+    return value
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    nearest = closest(word, known)
+    return f' (did you mean "{nearest}"?)' if nearest else ""

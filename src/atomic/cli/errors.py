@@ -1,0 +1,53 @@
+"""What the command line refuses, and the exit codes that say so."""
+
+from __future__ import annotations
+
+import os
+
+from atomic.errors import AtomicError
+
+OK, FAILED, USAGE, UNTRUSTED, WAITING, LIMITED = 0, 1, 2, 4, 5, 7
+SIGNALLED = 128  # and the number of the signal
+
+
+class CliError(AtomicError):
+    """The command cannot be carried out."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)
+
+
+class UsageError(CliError):
+    """The command line says something that it cannot mean."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, USAGE)
+
+
+def is_debugging() -> bool:
+    """Whether tracebacks and logs are wanted."""
+    return os.environ.get("ATOMIC_DEBUG", "") not in ("", "0")
+
+
+def message_of(error: Exception) -> str:
+    """What to tell the person; a mistake of ours is named, its traceback helps only those who look for it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, AtomicError | OSError):
+        return str(error)
+    return f"internal error: {type(error).__name__}: {error} (ATOMIC_DEBUG=1 shows where)"
+
+
+def exit_code_of(error: Exception) -> int:
+    """The exit code that an error ends the command with."""
+    if isinstance(error, CliError):
+        return error.exit_code
+    from atomic.config import ConfigError
+    from atomic.providers import ProviderError, UnknownProviderError, UntrustedProjectError
+
+    if isinstance(error, ConfigError | UnknownProviderError):
+        return USAGE
+    if isinstance(error, ProviderError) and error.provider == "replay":
+        return USAGE  # the recording that was named is not there, or none
+    return UNTRUSTED if isinstance(error, UntrustedProjectError) else FAILED

@@ -1,0 +1,47 @@
+"""The text of `--help`, made from what the command line knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from atomic.cli.arguments import Flag
+from atomic.cli.verbs import HELP, TURN, VERBS, VERSION, Verb
+
+
+def top_help() -> str:
+    """The help of `atomic` itself."""
+    usage = [('atomic -p "PROMPT" [flags]', TURN[0].help)]
+    usage += [(f"atomic {verb.name} [flags]", verb.summary) for verb in VERBS.values()]
+    return "\n".join(
+        (
+            "atomic: the workflow layer for coding agents",
+            "",
+            "usage:",
+            *_columns(usage),
+            "",
+            "flags of -p:",
+            *_flags(TURN[1:]),
+            "",
+            "other flags:",
+            *_flags((VERSION, HELP)),
+            "",
+            "The prompt may also stand last (atomic -p --output json fix it), behind -- if it begins with a dash.",
+            "Standard input, if it is no terminal, follows the prompt; - reads it in any case.",
+            "",
+        )
+    )
+
+
+def verb_help(verb: Verb) -> str:
+    """The help of one verb."""
+    return "\n".join((f"atomic {verb.name}: {verb.summary}", "", "flags:", *_flags(verb.flags), ""))
+
+
+def _flags(flags: Sequence[Flag]) -> list[str]:
+    return _columns([(f"{', '.join(flag.names)} {flag.value}".strip(), flag.help) for flag in flags])
+
+
+def _columns(rows: Iterable[tuple[str, str]]) -> list[str]:
+    rows = list(rows)
+    width = max(len(left) for left, _ in rows)
+    return [f"  {left:{width}}  {right}" for left, right in rows]

@@ -1,0 +1,111 @@
+"""Carry out a command line; every mistake of a user is one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from atomic.cli.arguments import Arguments, parse
+from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.streams import STDERR, fill_gaps, put, tell, write
+from atomic.cli.verbs import TOP, VERBS
+from atomic.errors import AtomicError, closest
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run `atomic` with these words, else with those of the process; its exit code."""
+    fill_gaps()
+    try:
+        return _carry_out(sys.argv[1:] if words is None else list(words))
+    except KeyboardInterrupt as stop:
+        return SIGNALLED + (stop.args[0] if stop.args else 2)
+    except Exception as error:
+        if is_debugging() and not isinstance(error, AtomicError):
+            raise
+        tell(message_of(error))
+        return exit_code_of(error)
+
+
+def _carry_out(words: list[str]) -> int:
+    if words and not words[0].startswith("-"):
+        return _verb(words[0], words[1:])
+    arguments = parse(words, TOP)
+    if arguments.has("--help"):
+        return _help()
+    if arguments.has("--version"):
+        from atomic import __version__
+
+        put(f"atomic {__version__}\n")
+        return 0
+    if arguments.has("-p"):
+        return _turn(arguments)
+    if not words:
+        from atomic.cli.help import top_help
+
+        write(STDERR, top_help())
+        return USAGE
+    raise UsageError('Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest')
+
+
+def _verb(name: str, words: list[str]) -> int:
+    verb = VERBS.get(name)
+    if verb is None:
+        nearest = closest(name, [*VERBS, "--help", "--version"])
+        hint = f'did you mean "{nearest}"?' if nearest else 'atomic --help lists them; a prompt needs -p: atomic -p "…"'
+        raise UsageError(f'Unknown command: "{name}" ({hint})')
+    arguments = parse(words, verb.flags)
+    if arguments.has("--help"):
+        from atomic.cli.help import verb_help
+
+        put(verb_help(verb))
+        return 0
+    if arguments.words:
+        raise UsageError(f'atomic {name} takes no "{arguments.words[0]}" (atomic {name} --help)')
+    _prepare()
+    if name == "doctor":
+        from atomic.cli.doctor import run_doctor
+
+        return run_doctor(as_json=arguments.has("--json"))
+    from atomic.cli.models import run_models
+
+    return run_models(arguments.value("--agent"), as_json=arguments.has("--json"))
+
+
+def _turn(arguments: Arguments) -> int:
+    _prepare()
+    from atomic.cli.prompt import read_prompt
+
+    prompt = read_prompt([word for word in (arguments.value("-p"), *arguments.words) if word])
+    if prompt.strip() == "/help":
+        return _help()
+    from atomic.cli.turn import TurnRequest, run_turn
+
+    return run_turn(
+        TurnRequest(
+            prompt,
+            agent=arguments.value("--agent"),
+            model=arguments.value("--model"),
+            output=arguments.value("--output") or "text",
+            record=arguments.value("--record"),
+        )
+    )
+
+
+def _help() -> int:
+    from atomic.cli.help import top_help
+
+    put(top_help())
+    return 0
+
+
+def _prepare() -> None:
+    """Before anything that may take its time: signals end it with their exit code, and logs do not reach the user."""
+    import logging
+
+    from atomic.cli.signals import raise_on_signals
+
+    raise_on_signals()
+    if is_debugging():
+        logging.basicConfig(level=logging.DEBUG)
+    else:
+        logging.getLogger().addHandler(logging.NullHandler())

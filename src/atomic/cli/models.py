@@ -1,0 +1,49 @@
+"""`atomic models`: what can follow --model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from atomic.cli import signals
+from atomic.cli.agents import choose_provider, neutral_folder
+from atomic.cli.errors import CliError
+from atomic.cli.signals import Stop
+from atomic.cli.streams import one_line, put, tell
+from atomic.config import load_settings
+from atomic.providers import AgentProvider, ModelInfo
+
+LIMIT = 60.0  # seconds; some programs ask their service
+
+
+def run_models(agent: str | None, *, as_json: bool) -> int:
+    """Print the models of an agent."""
+
+    async def work(stop: Stop) -> int:
+        settings = load_settings()
+        for warning in settings.warnings:
+            tell(f"warning: {warning}")
+        models = await _models(await choose_provider(agent, settings))
+        put(msgspec.json.encode(models).decode() + "\n" if as_json else "".join(map(_line, models)))
+        return 0
+
+    return signals.run(work)
+
+
+async def _models(provider: AgentProvider) -> Sequence[ModelInfo]:
+    if not provider.capabilities.models:
+        raise CliError(f"{provider.name} has no list of models")
+    try:
+        with neutral_folder():
+            async with asyncio.timeout(LIMIT):
+                return await provider.models()
+    except TimeoutError:
+        raise CliError(f"{provider.name} did not list its models within {LIMIT:g} s (atomic doctor)") from None
+
+
+def _line(model: ModelInfo) -> str:
+    name = "" if model.name in ("", model.id) else f"  {one_line(model.name)}"
+    context = f"  ({model.context:,} tokens)" if model.context else ""
+    return f"{one_line(model.id)}{name}{context}\n"

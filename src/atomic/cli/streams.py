@@ -1,0 +1,62 @@
+"""Standard input, output and error as a user may leave them: closed, cut, or a terminal that must not be fooled."""
+
+from __future__ import annotations
+
+import os
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+# Nothing that we print for people may move the cursor, set the title or hide: it is shown as a picture of itself.
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys((*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+}
+
+
+def fill_gaps() -> None:
+    """Open what was closed for us, or the next file that we open would be our standard output."""
+    for number in (STDIN, STDOUT, STDERR):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number, which is this one
+
+
+def harmless(text: str) -> str:
+    """A text that a terminal only shows."""
+    return text.translate(_PICTURES)
+
+
+def one_line(text: str) -> str:
+    """A text as one line for people."""
+    return harmless(" ".join(text.split()))
+
+
+def message(text: str) -> str:
+    """What is said to a person: one line; only a diff, which nobody could read so, keeps its own."""
+    words, mark, diff = text.partition("\n--- ")
+    return f"atomic: {one_line(words)}{harmless(mark + diff)}\n"
+
+
+def tell(text: str) -> None:
+    """Say something to the person, on standard error."""
+    try:
+        write(STDERR, message(text))
+    except OSError:
+        return  # nobody listens
+
+
+def put(text: str) -> None:
+    """Write to standard output; that its reader has gone (`| head`) is no error."""
+    try:
+        write(STDOUT, text)
+    except BrokenPipeError:
+        return
+
+
+def write(number: int, text: str) -> None:
+    """Write all of it, past Python's own buffers: they would fail once more when the program ends."""
+    data = memoryview(text.encode("utf-8", "replace"))
+    while data:
+        data = data[os.write(number, data) :]

@@ -1,0 +1,157 @@
+"""`atomic -p`: one turn of an agent, and its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+
+from atomic.cli import signals
+from atomic.cli.agents import choose_provider, remedy_for
+from atomic.cli.asking import Asker
+from atomic.cli.errors import FAILED, LIMITED, OK, WAITING, CliError, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.output import Output
+from atomic.cli.reports import report_for
+from atomic.cli.signals import Stop
+from atomic.cli.streams import tell
+from atomic.config import Settings, load_settings
+from atomic.errors import AtomicError
+from atomic.providers import AgentProvider, AgentSession, EndReason, SessionOptions, TurnEnded
+
+_EXITS = {
+    EndReason.DONE: OK,
+    EndReason.ERROR: FAILED,
+    EndReason.REFUSED: FAILED,
+    EndReason.MAX_TURNS: FAILED,
+    EndReason.LIMIT: LIMITED,
+}
+_WHY = {
+    EndReason.ERROR: "the turn failed",
+    EndReason.REFUSED: "the agent refused",
+    EndReason.MAX_TURNS: "the agent took as many turns as it may and was not done",
+    EndReason.LIMIT: "the provider does not serve now: try again later",
+}
+_INTERRUPTED = "interrupted"
+
+
+class TurnRequest(msgspec.Struct, frozen=True):
+    """What the command line asks for."""
+
+    prompt: str
+    agent: str | None = None
+    model: str | None = None
+    output: str = "text"
+    record: str | None = None
+
+
+def run_turn(request: TurnRequest) -> int:
+    """Run the turn and tell it; its exit code."""
+    return signals.run(lambda stop: _TurnHost(request, stop).run())
+
+
+class _TurnHost:
+    """The one who reads a turn's events, answers its questions and hears the signals."""
+
+    def __init__(self, request: TurnRequest, stop: Stop) -> None:
+        self._request, self._stop = request, stop
+        self._out = Output()
+        self._report = report_for(request.output, self._out)
+        self._asker = Asker(self._out, self._interrupt)
+        self._session: AgentSession | None = None
+        self._interrupting: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        cancel = self._stop.act
+        code = await self._attempt()
+        self._stop.act = cancel  # whoever reads our output may not read on
+        await self._out.drain()
+        if self._out.failure is not None:
+            tell(f"standard output could not take all of it: {self._out.failure.strerror}")
+        return code or (OK if self._out.failure is None else FAILED)
+
+    async def _attempt(self) -> int:
+        try:
+            return await self._turn()
+        except Exception as error:  # who reads JSON is told of a mistake of ours too
+            if is_debugging() and not isinstance(error, AtomicError):
+                raise
+            self._report.refuse(message_of(error), exit_code_of(error))
+            return exit_code_of(error)
+        except asyncio.CancelledError:
+            if self._stop.number is None:
+                raise
+            return self._end(TurnEnded(EndReason.INTERRUPTED), _INTERRUPTED)  # by a signal, before the turn began
+
+    async def _turn(self) -> int:
+        settings = load_settings()
+        for warning in settings.warnings:
+            self._out.tell(f"warning: {warning}")
+        options = self._options(settings)
+        provider = await choose_provider(self._request.agent, settings)
+        async with provider.open(options) as session:
+            self._session, self._stop.act = session, self._interrupt
+            ended = await self._watch(session)
+            self._stop.act = _nothing  # there is nothing left to stop, and closing takes no longer than it must
+            if self._interrupting is not None:
+                await self._interrupting
+        # Said when all is closed: who hears it need not wait for anything else.
+        return self._end(ended, await self._why(ended, provider))
+
+    def _options(self, settings: Settings) -> SessionOptions:
+        return SessionOptions(
+            cwd=_current_folder(),
+            model=self._request.model or settings.model,
+            record=None if self._request.record is None else _recordable(self._request.record),
+            ask=self._asker.ask,
+        )
+
+    async def _watch(self, session: AgentSession) -> TurnEnded:
+        async for event in session.send(self._request.prompt):
+            if isinstance(event, TurnEnded):
+                return event
+            self._report.tell(event)
+        return TurnEnded(EndReason.ERROR, error="the stream ended without saying that the turn is over")
+
+    def _interrupt(self) -> None:
+        if self._session is not None and self._interrupting is None:
+            self._interrupting = asyncio.create_task(self._session.interrupt())
+
+    def _end(self, ended: TurnEnded, why: str) -> int:
+        self._report.end(ended, None if self._session is None else self._session.id, why)
+        if self._asker.unanswered is not None:
+            return WAITING
+        return self._stop.exit_code if ended.reason is EndReason.INTERRUPTED else _EXITS[ended.reason]
+
+    async def _why(self, ended: TurnEnded, provider: AgentProvider) -> str:
+        """What to tell the person about the end, with a way out; empty if all is well."""
+        if self._asker.unanswered is not None:
+            question = self._asker.unanswered.text
+            return f'the agent asks "{question}" and nobody answers (say it in the prompt, or answer in a terminal)'
+        if ended.reason in (EndReason.DONE, EndReason.INTERRUPTED):
+            return _INTERRUPTED if ended.reason is EndReason.INTERRUPTED else ""
+        why = ended.error or _WHY[ended.reason]
+        why = why if why.startswith(provider.name) else f"{provider.name}: {why}"
+        remedy = await remedy_for(provider) if ended.reason is EndReason.ERROR else ""
+        return f"{why} ({remedy})" if remedy and remedy not in why else why
+
+
+def _nothing() -> None:
+    pass
+
+
+def _recordable(file: str) -> str:
+    """Where to record to. A turn that cannot be recorded is not worth its tokens: that is said before it."""
+    path = os.path.abspath(file)
+    folder = os.path.dirname(path)
+    writable = os.path.isfile(path) or not os.path.exists(path)
+    if not writable or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise UsageError(f"--record cannot write to {path} (name a file in a folder that is there)")
+    return path
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise CliError("the current folder does not exist any more (change to another one)") from None

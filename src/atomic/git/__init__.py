@@ -1,0 +1,24 @@
+"""Git as Atomic itself uses it: nothing that a repository brings along is run by it.
+
+No hook, monitor, pager, external diff, filter or driver runs, no file that a setting includes is read: git gets other
+settings than the repository's, from which only what is plain data is taken over.
+"""
+
+from atomic.git.apply import apply_changes
+from atomic.git.errors import GitError, PatchError
+from atomic.git.mail import split_mail, split_patch
+from atomic.git.repository import Repository, find_repository
+from atomic.git.watch import Changes, FileWatch, watching
+
+__all__ = [
+    "Changes",
+    "FileWatch",
+    "GitError",
+    "PatchError",
+    "Repository",
+    "apply_changes",
+    "find_repository",
+    "split_mail",
+    "split_patch",
+    "watching",
+]

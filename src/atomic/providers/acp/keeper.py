@@ -1,0 +1,128 @@
+"""The program of a session: started when it is needed, and again when it has gone; the conversation is taken up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from acp.schema import AgentCapabilities
+
+from atomic.providers.acp.client import Client
+from atomic.providers.acp.errors import RefusedError
+from atomic.providers.acp.launch import Launch
+from atomic.providers.acp.options import model_choice
+from atomic.providers.acp.patience import Complaints
+from atomic.providers.acp.program import AcpProgram, Opened, running_agent
+from atomic.providers.acp.servers import Server, spoken_servers
+from atomic.providers.acp.translate import Translator
+from atomic.providers.errors import ProgramFailedError, UnsupportedError
+
+
+class Keeper:
+    """Has one program running at a time, with the session of `id` open in it."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        client: Client,
+        translator: Translator,
+        complaints: Complaints,
+    ) -> None:
+        self.id = ""
+        self.model = None if launch.agent.ways.model_flag else launch.options.model
+        self.is_empty = launch.options.resume is None  # nothing was ever asked: there may be nothing to take up again
+        self._launch = launch
+        self._client, self._translator, self._complaints = client, translator, complaints
+        self._program: AcpProgram | None = None
+        self._stack = AsyncExitStack()  # what runs
+        self._changing = asyncio.Lock()  # one start or end at a time
+
+    @property
+    def program(self) -> AcpProgram:
+        """The program. Raises ProgramFailedError where none runs."""
+        if self._program is None:
+            raise ProgramFailedError(
+                f"{self._launch.agent.provider} does not run", provider=self._launch.agent.provider
+            )
+        return self._program
+
+    @property
+    def is_usable(self) -> bool:
+        return self._program is not None and self._program.usable
+
+    async def get_ready(self) -> None:
+        """Have the session open in a program that listens. Raises ProviderError."""
+        async with self._changing:
+            if self._program is not None and not self._program.usable:
+                await self._end()
+            if self._program is None:
+                await self._start()
+
+    async def leave(self) -> None:
+        async with self._changing:
+            await self._end()
+
+    async def choose_model(self, model: str) -> None:
+        """Use that model from the next prompt on. Raises ProviderError."""
+        await self.get_ready()
+        await self._choose_model(self.program, model)
+        self.model = model
+
+    async def _start(self) -> None:
+        agent, launch = self._launch.agent, self._launch
+        async with AsyncExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="atomic-acp-")))
+            program, child = await stack.enter_async_context(
+                running_agent(
+                    launch.argv(folder), agent, self._client, self._translator, cwd=str(launch.cwd), env=launch.env
+                )
+            )
+            child.listener = self._complaints.hear
+            await program.shake_hands(may_ask=launch.options.ask is not None)
+            opened = await self._open(program, self._servers(program.can))
+            self._translator.program_started(self.id, opened.config_options or ())
+            if self.model is not None:
+                await self._choose_model(program, self.model)
+            self._stack, self._program = stack.pop_all(), program
+
+    async def _end(self) -> None:
+        self._program = None
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+    def _servers(self, can: AgentCapabilities) -> list[Server]:
+        provider, kinds = self._launch.agent.provider, can.mcp_capabilities
+        if self._launch.own_servers and not (kinds is not None and kinds.http):
+            raise UnsupportedError(
+                f"{provider} cannot take custom tools: it takes no MCP server over HTTP", provider=provider
+            )
+        return spoken_servers(self._launch.spoken_servers, can, provider)
+
+    async def _open(self, program: AcpProgram, servers: Sequence[Server]) -> Opened:
+        cwd, options = str(self._launch.cwd), self._launch.options
+        if self.id:
+            try:
+                return await program.take_up(self.id, cwd, servers)
+            except (RefusedError, UnsupportedError):
+                if not self.is_empty:
+                    raise
+        elif options.resume is not None and options.fork:
+            self.id, opened = await program.fork(options.resume, cwd, servers)
+            return opened
+        elif options.resume is not None:
+            opened = await program.take_up(options.resume, cwd, servers)
+            self.id = options.resume
+            return opened
+        self.id, opened = await program.begin(cwd, servers, self._launch.env)
+        return opened
+
+    async def _choose_model(self, program: AcpProgram, model: str) -> None:
+        agent = self._launch.agent
+        option, value = model_choice(
+            self._translator.options, model, provider=agent.provider, any_model=agent.ways.any_model
+        )
+        self._translator.options = await program.choose(self.id, option, value)

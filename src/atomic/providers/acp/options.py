@@ -1,0 +1,46 @@
+"""The options of a session that an agent offers; the model is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acp.schema import SessionConfigOptionBoolean, SessionConfigOptionSelect, SessionConfigSelectGroup
+
+from atomic.errors import closest
+from atomic.providers.base import ModelInfo
+from atomic.providers.errors import ProviderError, UnsupportedError
+
+ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
+MODEL = "model"
+
+
+def models_of(options: Sequence[ConfigOption]) -> list[ModelInfo]:
+    """The models that may be chosen."""
+    chosen = _model_option(options)
+    return [] if chosen is None else _choices(chosen)
+
+
+def model_choice(options: Sequence[ConfigOption], model: str, *, provider: str, any_model: bool) -> tuple[str, str]:
+    """The option and the value that choose a model. Raises ProviderError with the nearest that is offered."""
+    option = _model_option(options)
+    known = [] if option is None else [one.id for one in _choices(option)]
+    if model in known or any_model:
+        return (MODEL if option is None else option.id), model
+    if option is None:
+        raise UnsupportedError(f"{provider} does not let a client choose the model", provider=provider)
+    near = closest(model, known)
+    hint = f'did you mean "{near}"?' if near else f"it has: {', '.join(known[:10])}"
+    raise ProviderError(f'{provider} has no model "{model}"', provider=provider, remedy=hint)
+
+
+def _model_option(options: Sequence[ConfigOption]) -> SessionConfigOptionSelect | None:
+    selects = [option for option in options if isinstance(option, SessionConfigOptionSelect)]
+    return next((one for one in selects if one.category == MODEL or one.id == MODEL), None)
+
+
+def _choices(option: SessionConfigOptionSelect) -> list[ModelInfo]:
+    found: list[ModelInfo] = []
+    for entry in option.options:
+        values = entry.options if isinstance(entry, SessionConfigSelectGroup) else [entry]
+        found += [ModelInfo(one.value, one.name) for one in values]
+    return found

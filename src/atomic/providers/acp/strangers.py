@@ -1,0 +1,80 @@
+"""What a project carries that an agent would run by itself: hooks, plugins, servers.
+
+No flag and no variable keeps these agents from it, as far as tried: they are not started where such a file is. It is
+looked for as they do it: in the folder and above it, up to the root of its repository.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from atomic.providers.opencode.trust import project_code
+
+_FRONT = 64 * 1024  # of a file; what makes an agent run something stands at its beginning
+
+Check = Callable[[Path], Iterable[Path]]
+
+
+def strangers_code(agent: str, cwd: Path) -> list[str]:
+    """The files, as paths from the folder. An agent that is not known could read any of them."""
+    cwd = cwd.resolve()
+    checks = [_CHECKS[agent]] if agent in _CHECKS else list(_CHECKS.values())
+    found = dict.fromkeys(file for check in checks for file in check(cwd))
+    return [os.path.relpath(file, cwd) for file in found]
+
+
+def _upwards(*checks: Check) -> Check:
+    """Look in the folder and those above it, up to the repository's root; the user's own home is no stranger's."""
+
+    def check(folder: Path) -> Iterator[Path]:
+        home = Path.home().resolve()
+        for one in (folder, *folder.parents):
+            if one in (home, Path(one.anchor)):
+                return
+            yield from (file for check in checks for file in check(one))
+            if os.path.lexists(one / ".git"):  # a folder, or the file of a worktree
+                return
+
+    return check
+
+
+def _files(*patterns: str) -> Check:
+    """Whatever is there under these names, whatever is in it."""
+    return lambda folder: (file for pattern in patterns for file in sorted(folder.glob(pattern)))
+
+
+def _files_that_say(words: str, *patterns: str) -> Check:
+    """Files in which these words stand; or a backslash, by which a word can be written so that nobody sees it."""
+    hint = re.compile(rf"\\|{words}", re.IGNORECASE)
+    return lambda folder: (file for file in _files(*patterns)(folder) if hint.search(_beginning(file)))
+
+
+def _beginning(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_FRONT).decode(errors="replace")
+    except OSError:
+        return "\\"  # it cannot be looked at: that is no reason to trust it
+
+
+_CLAUDE_SETTINGS = _files(".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
+
+_CHECKS: Mapping[str, Check] = {
+    "claude": _upwards(
+        _CLAUDE_SETTINGS,
+        _files_that_say("mcp|hook", ".claude/agents/**/*.md", ".claude/skills/**/*.md", ".claude/commands/**/*.md"),
+    ),
+    "codex": _upwards(_files(".codex/config.toml", ".codex/hooks.json", ".codex/hooks/*")),
+    "copilot": _upwards(
+        _CLAUDE_SETTINGS,
+        _files(".github/hooks/**/*.json", ".github/lsp.json", ".github/mcp.json", ".github/extensions/*"),
+        _files(".github/copilot/settings.json", ".github/copilot/settings.local.json"),
+        # An agent of the project may bring servers of its own, which run when it is called.
+        _files_that_say("mcp|hook", ".github/agents/**/*.md", ".claude/agents/**/*.md"),
+    ),
+    "gemini": _upwards(_files(".gemini/settings.json", ".gemini/.env", ".gemini/extensions/*", ".gemini/hooks/*")),
+    "opencode": project_code,
+}

@@ -1,0 +1,1 @@
+"""Claude Code, driven through its own SDK."""

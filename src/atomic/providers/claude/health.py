@@ -1,0 +1,49 @@
+"""Is Claude Code there, which version, and does it have a login or a key? It is asked itself, without a network."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from atomic.processes import ExecError, execute
+from atomic.providers.base import Health
+
+OLDEST = (2, 1)  # before it the program does not tell when a turn is over
+_UPDATE = "run `claude update`, or `pip install 'atomic-workflows[claude]'` and remove the old one from PATH"
+_LOGIN = "run `claude` once and log in, or set ANTHROPIC_API_KEY"
+_SECONDS = 30
+
+
+class _Login(msgspec.Struct, frozen=True, rename="camel"):
+    logged_in: bool
+
+
+async def health_of(program: Path, env: dict[str, str]) -> Health:
+    """Ask the program for its version and its login; what is missing is said, not raised."""
+    env = {**env, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    said = await _ask(program, env, "--version")
+    number = re.match(r"(\d+)\.(\d+)[\w.+-]*", said)
+    if number is None:
+        return Health(False, "", str(program), f"it does not tell its version, but says {said[:200]!r}: {_UPDATE}")
+    version = number[0]
+    if (int(number[1]), int(number[2])) < OLDEST:
+        return Health(False, version, str(program), f"it is older than {OLDEST[0]}.{OLDEST[1]}: {_UPDATE}")
+    return Health(ok := await _is_logged_in(program, env), version, str(program), "" if ok else _LOGIN)
+
+
+async def _is_logged_in(program: Path, env: dict[str, str]) -> bool:
+    try:
+        return msgspec.json.decode(await _ask(program, env, "auth", "status"), type=_Login).logged_in
+    except msgspec.MsgspecError:  # a version that does not tell: the first turn will
+        return True
+
+
+async def _ask(program: Path, env: dict[str, str], *words: str) -> str:
+    try:
+        # Nobody's project: a stranger's settings could name a program that makes keys.
+        result = await execute(program, *words, cwd="/", env=env, timeout=_SECONDS)
+    except ExecError as error:
+        return str(error)
+    return result.stdout.strip() or result.stderr.strip()

@@ -1,0 +1,52 @@
+"""Why a turn is over, from what the program said last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from atomic.providers.claude.limits import ended_at_limit
+from atomic.providers.claude.wire import Result
+from atomic.providers.events import EndReason
+
+_LOGIN = "run `claude` once and log in, or set ANTHROPIC_API_KEY"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a turn ended; `text` None: what was heard counts."""
+
+    reason: EndReason
+    text: str | None = None
+    error: str | None = None
+
+
+def outcome_of(results: Sequence[Result], prompt_state: str | None) -> Outcome:
+    """Judge a turn: the prompt's own result, and those of the tasks that came back after it."""
+    told = [one for one in results if one.num_turns or one.is_error or one.result] or results
+    if not told:
+        return Outcome(EndReason.ERROR, error=f"Claude Code did not answer: the prompt was {prompt_state}")
+    last = told[-1]
+    if last.stop_reason == "refusal":
+        return Outcome(EndReason.REFUSED, error=_problem(last) if last.is_error else None)
+    if last.subtype == "error_max_turns":
+        return Outcome(EndReason.MAX_TURNS, error=_problem(last))
+    if ended_at_limit(last):
+        return Outcome(EndReason.LIMIT, error=_problem(last))
+    if last.is_error or last.subtype != "success":
+        return Outcome(EndReason.ERROR, error=_problem(last))
+    return Outcome(EndReason.DONE, text=_answer(told))
+
+
+def _answer(results: Sequence[Result]) -> str | None:
+    structured = [one.structured_output for one in results if one.structured_output is not None]
+    return msgspec.json.encode(structured[-1]).decode() if structured else results[-1].result or None
+
+
+def _problem(result: Result) -> str:
+    problem = "; ".join(result.errors or ()) or result.result or result.subtype
+    return f"{problem} ({_LOGIN})" if _is_about_login(result) else problem
+
+
+def _is_about_login(result: Result) -> bool:
+    return result.api_error_status in (401, 403) or (result.result or "").startswith("Not logged in")

@@ -1,0 +1,51 @@
+"""When the provider of the model does not serve: what says so, and until when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from atomic.providers.copilot.messages import CallFailed, Failed
+
+PATIENCE = 6.0  # seconds that Copilot may try again against a limit by itself; then the turn ends
+
+_STATUSES = frozenset({429, 529})
+_KINDS = frozenset({"rate_limit", "rate_limit_error", "overloaded_error", "quota", "insufficient_quota"})
+
+
+def is_limit(failure: CallFailed | Failed) -> bool:
+    """Whether a limit is why it failed."""
+    status = failure.status_code if isinstance(failure, CallFailed) else None
+    return status in _STATUSES or (failure.error_type or "") in _KINDS
+
+
+def reset_of(failure: CallFailed, now: datetime) -> datetime | None:
+    """When the quota that is used up is filled again; Copilot tells that of GitHub's, of no other provider's."""
+    dates = (
+        _date(quota.reset_date)
+        for quota in (failure.quota_snapshots or {}).values()
+        if quota.remaining_percentage <= 0 and quota.reset_date
+    )
+    return max((date for date in dates if date is not None and date > now), default=None)
+
+
+def words_of(failure: CallFailed) -> str:
+    """What the provider said; Copilot quotes the body of its answer."""
+    text = failure.error_message or failure.error_type or f"HTTP {failure.status_code or 0:.0f}"
+    try:
+        return msgspec.json.decode(text, type=_Body).message
+    except msgspec.MsgspecError:
+        return text
+
+
+class _Body(msgspec.Struct, frozen=True):
+    message: str
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

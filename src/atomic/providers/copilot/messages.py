@@ -1,0 +1,329 @@
+"""What Copilot says about a session, as far as it matters here.
+
+Only the fields that are used are read: a newer Copilot adds some, and may change the others. Numbers are floats, because
+Copilot writes 7 and 7.0 alike. A kind that is listed as
+passed over says nothing that a reader of a turn would miss; one that is in no list is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from atomic.providers.copilot.kinds import PASSED_OVER
+
+
+class _Data(msgspec.Struct, frozen=True, rename="camel"):
+    """What is told with an event."""
+
+
+class Prompted(_Data, frozen=True):
+    """A prompt was taken up: ours, or the one of a sub-agent."""
+
+    content: str = ""
+    message_id: str = ""
+
+
+class MessageBegun(_Data, frozen=True):
+    """A message of the agent begins."""
+
+    message_id: str
+
+
+class TextAdded(_Data, frozen=True):
+    """A piece of a message."""
+
+    message_id: str
+    delta_content: str
+
+
+class MessageDone(_Data, frozen=True):
+    """A message is complete."""
+
+    message_id: str
+    content: str = ""
+    tool_requests: list[Any] | None = None
+
+
+class ThoughtAdded(_Data, frozen=True):
+    """A piece of what it thinks."""
+
+    reasoning_id: str
+    delta_content: str
+
+
+class ThoughtDone(_Data, frozen=True):
+    """A thought is complete."""
+
+    reasoning_id: str
+    content: str = ""
+
+
+class StepDone(_Data, frozen=True):
+    """A call of the model, and the tools that it called, are over."""
+
+
+class Used(_Data, frozen=True):
+    """What one call of a model cost."""
+
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cache_read_tokens: float | None = None
+    finish_reason: str | None = None
+
+
+class Quota(_Data, frozen=True):
+    """How much of an account's quota is left."""
+
+    remaining_percentage: float = 100
+    reset_date: str | None = None
+
+
+class CallFailed(_Data, frozen=True):
+    """A call of a model failed; it may be tried again."""
+
+    status_code: float | None = None
+    error_message: str | None = None
+    error_type: str | None = None
+    quota_snapshots: dict[str, Quota] | None = None
+
+
+class ToolBegun(_Data, frozen=True):
+    """A tool was called."""
+
+    tool_call_id: str
+    tool_name: str
+    arguments: Any = None
+
+
+class ToolSaid(_Data, frozen=True):
+    """A running command said something."""
+
+    tool_call_id: str
+    text: str
+
+
+class ToolProgressed(_Data, frozen=True):
+    """A running tool says how far it is."""
+
+    tool_call_id: str
+    progress_message: str
+
+
+class ToolResult(_Data, frozen=True):
+    content: str = ""
+
+
+class ToolFault(_Data, frozen=True):
+    message: str = ""
+
+
+class ToolDone(_Data, frozen=True):
+    """A tool is over."""
+
+    tool_call_id: str
+    success: bool
+    result: ToolResult | None = None
+    error: ToolFault | None = None
+
+
+class AgentBegun(_Data, frozen=True):
+    """A sub-agent begins; the event carries its id."""
+
+    tool_call_id: str
+    agent_name: str
+    parent_id: str | None = None
+
+
+class AgentDone(_Data, frozen=True):
+    """A sub-agent is over."""
+
+    cancelled: bool | None = None
+
+
+class AgentFailed(_Data, frozen=True):
+    """A sub-agent failed."""
+
+    error: str = ""
+
+
+class NotificationKind(_Data, frozen=True):
+    type: str
+    agent_id: str | None = None
+
+
+class Notified(_Data, frozen=True):
+    """The agent is told of something that happened in the background."""
+
+    kind: NotificationKind
+
+
+class SkillInvoked(_Data, frozen=True):
+    """The agent took up a skill."""
+
+    name: str
+
+
+class TodosChanged(_Data, frozen=True):
+    """The to-do list is another one now; it has to be asked for."""
+
+
+class CompactionDone(_Data, frozen=True):
+    """The context was summarised, or could not be."""
+
+    success: bool
+    error: str | None = None
+    pre_compaction_tokens: float | None = None
+    post_compaction_tokens: float | None = None
+
+
+class Truncated(_Data, frozen=True):
+    """The oldest part of the context was left out."""
+
+    pre_truncation_tokens_in_messages: float
+    post_truncation_tokens_in_messages: float
+
+
+class ContextMeasured(_Data, frozen=True):
+    """How full the context is."""
+
+    current_tokens: float
+    token_limit: float
+
+
+class Informed(_Data, frozen=True):
+    """A remark for the timeline."""
+
+    message: str
+    info_type: str = ""
+
+
+class Warned(_Data, frozen=True):
+    """A warning for the timeline."""
+
+    message: str
+
+
+class PermissionSubject(_Data, frozen=True):
+    """What a tool wants to do, where that is a command or an address."""
+
+    full_command_text: str = ""
+    url: str = ""
+
+
+class PermissionRequested(_Data, frozen=True):
+    """A tool waits for leave."""
+
+    request_id: str
+    permission_request: PermissionSubject = PermissionSubject()
+    resolved_by_hook: bool | None = None
+
+
+class CustomToolRequested(_Data, frozen=True):
+    """One of our own tools is called."""
+
+    request_id: str
+    tool_name: str
+    arguments: Any = None
+
+
+class FormRequested(_Data, frozen=True):
+    """Somebody is asked to fill in a form."""
+
+    request_id: str
+    message: str = ""
+    requested_schema: dict[str, Any] | None = None
+    mode: str | None = None
+
+
+class Failed(_Data, frozen=True):
+    """The prompt could not be worked on to its end."""
+
+    message: str
+    error_type: str = ""
+    originating_message_id: str | None = None
+
+
+class Idle(_Data, frozen=True):
+    """Nothing of the session is at work any more, in the background neither."""
+
+    aborted: bool | None = None
+
+
+class Unreadable(_Data, frozen=True):
+    """An event whose kind is known, but not what is told with it."""
+
+    problem: str
+
+
+class Unknown(_Data, frozen=True):
+    """An event of a kind that is not known here."""
+
+
+class Lost(_Data, frozen=True):
+    """The server is gone."""
+
+    reason: str
+
+
+Data: TypeAlias = _Data
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event of a session."""
+
+    kind: str
+    data: Data
+    agent: str | None = None  # the sub-agent that it belongs to
+
+
+READ: Mapping[str, type[Data]] = {
+    "user.message": Prompted,
+    "assistant.message_start": MessageBegun,
+    "assistant.message_delta": TextAdded,
+    "assistant.message": MessageDone,
+    "assistant.reasoning_delta": ThoughtAdded,
+    "assistant.reasoning": ThoughtDone,
+    "assistant.turn_end": StepDone,
+    "assistant.usage": Used,
+    "model.call_failure": CallFailed,
+    "tool.execution_start": ToolBegun,
+    "tool.shell_output": ToolSaid,
+    "tool.execution_progress": ToolProgressed,
+    "tool.execution_complete": ToolDone,
+    "subagent.started": AgentBegun,
+    "subagent.completed": AgentDone,
+    "subagent.failed": AgentFailed,
+    "system.notification": Notified,
+    "skill.invoked": SkillInvoked,
+    "session.todos_changed": TodosChanged,
+    "session.compaction_complete": CompactionDone,
+    "session.truncation": Truncated,
+    "session.usage_info": ContextMeasured,
+    "session.info": Informed,
+    "session.warning": Warned,
+    "permission.requested": PermissionRequested,
+    "external_tool.requested": CustomToolRequested,
+    "elicitation.requested": FormRequested,
+    "session.error": Failed,
+    "session.idle": Idle,
+}
+
+
+def read(raw: Mapping[str, Any]) -> Event | None:
+    """An event as it came, read; None where it is passed over."""
+    kind, agent = str(raw.get("type")), raw.get("agentId")
+    if kind in PASSED_OVER:
+        return None
+    return Event(kind, _data(kind, raw.get("data")), str(agent) if agent else None)
+
+
+def _data(kind: str, data: Any) -> Data:
+    if kind not in READ:
+        return Unknown()
+    try:
+        return msgspec.convert({} if data is None else data, READ[kind])
+    except msgspec.ValidationError as error:
+        return Unreadable(str(error))

@@ -1,0 +1,75 @@
+"""GitHub Copilot, driven through its SDK on the Copilot CLI."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
+from atomic.providers.errors import ProgramMissingError
+from atomic.providers.live import LiveProvider, LiveSession, undisturbed
+from atomic.providers.programs import find_program
+
+try:
+    from atomic.providers.copilot.health import INSTALL, examine
+    from atomic.providers.copilot.listing import list_models
+    from atomic.providers.copilot.session import CopilotSession
+    from atomic.providers.copilot.setup import environment, set_up
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("atomic"):
+        raise
+    raise ProgramMissingError(
+        f"copilot: its SDK is not installed ({error.name})",
+        provider="copilot",
+        remedy="pip install 'atomic-workflows[copilot]'",
+    ) from error
+
+
+class CopilotProvider(LiveProvider):
+    """The Copilot CLI; all sessions of a process share one program."""
+
+    name = "copilot"
+    capabilities = Capabilities(
+        resume=True,
+        fork=True,
+        subagents=True,
+        custom_tools=True,
+        mcp_servers=True,
+        questions=True,
+        multi_select=True,
+        system_prompt=True,
+        tool_selection=True,
+        max_turns=True,
+        models=True,
+        thinking=True,
+        usage=True,
+        context_meter=True,
+        compact=True,
+        structured="native",
+    )
+
+    @asynccontextmanager
+    async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
+        """Open a session; leaving the context ends it. Raises ProviderError."""
+        session = CopilotSession(self.capabilities, options, set_up(self._program(), options, self.settings))
+        try:
+            await session.open()
+            yield session
+        finally:
+            await undisturbed(session.close())
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """GitHub's list with a login; without one, the models that the user set. Raises ProviderError."""
+        return await list_models(self._program(), self.settings)
+
+    async def check(self) -> Health:
+        """Installed? New enough? Logged in?"""
+        try:
+            program = self._program()
+        except ProgramMissingError as error:
+            return Health(False, remedy=str(error))
+        return await examine(program, environment(self.settings))
+
+    def _program(self) -> Path:
+        return find_program("copilot", "copilot", self.settings, install=INSTALL)

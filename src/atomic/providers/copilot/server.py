@@ -1,0 +1,149 @@
+"""One Copilot for many sessions: started by the first, ended with the last, and never reachable for anybody else.
+
+It speaks on its standard streams, so there is no port. What it starts for its tools lives in sessions of its own; a
+mark in the environment finds all of it, also after the program was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from atomic.processes import ExecError, Program, end_marked, new_mark, running
+from atomic.providers.copilot.connection import Connection
+from atomic.providers.copilot.wire import JsonRpcError, ProcessExitedError
+from atomic.providers.errors import ProgramFailedError, ProviderError
+from atomic.providers.shared import Shared
+
+AnswerT = TypeVar("AnswerT")
+
+STARTING = 120.0  # seconds; at its first start the program unpacks itself
+_FLAGS = ("--headless", "--stdio", "--no-auto-update", "--log-level", "error")
+
+
+class CommandLine(msgspec.Struct, frozen=True):
+    """What cannot differ among the sessions of one server."""
+
+    program: str
+    args: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+
+
+class Server:
+    """A running Copilot, and the client that speaks with it."""
+
+    def __init__(self, program: Program) -> None:
+        self.ended = asyncio.Event()
+        self.client = Connection(program, self._closed)
+        self._program = program
+        self._is_given_up = False
+
+    async def start(self) -> None:
+        """Shake hands. Raises ProgramFailedError."""
+        try:
+            async with asyncio.timeout(STARTING):
+                await self.client.start()
+        except TimeoutError:
+            raise _failed(f"Copilot did not answer within {STARTING:g} s", self._program) from None
+        except (RuntimeError, JsonRpcError) as error:
+            await self._exited()
+            raise _failed(f"Copilot could not be started: {error}", self._program) from error
+
+    async def call(self, method: str, params: Mapping[str, Any], *, timeout: float | None = None) -> None:
+        """Have the program do something. Raises ProviderError with its words, TimeoutError."""
+        await self.fetch(method, params, object, timeout=timeout)
+
+    async def fetch(
+        self, method: str, params: Mapping[str, Any], answer: type[AnswerT], *, timeout: float | None = None
+    ) -> AnswerT:
+        """Ask the program for something. Raises ProviderError with its words, TimeoutError."""
+        try:
+            return msgspec.convert(await self.client.wire.ask(method, params, timeout), answer)
+        except (JsonRpcError, ProcessExitedError) as error:
+            raise self.problem(error) from error
+        except msgspec.ValidationError as error:
+            raise ProviderError(f"Copilot answers {method} in an unknown way: {error}", provider="copilot") from error
+
+    def problem(self, error: JsonRpcError | ProcessExitedError) -> ProviderError:
+        """The error in the words of the program."""
+        if isinstance(error, ProcessExitedError):
+            return ProgramFailedError(f"Copilot is gone: {error}", provider="copilot")
+        words = error.message.partition(" failed with message: ")
+        return ProviderError(f"Copilot: {words[2] or words[0]}", provider="copilot")
+
+    async def last_words(self) -> str:
+        """Why it is no longer there."""
+        if self._is_given_up:
+            return f"Copilot (process {self._program.pid}) did not answer any more and was ended"
+        if self.client.wire.fault:
+            return f"Copilot (process {self._program.pid}) cannot be understood any more: {self.client.wire.fault}"
+        await self._exited()
+        code = self._program.exit_code
+        how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
+        said = self._program.last_words
+        return f"Copilot (process {self._program.pid}) {how}" + (f": {said[-500:]}" if said else "")
+
+    async def _exited(self) -> None:
+        """Its end can be heard before it can be seen."""
+        try:
+            async with asyncio.timeout(1):
+                await self._program.wait()
+        except TimeoutError:
+            pass
+
+    def give_up(self) -> None:
+        """It does not even answer: all who wait for it are told at once, however long its end may take."""
+        self._is_given_up = True
+        self.ended.set()
+
+    async def watch(self) -> None:
+        """Notice its end, also if its pipe stays open."""
+        await self._program.wait()
+        await self.client.wire.heard_all(1)
+        self._closed()
+
+    def _closed(self) -> None:
+        self.ended.set()
+
+
+def shared_server(line: CommandLine) -> Shared[Server]:
+    """The one server of this process (and event loop) with that command line."""
+    servers = _SERVERS.setdefault(asyncio.get_running_loop(), {})
+    if line not in servers:
+        servers[line] = Shared(lambda: _serving(line))
+    return servers[line]
+
+
+_SERVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[CommandLine, Shared[Server]]] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
+    mark = new_mark()
+    try:
+        # Not in a project's folder: a server of many sessions must not take up one's settings for all.
+        async with running(line.program, *line.args, *_FLAGS, cwd="/", env={**dict(line.env), **mark}) as program:
+            server = Server(program)
+            watching = asyncio.create_task(server.watch(), name="copilot-exit")
+            try:
+                await server.start()
+                yield server
+            finally:
+                server.ended.set()
+                watching.cancel()
+                await server.client.wire.stop()
+    except ExecError as error:
+        raise ProgramFailedError(str(error), provider="copilot") from error
+    finally:
+        await end_marked(mark)
+
+
+def _failed(what: str, program: Program) -> ProgramFailedError:
+    said = program.last_words
+    return ProgramFailedError(what + (f" ({said[-500:]})" if said else ""), provider="copilot")

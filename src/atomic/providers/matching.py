@@ -1,0 +1,87 @@
+"""Which recorded call answers a prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher, unified_diff
+
+from atomic.providers.errors import ProviderError
+from atomic.providers.recording import RecordedCall, role_and_task
+
+_WORDS = 4000  # of a prompt that are compared: enough to tell two apart, and quick
+_DIFF_LINES = 80
+
+
+class NoRecordedCallError(ProviderError):
+    """Nothing in a recording answers a prompt; the text shows how it differs from the nearest."""
+
+    def __init__(self, prompt: str, calls: Sequence[RecordedCall], used: frozenset[int]) -> None:
+        self.role, self.task = role_and_task(prompt)
+        mine = [at for at, call in enumerate(calls) if _is_for(call, self.role, self.task)]
+        nearest = nearest_prompt(prompt, [calls[at] for at in mine] or calls)
+        super().__init__(
+            f"The recording has no call left for {_who(self.role, self.task)}: {_why(mine, used)}"
+            + ("" if nearest is None else f"\n{_difference(prompt, nearest)}"),
+            provider="replay",
+        )
+
+
+def find_call(prompt: str, calls: Sequence[RecordedCall], used: frozenset[int]) -> int | None:
+    """The number of the call that answers: unused, of the same role and task, the first whose `match` is found.
+
+    If there is none, of those without a `match` the one with the most similar prompt; of equal ones the first.
+    """
+    role, task = role_and_task(prompt)
+    free = [at for at, call in enumerate(calls) if at not in used and _is_for(call, role, task)]
+    for at in free:
+        match = calls[at].match
+        if match is not None and re.search(match, prompt):
+            return at
+    plain = [at for at in free if calls[at].match is None]
+    if len(plain) < 2:
+        return plain[0] if plain else None
+    return max(plain, key=lambda at: (_similarity(prompt, calls[at].prompt), -at))
+
+
+def nearest_prompt(prompt: str, calls: Sequence[RecordedCall]) -> RecordedCall | None:
+    """The call whose prompt is most similar."""
+    return max(calls, key=lambda call: _similarity(prompt, call.prompt), default=None)
+
+
+def _is_for(call: RecordedCall, role: str | None, task: str | None) -> bool:
+    return call.role == role and (None if call.task is None else str(call.task)) == task
+
+
+def _similarity(one: str, other: str) -> float:
+    if one == other:
+        return 2.0
+    words = SequenceMatcher(None, one.split()[:_WORDS], other.split()[:_WORDS]).ratio()
+    letters = SequenceMatcher(None, one[:500], other[:500], autojunk=False).ratio()  # decides between short ones
+    return words + letters / 100
+
+
+def _who(role: str | None, task: str | None) -> str:
+    if role is None:
+        return "a prompt without a role"
+    return f"role {role}" if task is None else f"role {role}, task {task}"
+
+
+def _why(mine: Sequence[int], used: frozenset[int]) -> str:
+    if not mine:
+        return "there is none at all"
+    taken = sum(at in used for at in mine)
+    if taken == len(mine):
+        return "its call was played already" if taken == 1 else f"all {taken} were played already"
+    return "what the others match is not in the prompt"
+
+
+def _difference(prompt: str, nearest: RecordedCall) -> str:
+    name = f"recorded for {_who(nearest.role, None if nearest.task is None else str(nearest.task))}"
+    if nearest.match is not None:
+        name += f", match {nearest.match!r}"
+    lines = list(unified_diff(nearest.prompt.splitlines(), prompt.splitlines(), name, "asked now", lineterm=""))
+    if not lines:
+        return f"The nearest prompt is the same, {name}"
+    shown = [line if len(line) <= 500 else f"{line[:500]}…" for line in lines[:_DIFF_LINES]]
+    return "\n".join([*shown, *([f"… {len(lines) - len(shown)} lines more"] if len(lines) > len(shown) else [])])

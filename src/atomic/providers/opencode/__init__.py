@@ -1,0 +1,1 @@
+"""OpenCode: one server on loopback for many sessions."""

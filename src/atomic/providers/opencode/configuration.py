@@ -1,0 +1,182 @@
+"""The user's own configuration of OpenCode, and what Atomic adds to it. Nothing of it is written to the disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from atomic.providers.base import AgentLike, McpServer
+from atomic.providers.errors import ProviderError
+from atomic.providers.opencode import jsonc
+from atomic.providers.opencode.toolmap import agent_permission
+
+CONTENT = "OPENCODE_CONFIG_CONTENT"
+_NAMES = ("opencode.json", "opencode.jsonc")
+_REFERENCE = re.compile(r"\{env:([^}]+)\}")
+TOOL_SERVER = "atomic"  # by this name the model sees our own tools
+_FOREVER = 24 * 60 * 60 * 1000  # milliseconds that one of our own tools may take
+
+
+class UserConfiguration(msgspec.Struct, frozen=True):
+    """All of it, merged, and the part that is in the environment."""
+
+    merged: dict[str, Any]
+    content: dict[str, Any]
+    variables: frozenset[str]  # that it refers to
+
+    def providers(self) -> set[str]:
+        """The model providers that it names."""
+        named = {*_keys(self.merged.get("provider")), *_texts(self.merged.get("enabled_providers"))}
+        models = [self.merged.get("model"), self.merged.get("small_model")]
+        models += [agent.get("model") for agent in _objects(self.merged.get("agent"))]
+        return named | {model.partition("/")[0] for model in models if isinstance(model, str) and "/" in model}
+
+
+def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
+    """Read it as OpenCode would, given that environment; a file that cannot be read is OpenCode's to complain about.
+
+    Raises ProviderError where OPENCODE_CONFIG_CONTENT is no JSON: Atomic could not add to it.
+    """
+    texts = [text for path in _files(env) if (text := _text(path)) is not None]
+    merged: dict[str, Any] = {}
+    for text in texts:
+        try:
+            merged = merge(merged, jsonc.parse(text))
+        except ValueError:
+            continue
+    content = _content(env.get(CONTENT, ""))
+    variables = frozenset(name for text in (*texts, env.get(CONTENT, "")) for name in _REFERENCE.findall(text))
+    return UserConfiguration(merge(merged, content), content, variables)
+
+
+def config_folder(env: Mapping[str, str]) -> Path:
+    base = env.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else _home(env) / ".config") / "opencode"
+
+
+def data_folder(env: Mapping[str, str]) -> Path:
+    base = env.get("XDG_DATA_HOME")
+    return (Path(base) if base else _home(env) / ".local" / "share") / "opencode"
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two configurations as OpenCode does: objects key by key, in the order of the first, the rest replaced."""
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merge(cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", value)) if both else value
+    return result
+
+
+def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with every `ask` allowed: nobody is there at night. A `deny` stays."""
+    result = dict(config)
+    if "permission" in result:
+        result["permission"] = _allowed(result["permission"])
+    for group in ("agent", "mode"):
+        agents = result.get(group)
+        if isinstance(agents, Mapping):
+            named = cast("Mapping[str, Any]", agents)
+            result[group] = {
+                name: without_asking(cast("Mapping[str, Any]", one)) if isinstance(one, Mapping) else one
+                for name, one in named.items()
+            }
+    return result
+
+
+def agents_as_configuration(agents: Sequence[AgentLike], servers: Iterable[str]) -> dict[str, Any]:
+    """Our sub-agents in OpenCode's words. Raises ProviderError for a model that it could not find."""
+    servers = list(servers)
+    return {agent.name: _agent(agent, servers) for agent in agents}
+
+
+def servers_as_configuration(servers: Sequence[McpServer]) -> dict[str, Any]:
+    return {server.name: _server(server) for server in servers}
+
+
+def tool_server_as_configuration(url: str, token: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"}
+    return {"type": "remote", "url": url, "headers": headers, "oauth": False, "enabled": True, "timeout": _FOREVER}
+
+
+def split_model(id: str) -> tuple[str, str]:
+    """`provider/model` apart. Raises ProviderError."""
+    provider, slash, model = id.partition("/")
+    if not (provider and slash and model):
+        raise ProviderError(
+            f'OpenCode has no model "{id}"', provider="opencode", remedy="name it as provider/model, see: atomic models"
+        )
+    return provider, model
+
+
+def _agent(agent: AgentLike, servers: Sequence[str]) -> dict[str, Any]:
+    config: dict[str, Any] = {"description": agent.description, "prompt": agent.prompt, "mode": "subagent"}
+    if agent.model and agent.model != "inherit":
+        config["model"] = "/".join(split_model(agent.model))
+    if agent.tools is not None:
+        config["permission"] = agent_permission(agent.tools, servers)
+    return config
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    if server.url is not None:
+        return {"type": "remote", "url": server.url, "headers": dict(server.headers), "enabled": True}
+    return {"type": "local", "command": list(server.command), "environment": dict(server.env), "enabled": True}
+
+
+def _files(env: Mapping[str, str]) -> list[Path]:
+    """The user's files, those that win last."""
+    folder, home = config_folder(env), _home(env)
+    found = [folder / "config.json", *(folder / name for name in _NAMES)]
+    if chosen := env.get("OPENCODE_CONFIG"):
+        found.append(Path(chosen))
+    found += [home / ".opencode" / name for name in _NAMES]
+    if folder_chosen := env.get("OPENCODE_CONFIG_DIR"):
+        found += [Path(folder_chosen) / name for name in _NAMES]
+    return found
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _content(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    try:
+        return jsonc.parse(text)
+    except ValueError as error:
+        raise ProviderError(
+            f"{CONTENT} is no JSON: {error}", provider="opencode", remedy="correct or remove it"
+        ) from error
+
+
+def _allowed(rules: Any) -> Any:
+    if isinstance(rules, Mapping):
+        return {name: _allowed(rule) for name, rule in cast("Mapping[str, Any]", rules).items()}
+    return "allow" if rules == "ask" else rules
+
+
+def _keys(value: Any) -> list[str]:
+    return list(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else []
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in cast("list[Any]", value) if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    values = list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else []
+    return [cast("Mapping[str, Any]", one) for one in values if isinstance(one, Mapping)]

@@ -1,0 +1,60 @@
+"""Can OpenCode be used here? Asked without a network, and without starting more than its `--version`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from atomic.config import Settings
+from atomic.processes import ExecError, execute
+from atomic.providers.base import Health, SessionOptions
+from atomic.providers.errors import ProviderError
+from atomic.providers.opencode.configuration import UserConfiguration, data_folder, read_user_configuration
+from atomic.providers.opencode.keys import USUAL, variables_of
+from atomic.providers.opencode.plan import environment
+
+INSTALL = "npm install -g opencode-ai"
+_LOGIN = "run: opencode auth login, or set the key of a model provider, such as ANTHROPIC_API_KEY"
+_OLDEST = (1, 18)
+_LIMIT = 30.0
+
+
+async def examine(program: Path, settings: Settings) -> Health:
+    """It never raises for what is missing, it says so."""
+    try:
+        user = read_user_configuration({**os.environ, **settings.provider("opencode").env})
+        env = environment(settings, user, SessionOptions())
+        result = await execute(program, "--version", cwd="/", env=env, timeout=_LIMIT)
+    except (ExecError, ProviderError) as error:
+        return Health(False, program=str(program), remedy=str(error))
+    version = result.stdout.strip()
+    if result.exit_code != 0 or not version:
+        said = (result.stderr or result.stdout).strip()[-300:]
+        return Health(False, program=str(program), remedy=f"opencode --version failed: {said}; {INSTALL}")
+    if _number(version) < _OLDEST:
+        wanted = ".".join(map(str, _OLDEST))
+        return Health(False, version, str(program), f"Atomic needs OpenCode {wanted} or newer: {INSTALL}")
+    if not _has_credentials(env, user):
+        return Health(False, version, str(program), _LOGIN)
+    return Health(True, version, str(program))
+
+
+def _number(version: str) -> tuple[int, ...]:
+    numbers = [part for part in version.lstrip("v").split(".")[:2] if part.isdigit()]
+    return tuple(int(part) for part in numbers)
+
+
+def _has_credentials(env: Mapping[str, str], user: UserConfiguration) -> bool:
+    """Whether there is a login, a key, or a provider of the user's own. Whether it is good, only a call would show."""
+    has_key = any(env.get(name) for name in variables_of({*USUAL, *user.providers()}) | {"OPENCODE_API_KEY"})
+    return has_key or bool(user.merged.get("provider")) or bool(env.get("OPENCODE_AUTH_CONTENT")) or _has_login(env)
+
+
+def _has_login(env: Mapping[str, str]) -> bool:
+    try:
+        return bool(msgspec.json.decode((data_folder(env) / "auth.json").read_bytes(), type=dict[str, msgspec.Raw]))
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return False

@@ -1,0 +1,50 @@
+"""Find an agent's program: by variable, then setting, then PATH, then the copy that came with an extra."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from atomic.config import Settings
+from atomic.providers.errors import ProgramMissingError
+
+
+def find_program(
+    provider: str,
+    program: str,
+    settings: Settings,
+    *,
+    install: str,
+    own_copy: Callable[[], Path | None] = lambda: None,
+) -> Path:
+    """Where the program is. Raises ProgramMissingError with the command that installs it (`install`).
+
+    What a variable or a setting names must be there: no further search, or another program would run than was chosen.
+    """
+    variable = f"ATOMIC_{provider.upper()}_PATH"
+    chosen = {variable: os.environ.get(variable), f"providers.{provider}.path": settings.provider(provider).path}
+    for origin, path in chosen.items():
+        if path:
+            return _checked(provider, origin, path)
+    found = shutil.which(program)
+    if found is not None:
+        return Path(found)
+    copy = own_copy()
+    if copy is not None:
+        return copy
+    raise ProgramMissingError(
+        f"{provider}: the program '{program}' is not installed", provider=provider, remedy=install
+    )
+
+
+def _checked(provider: str, origin: str, path: str) -> Path:
+    program = Path(path).expanduser()
+    if not program.is_file() or not os.access(program, os.X_OK):
+        raise ProgramMissingError(
+            f"{provider}: {origin} names '{path}', which is no program",
+            provider=provider,
+            remedy="correct or remove it",
+        )
+    return program

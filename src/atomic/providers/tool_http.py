@@ -1,0 +1,120 @@
+"""HTTP/1.1 on a loopback connection: as much of it as an MCP client needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+
+MAX_HEAD = 64 * 1024
+MAX_BODY = 64 * 1024 * 1024
+
+
+class BadRequestError(Exception):
+    """What came is no request that can be read; `status` is what to answer."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        self.status = status
+        super().__init__(status.phrase)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request; the names of its headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+async def read_head(reader: asyncio.StreamReader) -> Request | None:
+    """The next request without its body; None when the client has gone. Raises BadRequestError."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    except asyncio.LimitOverrunError as error:
+        raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise BadRequestError(HTTPStatus.BAD_REQUEST)
+    pairs = (line.partition(":") for line in lines if line)
+    return Request(
+        words[0], words[1].partition("?")[0], {name.strip().lower(): value.strip() for name, _, value in pairs}
+    )
+
+
+async def read_body(reader: asyncio.StreamReader, head: Request) -> bytes:
+    """Raises BadRequestError where it is too long, or where its length cannot be read."""
+    try:
+        if head.headers.get("transfer-encoding", "").lower() == "chunked":
+            return await _chunks(reader)
+        length = int(head.headers.get("content-length") or 0)
+        if not 0 <= length <= MAX_BODY:
+            raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        return await reader.readexactly(length)
+    except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise BadRequestError(HTTPStatus.BAD_REQUEST) from error
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = bytearray()
+    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+        if not 0 < size <= MAX_BODY - len(body):
+            raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        body += await reader.readexactly(size)
+        await reader.readexactly(2)
+    while (await reader.readuntil(b"\r\n")).strip():
+        pass  # headers behind the last chunk
+    return bytes(body)
+
+
+class Answer:
+    """What goes back on a connection."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def whole(
+        self, status: HTTPStatus, body: bytes = b"", headers: Mapping[str, str] | None = None, *, last: bool = False
+    ) -> None:
+        """All of it; with `last` the connection ends behind it."""
+        fields = {"content-length": str(len(body)), **(headers or {}), **({"connection": "close"} if last else {})}
+        if body:
+            fields.setdefault("content-type", "application/json")
+        await self._write(_head(status, fields) + body)
+
+    async def begin_events(self, headers: Mapping[str, str]) -> None:
+        """Begin a stream; the connection ends with it."""
+        fields = {
+            "content-type": "text/event-stream",
+            "cache-control": "no-cache",
+            "transfer-encoding": "chunked",
+            "connection": "close",
+        }
+        await self._write(_head(HTTPStatus.OK, {**fields, **headers}))
+
+    async def event(self, data: bytes) -> None:
+        await self._chunk(b"event: message\ndata: " + data + b"\n\n")
+
+    async def sign_of_life(self) -> None:
+        """A comment: who waits for a long time would take the connection for dead."""
+        await self._chunk(b": still at work\n\n")
+
+    async def end_events(self) -> None:
+        await self._write(b"0\r\n\r\n")
+
+    async def _chunk(self, data: bytes) -> None:
+        await self._write(b"%x\r\n" % len(data) + data + b"\r\n")
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+
+def _head(status: HTTPStatus, fields: Mapping[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")

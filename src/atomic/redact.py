@@ -1,0 +1,296 @@
+"""Secrets never reach the disk: known ones, and what looks like one.
+
+Known are the values of variables whose names look like those of secrets. The rest is found by its shape: tokens of
+well-known services, private keys, passwords in addresses, and what is assigned to a name like `API_KEY`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+MARK = "[redacted]"
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+SHORTEST = 8  # characters; a shorter value would be found in the middle of ordinary words
+
+_PART = 64 * 1024  # characters
+_ROUNDS = 10  # a text is clean after two; the number is there for secrets that look like the mark
+
+Span = tuple[int, int]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable's name looks like that of a secret."""
+    upper = name.upper()
+    return any(word in upper for word in SECRET_WORDS)
+
+
+class Redactor:
+    """Puts `[redacted]` where a secret was. What it has redacted it leaves as it is the next time."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known = sorted(_spellings(secrets), key=lambda secret: (-len(secret), secret))
+        # The mark comes first: a secret that looks like a part of it would eat it again and again.
+        self._pattern = re.compile("|".join(re.escape(text) for text in (MARK, *self._known)))
+
+    @classmethod
+    def of_environment(cls, *environments: Mapping[str, str] | None) -> Redactor:
+        """One that knows the secrets of this process, and of more environments."""
+        return cls(
+            value
+            for environment in (os.environ, *environments)
+            for name, value in (environment or {}).items()
+            if is_secret(name)
+        )
+
+    def text(self, text: str, *, code: bool = False) -> str:
+        """The text without secrets. Lines stay lines, so that a patch stays one.
+
+        `code`: leave names alone that are assigned to names (`token=token_of_user`): a program must still run.
+        """
+        for _ in range(_ROUNDS):  # behind a mark may stand what could not be seen as the beginning of a secret
+            redacted = _without(text, self.spans(text, code=code))
+            if redacted == text:
+                break
+            text = redacted
+        return text
+
+    def data(self, value: Any) -> Any:
+        """Plain data (what JSON can carry) without secrets; the value under a name like `api_key` is one."""
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                items = cast("Mapping[Any, Any]", value).items()
+                return {self.data(name): self._named(name, self.data(inner)) for name, inner in items}
+            case list() | tuple():
+                return [self.data(inner) for inner in cast("Sequence[Any]", value)]
+            case _:
+                return value
+
+    def pieces(self, pieces: Sequence[str]) -> list[str]:
+        """The pieces of one text, without the secrets that lie across several of them too."""
+        spans = self.spans("".join(pieces))
+        result: list[str] = []
+        start = 0
+        for piece in pieces:
+            end = start + len(piece)
+            inner = [
+                (max(a, start) - start, min(b, end) - start, a >= start) for a, b in spans if a < end and b > start
+            ]
+            result.append(self.text(_cut(piece, inner)))
+            start = end
+        return result
+
+    def finds(self, text: str) -> bool:
+        """Whether there is a secret in it; for what cannot be redacted, like the bytes of a picture."""
+        return self._holds_known(text) or any(True for _ in _tokens(text))
+
+    def spans(self, text: str, *, code: bool = False) -> list[Span]:
+        """Where secrets are, in order, none overlapping another."""
+        found = [*_tokens(text), *_private_keys(text)]
+        known = self._holds_known(text)
+        for start, end in _parts(text):
+            found += _assigned(text, start, end, code)
+            if known:
+                found += [match.span() for match in self._pattern.finditer(text, start, end)]
+        return _merged(found)
+
+    def _holds_known(self, text: str) -> bool:
+        return any(secret in text for secret in self._known)  # much quicker than the pattern, and mostly false
+
+    def _named(self, name: Any, value: Any) -> Any:
+        if isinstance(name, str) and isinstance(value, str) and _is_strong(name) and _looks_secret(value):
+            return MARK
+        return value
+
+
+def redact(text: str) -> str:
+    """The text without the secrets of this process and without what looks like one."""
+    return Redactor.of_environment().text(text)
+
+
+def _spellings(secrets: Iterable[str]) -> set[str]:
+    """Each line of each secret, as it is and as it stands within JSON and within an address."""
+    from urllib.parse import quote
+
+    spellings: set[str] = set()
+    for secret in secrets:
+        for line in secret.splitlines():
+            plain = line.strip()
+            if len(plain) >= SHORTEST and plain not in MARK:
+                escaped = (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
+                spellings.update((plain, *escaped, quote(plain, safe="", errors="replace")))
+    return spellings
+
+
+def _without(text: str, spans: Iterable[Span]) -> str:
+    parts: list[str] = []
+    at = 0
+    for start, end in spans:
+        parts += (text[at:start], MARK)
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def _cut(piece: str, spans: Iterable[tuple[int, int, bool]]) -> str:
+    """A piece without the spans; the mark is put where a span begins, not where it goes on."""
+    parts: list[str] = []
+    at = 0
+    for start, end, begins in spans:
+        parts += (piece[at:start], MARK if begins else "")
+        at = end
+    return "".join((*parts, piece[at:]))
+
+
+def _parts(text: str) -> Iterator[Span]:
+    """A text in parts of whole lines, so that a long one, redacted in a thread, does not keep all others waiting."""
+    start = 0
+    while start < len(text):
+        newline = text.find("\n", start + _PART)
+        end = len(text) if newline < 0 else newline + 1
+        yield start, end
+        start = end
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+# -- tokens that are known by their shape --------------------------------------------------------------------------
+
+_EDGE = r"(?<![A-Za-z0-9])"
+_TOKENS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (hints, re.compile(pattern))
+    for hints, pattern in (  # a hint must be in the text, or the pattern need not be tried
+        (("sk-ant-",), _EDGE + r"(sk-ant-[A-Za-z0-9_-]{8,})"),
+        (("sk-",), _EDGE + r"(sk-(?:[A-Za-z0-9]{16,}|(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{16,}))"),
+        (("gh",), _EDGE + r"(gh[pousr]_[A-Za-z0-9]{16,})"),
+        (("github_pat_",), _EDGE + r"(github_pat_[A-Za-z0-9_]{16,})"),
+        (("glpat-",), _EDGE + r"(glpat-[A-Za-z0-9_-]{16,})"),
+        (("AKIA", "ASIA"), _EDGE + r"((?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])"),
+        (("xox",), _EDGE + r"(xox[abeprs]-[A-Za-z0-9-]{10,})"),
+        (("AIza",), _EDGE + r"(AIza[0-9A-Za-z_-]{30,})"),
+        (("hf_",), _EDGE + r"(hf_[A-Za-z0-9]{30,})"),
+        (("npm_",), _EDGE + r"(npm_[A-Za-z0-9]{30,})"),
+        (("pypi-",), _EDGE + r"(pypi-[A-Za-z0-9_-]{32,})"),
+        (("eyJ",), _EDGE + r"(eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"),
+        (("earer", "EARER"), r"(?i:bearer)[ \t]+((?=[A-Za-z._~+/=-]{0,64}[0-9]|\S{20})[A-Za-z0-9._~+/=-]{8,})"),
+        (("asic", "ASIC"), r"(?i:authorization)\W{1,4}(?i:basic)[ \t]+([A-Za-z0-9+/=]{8,})"),
+        (("://",), r"://[^\s/:@\"'<>]{0,64}:([^\s/@\"'<>]{3,256})@"),
+    )
+)
+
+
+def _tokens(text: str) -> Iterator[Span]:
+    for hints, pattern in _TOKENS:
+        if any(hint in text for hint in hints):
+            for match in pattern.finditer(text):
+                yield match.span(1)
+
+
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINE = re.compile(r"(?:^[+\- ]|\\[nr])*(\[redacted\]|[A-Za-z0-9+/=]{4,})", re.MULTILINE)  # a patch keeps its signs
+
+
+def _private_keys(text: str) -> Iterator[Span]:
+    """Each line of a private key by itself."""
+    if "PRIVATE KEY" not in text:
+        return
+    end = 0
+    for begin in _KEY_BEGIN.finditer(text):
+        if begin.start() < end:
+            continue
+        end = text.find("-----END", begin.end())
+        if end < 0:
+            return
+        for line in _KEY_LINE.finditer(text, begin.end(), end):
+            yield line.span(1)
+
+
+# -- what is assigned to a name ------------------------------------------------------------------------------------
+
+_WORDS = (*(word.lower() for word in SECRET_WORDS), "passwd")
+_ASSIGNMENT = re.compile(
+    rf"""
+    (?P<word>{"|".join(_WORDS)})(?P<rest>[a-z0-9_-]{{0,32}}+)
+    (?P<close>\\?["'])?[ \t]{{0,4}}(?P<sign>:=|=(?!=)|:(?!:))[ \t]{{0,4}}
+    (?:(?P<open>\\?["'])(?P<quoted>[^"'\\\s]{{8,4096}})(?=\\?["'])|(?P<bare>[a-z0-9_+/.~!@#%^*-]{{8,512}}+={{0,2}})(?=$|[\s"',;&)\]}}\\<]))
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_NAME_BEFORE = re.compile(r"[A-Za-z0-9_-]{0,48}\Z")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_RUN = re.compile(r"[A-Za-z0-9]{12,}")
+_STRONG = {"token", "secret", "secrets", "password", "passwords", "passwd", "credential", "credentials"} | {
+    "apikey",
+    "accesskey",
+    "secretkey",
+    "privatekey",
+    "authtoken",
+}
+_OF_KEYS = {"api", "access", "secret", "private", "auth", "signing", "encryption", "master", "license", "account"}
+
+
+def _assigned(text: str, start: int, end: int, code: bool) -> Iterator[Span]:
+    part = text[start:end].lower()
+    if not any(word in part for word in _WORDS):
+        return
+    for match in _ASSIGNMENT.finditer(text, start, end):
+        before = _NAME_BEFORE.search(text, max(0, match.start() - 48), match.start())
+        name = (before.group() if before else "") + match["word"] + match["rest"]
+        if match["quoted"] is not None:
+            if _quoted_secret(name, match["quoted"]):
+                yield match.span("quoted")
+        elif _bare_secret(name, match["bare"], match["sign"], code):
+            yield match.span("bare")
+
+
+def _quoted_secret(name: str, value: str) -> bool:
+    return _looks_secret(value) if _is_strong(name) else _is_key(name) and _is_random(value)
+
+
+def _bare_secret(name: str, value: str, sign: str, code: bool) -> bool:
+    if not _is_strong(name):
+        return _is_key(name) and _is_random(value)
+    if not _looks_secret(value):
+        return False
+    if name.isupper() or _is_random(value):
+        return True
+    return not code and sign == "=" and not _is_path_of_names(value)
+
+
+def _is_strong(name: str) -> bool:
+    """Whether a name says that its value is secret, by a word of it: `api_key`, `authToken`, not `tokenizer`."""
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    return any(part in _STRONG for part in parts) or any(
+        part in _OF_KEYS and following in ("key", "keys") for part, following in pairwise(parts)
+    )
+
+
+def _is_key(name: str) -> bool:
+    return "key" in (part.lower() for part in _PARTS.findall(name))
+
+
+def _looks_secret(value: str) -> bool:
+    """Not where a secret is taken from (`$TOKEN`, `<your key>`, `{{key}}`), and not a word of several."""
+    return len(value) >= SHORTEST and value[0] not in "$<{%*." and not any(map(str.isspace, value))
+
+
+def _is_random(value: str) -> bool:
+    """Whether nobody would write it so: a long run of letters and digits mixed."""
+    return any(any(map(str.isdigit, run)) and any(map(str.isalpha, run)) for run in _RUN.findall(value))
+
+
+def _is_path_of_names(value: str) -> bool:
+    return all(part.isidentifier() for part in re.split(r"[./]", value) if part) and bool(re.search(r"[./]", value))

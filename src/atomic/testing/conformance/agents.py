@@ -1,0 +1,149 @@
+"""The agents that the suite knows: their environment, and how each spells a tool call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.testing.model_server import Call, ModelServer, claude_env, copilot_env, opencode_env
+
+Environment = Callable[[ModelServer, Path, Path], Mapping[str, str]]
+"""From the model server, a home folder and a folder for caches that may outlive the test."""
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent under test: its provider's name, its environment, its words."""
+
+    name: str  # as `require_provider` takes it
+    program: str  # a part of the name of its process
+    environment: Environment
+    words: Words
+    models: Sequence[str] = ("scripted-1", "scripted-2")
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model calls the tools of one agent."""
+
+    write: Callable[[Path, str], Call]
+    edit: Callable[[Path, str, str], Call]
+    bash: Callable[[str], Call]
+    subagent: Callable[[str, str], Call]  # its name, its prompt
+    ask: Callable[[Sequence[Mapping[str, Any]]], Call]  # questions: text, options, multi
+    answer: Callable[[Mapping[str, Any]], Call | str]  # a structured answer
+    mcp: Callable[[str, str, Mapping[str, Any]], Call]  # server, tool, input
+    custom: Callable[[str, Mapping[str, Any]], Call]
+
+
+def _choices(question: Mapping[str, Any], multi: str) -> dict[str, Any]:
+    options = [{"label": label, "description": f"takes {label}"} for label in question["options"]]
+    return {
+        "question": question["text"],
+        "header": question.get("header", "Choice"),
+        "options": options,
+        multi: bool(question.get("multi")),
+    }
+
+
+CLAUDE_WORDS = Words(
+    write=lambda path, text: Call("Write", {"file_path": str(path), "content": text}),
+    edit=lambda path, old, new: Call("Edit", {"file_path": str(path), "old_string": old, "new_string": new}),
+    bash=lambda command: Call("Bash", {"command": command, "description": "runs a command"}),
+    subagent=lambda name, prompt: Call(
+        ["Agent", "Task"],
+        {"description": "a part of the work", "prompt": prompt, "subagent_type": name, "run_in_background": False},
+    ),
+    ask=lambda questions: Call(
+        "AskUserQuestion", {"questions": [_choices(question, "multiSelect") for question in questions]}
+    ),
+    answer=lambda value: Call("StructuredOutput", value),
+    mcp=lambda server, tool, input: Call(f"mcp__{server}__{tool}", input),
+    custom=lambda tool, input: Call(f"mcp__atomic__{tool}", input),
+)
+
+OPENCODE_WORDS = Words(
+    write=lambda path, text: Call("write", {"filePath": str(path), "content": text}),
+    edit=lambda path, old, new: Call("edit", {"filePath": str(path), "oldString": old, "newString": new}),
+    bash=lambda command: Call("bash", {"command": command, "description": "runs a command"}),
+    subagent=lambda name, prompt: Call(
+        "task", {"description": "a part of the work", "prompt": prompt, "subagent_type": name}
+    ),
+    ask=lambda questions: Call("question", {"questions": [_choices(question, "multiple") for question in questions]}),
+    answer=lambda value: Call("StructuredOutput", value),
+    mcp=lambda server, tool, input: Call(f"{server}_{tool}", input),
+    custom=lambda tool, input: Call(f"atomic_{tool}", input),
+)
+
+
+def _copilot_question(questions: Sequence[Mapping[str, Any]]) -> Call:
+    """A form: one field for each question, a list where several may be chosen."""
+    properties = {
+        question.get("header", "choice"): {
+            "title": question["text"],
+            **(
+                {"type": "array", "items": {"type": "string", "enum": list(question["options"])}}
+                if question.get("multi")
+                else {"type": "string", "enum": list(question["options"])}
+            ),
+        }
+        for question in questions
+    }
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Call("ask_user", {"message": questions[0]["text"], "requestedSchema": schema})
+
+
+COPILOT_WORDS = Words(
+    write=lambda path, text: Call("create", {"path": str(path), "file_text": text}),
+    edit=lambda path, old, new: Call("edit", {"path": str(path), "old_str": old, "new_str": new}),
+    bash=lambda command: Call("bash", {"command": command, "description": "runs a command", "mode": "sync"}),
+    subagent=lambda name, prompt: Call(
+        "task",
+        {"name": "part", "description": "a part of the work", "prompt": prompt, "agent_type": name, "mode": "sync"},
+    ),
+    ask=_copilot_question,
+    answer=lambda value: msgspec.json.encode(value).decode(),
+    mcp=lambda server, tool, input: Call(f"{server}-{tool}", input),
+    custom=lambda tool, input: Call(tool, input),
+)
+
+
+def _over_mcp(tool: str, input: Mapping[str, Any]) -> Call:
+    return Call(f"atomic-{tool}", input)
+
+
+AGENTS: Mapping[str, Agent] = {
+    "claude": Agent(
+        name="claude",
+        program="claude",
+        environment=lambda server, home, cache: claude_env(server, home),
+        words=CLAUDE_WORDS,
+    ),
+    "opencode": Agent(
+        name="opencode",
+        program="opencode",
+        environment=lambda server, home, cache: opencode_env(server, home),
+        words=OPENCODE_WORDS,
+        models=("scripted/scripted-1", "scripted/scripted-2"),
+    ),
+    "copilot": Agent(
+        name="copilot",
+        program="copilot",
+        environment=lambda server, home, cache: copilot_env(server, home, cache=cache / "copilot"),
+        words=COPILOT_WORDS,
+    ),
+    "acp:opencode": Agent(
+        name="acp:opencode",
+        program="opencode",
+        environment=lambda server, home, cache: opencode_env(server, home),
+        words=msgspec.structs.replace(OPENCODE_WORDS, answer=COPILOT_WORDS.answer),  # the protocol has no other way
+        models=("scripted/scripted-1", "scripted/scripted-2"),
+    ),
+    "acp:copilot": Agent(
+        name="acp:copilot",
+        program="copilot",
+        environment=lambda server, home, cache: copilot_env(server, home, cache=cache / "copilot"),
+        words=msgspec.structs.replace(COPILOT_WORDS, custom=_over_mcp),
+    ),
+}

@@ -1,0 +1,82 @@
+"""Where Claude Code is tried: a home folder of its own, a work folder, a scripted model; and ways to look at a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from atomic.config import Settings
+from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
+from atomic.testing.model_server import Call, ModelServer, Script, claude_env
+
+LIMIT = 60  # seconds that anything may take here; the machine may be busy
+EventT = TypeVar("EventT")
+
+
+class Place:
+    """A home folder and a work folder, and a model that says what is scripted."""
+
+    def __init__(self, server: ModelServer, folder: Path, retries: int) -> None:
+        self.server = server
+        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.env = claude_env(server, self.home, retries=retries)
+        self.home.mkdir(exist_ok=True)
+        self.work.mkdir(exist_ok=True)
+
+    def open(self, *, settings: Settings | None = None, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+        options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
+        return require_provider("claude", settings or Settings()).open(SessionOptions(**options))
+
+    def user_settings(self) -> Path:
+        path = self.home / ".claude" / "settings.json"
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+
+@asynccontextmanager
+async def place(folder: Path, scripts: Mapping[str, Script], *, retries: int = 0) -> AsyncGenerator[Place]:
+    async with ModelServer(scripts) as server:
+        yield Place(server, folder, retries)
+
+
+async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
+    """All events of a turn; it has one end, which is the last."""
+    async with asyncio.timeout(LIMIT):
+        events = [event async for event in session.send(prompt)]
+    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
+    return events
+
+
+async def end(session: AgentSession, prompt: str) -> TurnEnded:
+    return end_of(await turn(session, prompt))
+
+
+def end_of(events: list[AgentEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]
+
+
+def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
+
+
+def bash(command: str, **more: Any) -> Call:
+    return Call("Bash", {"command": command, "description": "x", **more})
+
+
+def agent(script: str, **more: Any) -> Call:
+    """A sub-agent that plays a script."""
+    given = {"description": script, "prompt": f"@@{script}@@ go", "subagent_type": "general-purpose", **more}
+    return Call(("Agent", "Task"), given)
+
+
+def waits(seconds: int) -> str:
+    """A command that waits; Claude Code does not let a plain `sleep` run."""
+    return f"python3 -c 'import time; time.sleep({seconds})'"

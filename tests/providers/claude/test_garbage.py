@@ -1,0 +1,99 @@
+"""Whatever the program says, it ends the turn with an error of a known type, and never Atomic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import EndReason, Usage
+from tests.providers.claude.fake import fake_program
+from tests.providers.claude.place import LIMIT, end, end_of, place, text_of, turn
+from tests.providers.claude.processes import appears, find
+
+
+def settings_for(program: Path) -> Settings:
+    return Settings(providers={"claude": ProviderSettings(path=str(program))})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error"),
+    [
+        ("garbage", "Claude Code said something that cannot be read"),
+        ("deep", "maximum recursion depth exceeded"),
+        ("huge", "Claude Code said something that is longer than 64 MB"),
+        ("half", "Claude Code ended by itself with exit code 7: it hurts"),
+        ("silent", "Claude Code closed its output"),
+    ],
+)
+async def test_what_cannot_be_read_ends_the_turn_and_the_next_goes_on(tmp_path: Path, prompt: str, error: str) -> None:
+    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+        ended = await end(session, prompt)
+        assert ended.reason is EndReason.ERROR
+        assert error in (ended.error or "")
+        assert find(session.id) == []
+        assert (await end(session, "fine")).text == "fine"
+
+
+async def test_messages_that_nobody_knows_are_counted_and_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+        with caplog.at_level(logging.WARNING, "atomic"):
+            assert (await end(session, "new")).text == "new"
+        kinds = [record.getMessage() for record in caplog.records]
+        for kind in (
+            "hologram",
+            "system/weather",
+            "assistant of another shape",
+            "system/task_started of another shape",
+        ):
+            assert sum(f'"{kind}' in text for text in kinds) == 1, kind
+
+
+async def test_half_a_character_does_no_harm(tmp_path: Path) -> None:
+    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+        events = await turn(session, "surrogate")
+        assert text_of(events) == "cut ?surrogate"
+        assert end_of(events).text.encode() == b"surrogate"
+        assert (await end(session, "\ud83d half a prompt")).reason is EndReason.DONE
+
+
+async def test_an_older_program_that_tells_less(tmp_path: Path) -> None:
+    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+        ended = await end(session, "old")
+        assert (ended.reason, ended.text, ended.usage) == (EndReason.DONE, "old", Usage(3, 2))
+
+
+async def test_what_wakes_a_program_is_not_the_answer(tmp_path: Path) -> None:
+    async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
+        assert (await end(session, "woken")).text == "woken"
+
+
+async def test_a_program_that_ignores_everything_ends_all_the_same(tmp_path: Path) -> None:
+    settings = settings_for(fake_program(tmp_path, "deaf-claude"))
+    async with place(tmp_path, {}) as here, here.open(settings=settings) as session, asyncio.timeout(LIMIT):
+        running = asyncio.create_task(end(session, "hang"))
+        await appears(str(tmp_path / "hanging"))
+        began = time.monotonic()
+        await session.interrupt()
+        assert (await running).reason is EndReason.INTERRUPTED
+        assert time.monotonic() - began < 2.5
+        assert find(session.id) == []
+
+
+async def test_a_program_that_hangs_when_it_starts_holds_nobody(tmp_path: Path) -> None:
+    settings = settings_for(fake_program(tmp_path, "mute-claude"))
+    async with place(tmp_path, {}) as here, asyncio.timeout(LIMIT):
+        async with here.open(settings=settings) as session:
+            running = asyncio.create_task(end(session, "hello"))
+            await appears(session.id)
+            began = time.monotonic()
+            await session.interrupt()
+            assert (await running).reason is EndReason.INTERRUPTED
+        assert time.monotonic() - began < 5
+        assert find(session.id) == []

@@ -1,0 +1,155 @@
+"""A turn can be stopped wherever it is, within two seconds, and the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import cast
+
+from atomic.providers import (
+    AgentEvent,
+    AgentSession,
+    EndReason,
+    SubagentEnded,
+    SubagentStarted,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
+from atomic.testing.model_server import CallState, Drip, Pause, Say, Stop
+from tests.providers.claude.place import LIMIT, agent, all_of, bash, end, end_of, place, waits
+from tests.providers.claude.processes import appears, disappears, find
+
+QUICK = 2.5  # seconds; two, and something for a machine that is busy
+
+
+async def interrupted(session: AgentSession, prompt: str, when: Callable[[AgentEvent], bool]) -> list[AgentEvent]:
+    """A turn that is stopped at an event, and how it went on."""
+    events: list[AgentEvent] = []
+    stopping: asyncio.Task[None] | None = None
+    began = 0.0
+    async with asyncio.timeout(LIMIT):
+        async for event in session.send(prompt):
+            events.append(event)
+            if stopping is None and when(event):
+                began = time.monotonic()
+                stopping = asyncio.create_task(session.interrupt())
+        assert time.monotonic() - began < QUICK
+        assert stopping is not None
+        await stopping
+    assert end_of(events).reason is EndReason.INTERRUPTED
+    assert end_of(events).error is None
+    return events
+
+
+async def test_in_the_text_in_a_tool_and_in_sub_agents(tmp_path: Path) -> None:
+    scripts = {
+        "text": [["Before. ", Stop("length")], [Drip("w", 1000, 0.02)]],
+        "tool": [[bash(waits(101))], "never"],
+        "inside": [agent("child", run_in_background=False), "never"],
+        "behind": [[agent("child"), agent("talker")], "waiting", "never"],  # for a while only they are at work
+        "child": [[Pause(0.7), bash(waits(102))], "never"],
+        "talker": [[Drip("c", 1000, 0.02)]],
+        "say": "hello",
+    }
+    async with place(tmp_path, scripts) as here, here.open() as session:
+        events = await interrupted(session, "@@text@@ go", lambda one: isinstance(one, TextDelta) and "w" in one.text)
+        assert end_of(events).text.startswith("w1 ")
+        await here.server.wait_for(lambda call: call.script == "text" and call.state is CallState.CLIENT_CLOSED)
+
+        running = asyncio.create_task(collected(session, "@@tool@@ go"))
+        await appears("time.sleep(101)")
+        began = time.monotonic()
+        await session.interrupt()
+        assert time.monotonic() - began < QUICK
+        events = await running
+        assert end_of(events).reason is EndReason.INTERRUPTED
+        assert [one.id for one in all_of(ToolEnded, events)] == [one.id for one in all_of(ToolStarted, events)]
+        await disappears("time.sleep(101)", within=QUICK)
+
+        for script in ("inside", "behind"):
+            events = await interrupted(session, f"@@{script}@@ go", in_sub_agent)
+            ended = {one.id: one.error for one in all_of(SubagentEnded, events)}
+            assert ended.keys() == {one.id for one in all_of(SubagentStarted, events)}
+            assert all(ended.values())
+            await disappears("time.sleep(102)", within=QUICK)
+
+        assert (await end(session, "@@say@@ go")).text == "hello"
+        last = str(here.server.calls[-1].body["messages"])
+        assert "@@text@@" in last  # the conversation is still the same
+        assert "[Request interrupted by user]" in last
+
+
+def in_sub_agent(event: AgentEvent) -> bool:
+    return isinstance(event, ToolStarted) and event.agent is not None
+
+
+async def collected(session: AgentSession, prompt: str) -> list[AgentEvent]:
+    return [event async for event in session.send(prompt)]
+
+
+async def test_before_the_first_byte_at_any_moment(tmp_path: Path) -> None:
+    scripts = {"late": [[Pause(LIMIT), Say("never")]], "say": "hello"}
+    async with place(tmp_path, scripts) as here, here.open() as session:
+        await stopped_after(session, 3)  # while it still starts
+        await end(session, "@@say@@ go")
+        programs = find(session.id)
+        for moment in range(20):
+            await stopped_after(session, moment)
+        for seconds in (0.001, 0.005, 0.02, 0.3):
+            await stopped_after(session, 0, seconds)
+        assert find(session.id) == programs  # it was asked, and not broken off
+        assert (await end(session, "@@say@@ go")).text == "hello"
+        assert here.server.calls[-1].script == "say"
+
+
+async def stopped_after(session: AgentSession, moments: int, seconds: float = 0.0) -> None:
+    running = asyncio.create_task(collected(session, "@@late@@ go"))
+    for _ in range(moments):  # each a step of what happens here between the call and the sending of the prompt
+        await asyncio.sleep(0)
+    await asyncio.sleep(seconds)
+    began = time.monotonic()
+    await session.interrupt()
+    async with asyncio.timeout(LIMIT):
+        events = await running
+    assert time.monotonic() - began < QUICK
+    assert end_of(events).reason is EndReason.INTERRUPTED
+
+
+async def test_closing_the_iterator_and_leaving_the_session_stop_the_turn(tmp_path: Path) -> None:
+    scripts = {"text": [[Drip("w", 1000, 0.02)]], "tool": [[bash(waits(103))], "never"], "say": "hello"}
+    async with place(tmp_path, scripts) as here, asyncio.timeout(LIMIT):
+        async with here.open() as session:
+            async with aclosing(cast("AsyncGenerator[AgentEvent]", session.send("@@text@@ go"))) as stream:
+                async for event in stream:
+                    if isinstance(event, TextDelta):
+                        break
+            assert (await end(session, "@@say@@ go")).text == "hello"
+            running = asyncio.create_task(collected(session, "@@tool@@ go"))
+            await appears("time.sleep(103)")
+        assert end_of(await running).reason is EndReason.INTERRUPTED
+        assert find("time.sleep(103)") == []
+
+
+async def test_a_program_that_does_not_obey_is_broken_off_with_all_it_started(tmp_path: Path) -> None:
+    scripts = {"tool": [[bash(waits(104))], "never"], "say": "hello"}
+    async with place(tmp_path, scripts) as here, here.open() as session:
+        await end(session, "@@say@@ 1")
+        [program] = find(session.id)
+        running = asyncio.create_task(collected(session, "@@tool@@ go"))
+        await appears("time.sleep(104)")
+        os.kill(program, signal.SIGSTOP)
+        began = time.monotonic()
+        await session.interrupt()
+        async with asyncio.timeout(LIMIT):
+            assert end_of(await running).reason is EndReason.INTERRUPTED
+        assert time.monotonic() - began < QUICK
+        await disappears("time.sleep(104)", within=QUICK)
+        assert find(session.id) == []
+        assert (await end(session, "@@say@@ 2")).text == "hello"
+        assert "@@say@@ 1" in str(here.server.calls[-1].body["messages"])

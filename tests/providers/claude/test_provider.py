@@ -1,0 +1,98 @@
+"""Is it there, which version, which models; and nothing of its SDK before it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import ProgramMissingError, SessionOptions, require_provider
+from tests.providers.claude.place import LIMIT
+
+INSTALL = "pip install 'atomic-workflows[claude]'"
+
+
+def program(folder: Path, version: str) -> Settings:
+    """A program that only tells its version."""
+    path = folder / "claude"
+    path.write_text(f"#!/bin/sh\n{version}\n")
+    path.chmod(0o755)
+    return Settings(providers={"claude": ProviderSettings(path=str(path))})
+
+
+@pytest.fixture(autouse=True)
+def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without any login."""
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
+
+
+async def test_whether_it_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT):
+        health = await require_provider("claude", Settings()).check()
+        assert (health.ok, health.version) == (False, "2.1.325")
+        assert Path(health.program).name == "claude"
+        assert health.remedy == "run `claude` once and log in, or set ANTHROPIC_API_KEY"
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "some key")
+        health = await require_provider("claude", Settings()).check()
+        assert (health.ok, health.remedy) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("says", "version", "remedy"),
+    [
+        ("echo '1.0.98 (Claude Code)'", "1.0.98", "it is older than 2.1: run `claude update`"),
+        ("echo 'I am a teapot'", "", "it does not tell its version, but says 'I am a teapot'"),
+        ("exit 3", "", "it does not tell its version"),
+    ],
+)
+async def test_a_program_that_is_no_good(tmp_path: Path, says: str, version: str, remedy: str) -> None:
+    health = await require_provider("claude", program(tmp_path, says)).check()
+    assert (health.ok, health.version) == (False, version)
+    assert health.remedy.startswith(remedy)
+
+
+async def test_a_missing_program_is_told_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATOMIC_CLAUDE_PATH", str(tmp_path / "gone"))
+    health = await require_provider("claude", Settings()).check()
+    assert not health.ok
+    assert "gone' which is no program (correct or remove it)" in health.remedy.replace(",", "")
+
+
+async def test_a_missing_sdk_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        assert name == "claude_agent_sdk"
+
+    monkeypatch.setattr(importlib.util, "find_spec", missing)
+    claude = require_provider("claude", Settings())
+    assert (await claude.check()).remedy == f"claude: its SDK is not installed ({INSTALL})"
+    with pytest.raises(ProgramMissingError) as told:
+        async with claude.open(SessionOptions()):
+            pass
+    assert told.value.remedy == INSTALL
+    with pytest.raises(ProgramMissingError):
+        await claude.models()
+
+
+async def test_models_need_no_login_and_no_network() -> None:
+    async with asyncio.timeout(LIMIT):
+        models = await require_provider("claude", Settings()).models()
+    assert {"default", "opus", "haiku"} <= {model.id for model in models}
+    assert all(model.name for model in models)
+
+
+def test_the_sdk_is_not_loaded_before_a_session_is_opened() -> None:
+    code = (
+        "import asyncio, sys; from atomic.config import Settings; from atomic.providers import require_provider;"
+        "claude = require_provider('claude', Settings()); asyncio.run(claude.check());"
+        "print([name for name in sys.modules if name.split('.')[0] in ('claude_agent_sdk', 'mcp', 'anyio')])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,111 @@
+"""The agent's questions reach a person, and the labels come back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from atomic.providers import EndReason, Option, Question, QuestionAsked, ToolEnded
+from atomic.testing.model_server import Call, Word
+from tests.providers.claude.place import LIMIT, all_of, end, end_of, place, turn
+
+
+def asks(*questions: tuple[str, bool]) -> Call:
+    options = [{"label": "Red", "description": "like blood"}, {"label": "Blau & Weiß", "description": "like the sky"}]
+    given: list[dict[str, Any]] = [
+        {"question": text, "header": "Colour", "multiSelect": many, "options": options} for text, many in questions
+    ]
+    return Call("AskUserQuestion", {"questions": given})
+
+
+def question(text: str, many: bool) -> Question:
+    options = [Option("Red", "like blood"), Option("Blau & Weiß", "like the sky")]
+    return Question(text, header="Colour", multi_select=many, options=options)
+
+
+async def test_all_questions_with_their_options_and_the_labels_back(tmp_path: Path) -> None:
+    heard: list[Sequence[Question]] = []
+
+    async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        heard.append(questions)
+        return [["Red"], ["Red", "Blau & Weiß"]]
+
+    scripts = {
+        "ask": [asks(("Which?", False), ("Which ones?", True)), "{{tool_result}}"],
+        "plan": [Call("EnterPlanMode", {}), "{{tool_result}}"],
+    }
+    async with place(tmp_path, scripts) as here, here.open(ask=ask) as session:
+        events = await turn(session, "@@ask@@ go")
+        assert "No such tool" in (await end(session, "@@plan@@ go")).text  # nobody is asked to approve a plan
+    wanted = (question("Which?", False), question("Which ones?", True))
+    assert heard == [wanted]
+    assert [event.questions for event in all_of(QuestionAsked, events)] == [wanted]
+    assert '"Which?"="Red", "Which ones?"="Red, Blau & Weiß"' in end_of(events).text
+
+
+async def test_without_somebody_to_ask_the_agent_has_no_such_tool(tmp_path: Path) -> None:
+    scripts = {"ask": [asks(("Which?", False)), "{{tool_result}}"]}
+    async with place(tmp_path, scripts) as here, here.open() as session:
+        events = await turn(session, "@@ask@@ go")
+        assert "No such tool available: AskUserQuestion" in end_of(events).text
+        assert all_of(QuestionAsked, events) == []
+        assert "AskUserQuestion" not in here.server.calls[0].tools
+
+
+async def test_two_agents_and_two_calls_ask_at_the_same_time(tmp_path: Path) -> None:
+    waiting: set[str] = set()
+    all_ask = asyncio.Event()
+
+    async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        waiting.add(questions[0].text)
+        if len(waiting) == 2:
+            all_ask.set()
+        await all_ask.wait()
+        return [[f"answer to {questions[0].text}"]]
+
+    two: list[Word | str] = [asks(("C?", False)), asks(("D?", False))]
+    scripts = {
+        "a": [asks(("A?", False)), "{{tool_result}}"],
+        "b": [asks(("B?", False)), "{{tool_result}}"],
+        "two": [two, "{{tool_result}}"],
+    }
+    async with place(tmp_path, scripts) as here, here.open(ask=ask) as first, here.open(ask=ask) as second:
+        ends = await asyncio.gather(end(first, "@@a@@ go"), end(second, "@@b@@ go"))
+        assert ['"A?"="answer to A?"' in ends[0].text, '"B?"="answer to B?"' in ends[1].text] == [True, True]
+        text = (await end(first, "@@two@@ go")).text
+        assert '"C?"="answer to C?"' in text
+        assert '"D?"="answer to D?"' in text
+
+
+async def test_a_person_who_cannot_be_asked_is_told_to_the_agent(tmp_path: Path) -> None:
+    async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        raise RuntimeError("the line is dead")
+
+    scripts = {"ask": [asks(("Which?", False)), "it failed"]}
+    async with place(tmp_path, scripts) as here, here.open(ask=ask) as session:
+        events = await turn(session, "@@ask@@ go")
+        assert "the line is dead" in (all_of(ToolEnded, events)[0].error or "")
+        assert end_of(events).reason is EndReason.DONE
+
+
+async def test_an_interrupt_while_a_person_thinks(tmp_path: Path) -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        asked.set()
+        try:
+            await asyncio.sleep(LIMIT)
+        finally:
+            gone.set()
+        return [["Red"]]
+
+    scripts = {"ask": [asks(("Which?", False)), "never"], "say": "hello"}
+    async with place(tmp_path, scripts) as here, here.open(ask=ask) as session, asyncio.timeout(LIMIT):
+        running = asyncio.create_task(end(session, "@@ask@@ go"))
+        await asked.wait()
+        await session.interrupt()
+        assert (await running).reason is EndReason.INTERRUPTED
+        await gone.wait()
+        assert (await end(session, "@@say@@ go")).text == "hello"
