@@ -9,7 +9,7 @@ import msgspec
 
 from atomic.cli.output import Output
 from atomic.cli.streams import STDERR, STDOUT, harmless, message, one_line
-from atomic.providers import AgentEvent, LimitReached, Notice, TextDelta, ToolStarted, TurnEnded
+from atomic.providers import AgentEvent, EndReason, LimitReached, Notice, TextDelta, ToolStarted, TurnEnded
 
 
 class Report(Protocol):
@@ -96,6 +96,8 @@ class TextReport:
         if not self._said:
             self._answer(ended.text)
         self._end_line()
+        if self._is_watched and ended.reason is EndReason.INTERRUPTED and not self._said:
+            self._out.show("\n")  # behind the ^C that the terminal shows
         if why:
             self._out.tell(why)
 

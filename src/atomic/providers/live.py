@@ -82,6 +82,11 @@ class LiveSession(ABC):
             finally:
                 turn.end(EndReason.INTERRUPTED)
 
+    def keep_secret(self, *environments: Mapping[str, str]) -> None:
+        """What looks like a secret in these is not to be recorded."""
+        if self._recorder is not None:
+            self._recorder.learn(*environments)
+
     async def settle(self) -> None:
         """End the turn, if there is one, whether or not somebody still reads it; the session is about to close."""
         await self.interrupt()
@@ -158,6 +163,8 @@ class LiveSession(ABC):
     async def _finish(self, turn: Turn, work: asyncio.Task[None], call: CallRecorder | None) -> None:
         """The reader has gone, or has read the end: leave nothing of the turn behind."""
         try:
+            if not turn.over:
+                await self.interrupt()
             await self._put_down(work)
             if call is not None:
                 await call.finish(self.id)
@@ -226,6 +233,7 @@ class LiveProvider(ABC):
         """Open a session; leaving the context ends it and its processes, on cancellation too. Raises ProviderError."""
         self._refuse_what_it_cannot(options)
         async with self.start(options) as session:
+            session.keep_secret(*(known.env for known in self.settings.providers.values()))
             try:
                 yield session
             finally:

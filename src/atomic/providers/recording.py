@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -148,8 +148,14 @@ class Recorder:
         assert options.record is not None
         self.path = Path(options.record).absolute()
         self.provider, self.options = provider, options
-        self.redactor = Redactor.of_environment(options.env, *(server.env for server in options.mcp_servers))
+        self._environments = [options.env, *(server.env for server in options.mcp_servers)]
+        self.redactor = Redactor.of_environment(*self._environments)
         self._told: set[str] = set()
+
+    def learn(self, *environments: Mapping[str, str]) -> None:
+        """There are secrets in these too."""
+        self._environments += environments
+        self.redactor = Redactor.of_environment(*self._environments)
 
     def call(self, prompt: str) -> CallRecorder:
         return CallRecorder(self, prompt)
@@ -183,6 +189,8 @@ class CallRecorder:
                 self._watch = await self._stack.enter_async_context(watch)
         except (AtomicError, OSError) as error:
             self._problems.append(_files_unknown(error))
+        if self._writing is not None:  # the turn was over before it began: nobody else would tidy up
+            await self._stack.aclose()
         self._began = self._clock()
 
     def hear(self, event: AgentEvent) -> None:

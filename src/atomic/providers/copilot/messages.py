@@ -1,8 +1,8 @@
 """What Copilot says about a session, as far as it matters here.
 
-Only the fields that are used are read: a newer Copilot adds some, and may change the others. Numbers are floats, because
-Copilot writes 7 and 7.0 alike. A kind that is listed as
-passed over says nothing that a reader of a turn would miss; one that is in no list is unknown.
+Only the fields that are used are read: a newer Copilot adds some, and may change the others. Numbers are floats:
+Copilot writes 7 and 7.0 alike. A kind that is listed as passed over says nothing that a reader of a turn would miss;
+one that is in no list is unknown.
 """
 
 from __future__ import annotations
@@ -177,6 +177,7 @@ class CompactionDone(_Data, frozen=True):
     error: str | None = None
     pre_compaction_tokens: float | None = None
     post_compaction_tokens: float | None = None
+    compaction_tokens_used: Used | None = None  # told here only
 
 
 class Truncated(_Data, frozen=True):

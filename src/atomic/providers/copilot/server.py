@@ -85,7 +85,10 @@ class Server:
             return f"Copilot (process {self._program.pid}) cannot be understood any more: {self.client.wire.fault}"
         await self._exited()
         code = self._program.exit_code
-        how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
+        if code is None:
+            how = "says nothing any more"
+        else:
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         said = self._program.last_words
         return f"Copilot (process {self._program.pid}) {how}" + (f": {said[-500:]}" if said else "")
 

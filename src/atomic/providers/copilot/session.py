@@ -16,7 +16,7 @@ from atomic.providers.copilot.errands import Errands
 from atomic.providers.copilot.forms import Form
 from atomic.providers.copilot.link import Link, UnknownSessionError, copy_of
 from atomic.providers.copilot.schemas import LooseSchemaError, strict
-from atomic.providers.copilot.server import shared_server
+from atomic.providers.copilot.server import Server, shared_server
 from atomic.providers.copilot.setup import Setup
 from atomic.providers.copilot.subagents import Subagents, as_input
 from atomic.providers.copilot.translate import Translator
@@ -68,22 +68,29 @@ class CopilotSession(LiveSession):
             await self._hold.aclose()
 
     async def _linked(self) -> Link:
-        """The session on a server that lives; taken up again if need be."""
+        """The session on a server that lives; taken up again if need be. Raises ProviderError."""
         if self._link is not None and not self._link.server.ended.is_set():
             return self._link
         self._let_go()
+        server = await self._living_server()
         try:
-            self._link = await self._open_link()
-        except ProgramFailedError:  # a server that was there may have been dead already; a new one may be well
-            self._link = await self._open_link()
+            self._link = await self._open_on(server)
+        except ProgramFailedError:
+            if not server.ended.is_set():
+                raise
+            self._link = await self._open_on(await self._living_server())  # that one died under our hands
         return self._link
 
-    async def _open_link(self) -> Link:
+    async def _living_server(self) -> Server:
         await self._hold.aclose()
         server = await self._hold.enter_async_context(self._shared.use())
-        if server.ended.is_set():
+        if server.ended.is_set():  # nobody had noticed yet
             self._shared.drop(server)
-            raise ProgramFailedError(await server.last_words(), provider="copilot")
+            await self._hold.aclose()
+            server = await self._hold.enter_async_context(self._shared.use())
+        return server
+
+    async def _open_on(self, server: Server) -> Link:
         if self.options.fork and self._id == self.options.resume:
             self._id = await copy_of(server, self._id)
         try:
@@ -155,12 +162,18 @@ class CopilotSession(LiveSession):
             case said.FormRequested():
                 self._errands.send(self._put_question(link, event.data, event.agent, translator.turn))
             case said.TodosChanged():
-                translator.turn.tell(PlanChanged(await link.todos(), event.agent))
+                await self._tell_plan(event, link, translator.turn)
             case _:
                 was_stopping = translator.stopping
                 translator.hear(event)
                 if translator.stopping is not None and was_stopping is None and self._began is not None:
                     self._errands.send(link.stop(self._began))
+
+    async def _tell_plan(self, event: said.Event, link: Link, turn: Turn) -> None:
+        try:
+            turn.tell(PlanChanged(await link.todos(), event.agent))
+        except ProviderError:  # nobody needs the list so much that the turn should end for it
+            turn.note_unknown(event.kind)
 
     async def _run_tool(self, link: Link, request: str, name: str, arguments: Any) -> None:
         tool = self._setup.tools.get(name)

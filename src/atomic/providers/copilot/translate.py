@@ -146,8 +146,7 @@ class Translator:
         self._limited_since = None
         if agent is None:
             self._refused = used.finish_reason == "content_filter"
-        tokens = (used.input_tokens, used.output_tokens, used.cache_read_tokens)
-        self._tell(UsageReported(Usage(*(int(count or 0) for count in tokens)), agent))
+        self._tell(UsageReported(_usage(used), agent))
 
     def _step_done(self, agent: str | None) -> None:
         """Count the calls of the model; the one that would be too many is not made."""
@@ -174,6 +173,8 @@ class Translator:
             self._tell_all(self._subagents.returned(done.tool_call_id, output, error))
 
     def _compacted(self, done: said.CompactionDone, agent: str | None) -> None:
+        if done.compaction_tokens_used is not None:
+            self._tell(UsageReported(_usage(done.compaction_tokens_used), agent))
         if not done.success:
             self._tell(Notice(f"The context could not be summarised: {done.error or 'nobody knows why'}", agent))
             return
@@ -228,3 +229,8 @@ class Translator:
     def _tell_all(self, events: Iterable[AgentEvent]) -> None:
         for event in events:
             self.turn.tell(event)
+
+
+def _usage(used: said.Used) -> Usage:
+    tokens = (used.input_tokens, used.output_tokens, used.cache_read_tokens)
+    return Usage(*(int(count or 0) for count in tokens))

@@ -71,9 +71,11 @@ class OpencodeSession(LiveSession):
             raise ProviderError(f'OpenCode has no session "{resume}"', provider="opencode") from error
         if self._model is not None:
             await require_model(api, self._folder, self._model)
-        servers = await api.mcp(self._folder)
+        # Asking for the MCP servers waits until all are there, or are given up.
+        is_bounded = self.options.tools is not None
+        servers = await api.mcp(self._folder) if is_bounded or self.options.mcp_servers else {}
         self._require_servers(servers)
-        known = await api.tools(self._folder) if self.options.tools is not None else []
+        known = await api.tools(self._folder) if is_bounded else []
         self._tools = session_map(self.options, known=known, servers=servers)
 
     async def close(self) -> None:

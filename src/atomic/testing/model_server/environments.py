@@ -72,6 +72,9 @@ def opencode_env(server: ModelServer | str, home: Path, *, protocol: Protocol = 
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_SHARE": "1",
         "OPENCODE_ENABLE_QUESTION_TOOL": "1",
+        # OpenCode installs a package for plugins into each folder of configuration; nobody listens there.
+        "npm_config_registry": "http://127.0.0.1:9/",
+        "npm_config_fetch_retries": "0",
     }
 
 

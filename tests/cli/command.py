@@ -1,0 +1,105 @@
+"""Run the real `atomic` as a user does: another process, a home folder of its own, nothing in the environment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from atomic.processes import ExecResult, execute
+
+ATOMIC = Path(sys.executable).with_name("atomic")
+SDKS = ("claude_agent_sdk", "copilot", "httpx", "acp", "mcp")
+
+
+class User:
+    """Somebody with a home folder and a project; `env` is all that the command will know."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.project, self.bin = folder / "home", folder / "project", folder / "bin"
+        for made in (self.home, self.project, self.bin):
+            made.mkdir()
+        self.env: dict[str, str] = {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+    async def atomic(
+        self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = 120
+    ) -> ExecResult:
+        """Run `atomic` to its end."""
+        return await execute(ATOMIC, *words, cwd=cwd or self.project, env=self.env, input=input, timeout=timeout)
+
+    def has_only_claude(self, code: str) -> None:
+        """Have a script for Claude Code, and a key; the others would only take their time."""
+        self.lacks("copilot", "httpx", "acp")
+        self.has("claude", code)
+        self.env["ANTHROPIC_API_KEY"] = "x"
+
+    def has(self, program: str, code: str) -> Path:
+        """Put a Python script on the user's PATH."""
+        path = self.bin / program
+        path.write_text(f"#!{sys.executable} -S\n{code}", encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def has_no_agents(self) -> None:
+        """As after `pip install atomic-workflows` alone: no SDK can be imported, no program is on PATH."""
+        self.lacks(*SDKS)
+        self.env["PATH"] = str(self.bin)
+
+    def lacks(self, *packages: str) -> None:
+        """Let packages be as if they were not installed."""
+        hidden = self.home / "hidden"
+        hidden.mkdir()
+        (hidden / "sitecustomize.py").write_text(
+            "from importlib.machinery import PathFinder\n"
+            "find = PathFinder.find_spec\n"
+            "def find_spec(name, path=None, target=None):\n"
+            f"    return None if name.partition('.')[0] in {packages} else find(name, path, target)\n"
+            "PathFinder.find_spec = find_spec\n"
+        )
+        self.env["PYTHONPATH"] = str(hidden)
+
+    def sets(self, text: str) -> Path:
+        """Write the user's configuration."""
+        return _written(self.home / ".atomic" / "config.toml", text)
+
+    def project_sets(self, text: str) -> Path:
+        """Write the project's configuration."""
+        return _written(self.project / ".atomic" / "config.toml", text)
+
+
+def _written(file: Path, text: str) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def complaint(done: ExecResult) -> str:
+    """What the command told the person: one line, and nothing else anywhere."""
+    assert done.stdout == ""
+    return told(done)
+
+
+def told(done: ExecResult) -> str:
+    """The one line on standard error."""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("atomic: ")
+    return line.removeprefix("atomic: ")
+
+
+def objects(done: ExecResult) -> list[Mapping[str, object]]:
+    """Standard output as JSON, one object a line."""
+    return [msgspec.json.decode(line, type=dict[str, object]) for line in done.stdout.splitlines()]
+
+
+def processes(home: Path) -> dict[int, str]:
+    """The processes that have this home folder, with their command lines."""
+    found: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"HOME={home}\0".encode() in (folder / "environ").read_bytes():
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # it has ended
+            continue
+    return found

@@ -1,0 +1,68 @@
+"""A terminal with a program in it, and somebody who types."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+import subprocess
+import termios
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+
+class Terminal:
+    """What stands on the screen, as one text; what is typed reaches the program as from a keyboard."""
+
+    def __init__(self, keyboard: int, process: subprocess.Popen[bytes]) -> None:
+        self.screen = ""
+        self._keyboard, self._process = keyboard, process
+        self._news = asyncio.Event()
+
+    def type(self, text: str) -> None:
+        os.write(self._keyboard, text.encode())
+
+    async def shows(self, text: str, *, timeout: float = 60) -> None:
+        """Wait until a text is on the screen."""
+        async with asyncio.timeout(timeout):
+            while text not in self.screen:
+                self._news.clear()
+                await self._news.wait()
+
+    async def exit_code(self, *, timeout: float = 60) -> int:
+        async with asyncio.timeout(timeout):
+            while self._process.poll() is None:
+                await asyncio.sleep(0.02)
+        return self._process.returncode
+
+    def hear(self) -> None:
+        try:
+            data = os.read(self._keyboard, 64 * 1024)
+        except OSError:  # the program and all its children have closed it
+            asyncio.get_running_loop().remove_reader(self._keyboard)
+            return
+        self.screen += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        self._news.set()
+
+
+@asynccontextmanager
+async def in_terminal(words: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path) -> AsyncGenerator[Terminal]:
+    """Run a program in a terminal of its own; leaving ends it."""
+    keyboard, screen = os.openpty()
+    process = subprocess.Popen(
+        words, env=env, cwd=cwd, stdin=screen, stdout=screen, stderr=screen, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(screen)
+    terminal = Terminal(keyboard, process)
+    asyncio.get_running_loop().add_reader(keyboard, terminal.hear)
+    try:
+        yield terminal
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        asyncio.get_running_loop().remove_reader(keyboard)
+        os.close(keyboard)

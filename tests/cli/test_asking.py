@@ -1,0 +1,63 @@
+"""What a person types to answer an agent's question."""
+
+from __future__ import annotations
+
+import pytest
+
+from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, shown
+from atomic.questions import Option, Question
+
+COLOUR = Question("Which colour?", options=["Blue", "Red", "Blue, light"], header="Colour")
+SEVERAL = Question("Which parts?", options=["api", "ui", "docs, all"], multi_select=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [("2\n", "Red"), (" red ", "Red"), ("Blue, light", "Blue, light"), ("green", "green"), ("1, 2", "1, 2")],
+)
+def test_one_answer_is_a_number_a_label_or_words_of_ones_own(line: str, answer: str) -> None:
+    assert read_answer(COLOUR, line) == [answer]
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("1", ["api"]),
+        ("2,1\n", ["ui", "api"]),
+        ("UI, 3", ["ui", "docs, all"]),
+        ("docs, all", ["docs, all"]),
+        ("x,", ["x"]),
+    ],
+)
+def test_several_answers_have_commas_between_them(line: str, answer: list[str]) -> None:
+    assert read_answer(SEVERAL, line) == answer
+
+
+@pytest.mark.parametrize("line", ["0", "4", "17"])
+def test_a_number_that_is_none_is_asked_again(line: str) -> None:
+    with pytest.raises(WrongAnswerError, match=f"There is no answer {line}: they are numbered 1 to 3"):
+        read_answer(COLOUR, line)
+
+
+def test_a_number_is_an_answer_where_there_is_nothing_to_choose() -> None:
+    assert read_answer(Question("How many?"), "4\n") == ["4"]
+
+
+def test_enter_means_the_default_and_else_nothing() -> None:
+    assert read_answer(Question("Go on?", options=["Yes", "No"], default="No"), "\n") == ["No"]
+    for nothing in (COLOUR, SEVERAL):
+        with pytest.raises(WrongAnswerError, match="Enter alone"):
+            read_answer(nothing, "\n")
+    with pytest.raises(WrongAnswerError, match="Enter alone"):
+        read_answer(SEVERAL, " , ")
+
+
+def test_a_question_shows_its_options_and_its_default() -> None:
+    question = Question("Go on?", header="Step", options=[Option("Yes", "and\ndo it"), Option("No")], default="No")
+    assert shown(question) == "\n? [Step] Go on?\n  1. Yes - and do it\n  2. No\n"
+    assert prompt_of(question) == "number, or an answer of your own [No]> "
+    assert prompt_of(Question("Why?")) == "answer> "
+
+
+def test_a_question_cannot_write_to_the_terminal() -> None:
+    assert "\x1b" not in shown(Question("\x1b[2Jx", options=["\x1b]0;y\x07"], header="\x1b["))

@@ -1,0 +1,205 @@
+"""`atomic doctor` and `atomic models`, also for somebody who has nothing yet."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from atomic.processes import running
+from atomic.testing import ModelServer, claude_env
+from tests.cli.command import ATOMIC, User, complaint, objects, processes
+
+AGENTS = ("claude", "opencode", "copilot")
+
+
+async def findings(user: User) -> tuple[int, dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """The exit code, the providers by name, and the checks."""
+    done = await user.atomic("doctor", "--json")
+    assert done.stderr == ""
+    (found,) = cast("list[dict[str, list[dict[str, Any]]]]", objects(done))
+    return done.exit_code, {row["name"]: row for row in found["providers"]}, found["checks"]
+
+
+async def test_who_has_nothing_is_told_how_to_get_it(user: User) -> None:
+    user.has_no_agents()
+    code, providers, checks = await findings(user)
+    assert code == 1
+    assert [name for name, row in providers.items() if row["ok"]] == ["replay"]
+    for name in AGENTS:
+        assert f"pip install 'atomic-workflows[{name}]'" in providers[name]["remedy"]
+    assert [check["name"] for check in checks if not check["ok"]] == ["git"]  # it is not on this PATH either
+
+
+async def test_who_has_nothing_and_asks_is_told_too(user: User) -> None:
+    user.has_no_agents()
+    for words in (["-p", "hello"], ["models"]):
+        done = await user.atomic(*words)
+        assert done.exit_code == 1
+        assert complaint(done) == (
+            "No agent can be used here: install one, for example with pip install 'atomic-workflows[claude]'"
+            " (atomic doctor says what is missing for each)"
+        )
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_a_missing_agent_is_one_line_with_the_command_that_installs_it(user: User, agent: str) -> None:
+    user.has_no_agents()
+    done = await user.atomic("-p", "hello", "--agent", agent)
+    assert done.exit_code == 1
+    assert complaint(done).startswith(f"{agent}: ")
+    assert complaint(done).endswith(f"(pip install 'atomic-workflows[{agent}]')")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_a_program_that_a_variable_names_must_be_there(user: User, agent: str) -> None:
+    variable = f"ATOMIC_{agent.upper()}_PATH"
+    user.env[variable] = "nowhere/agent"
+    done = await user.atomic("-p", "hello", "--agent", agent)
+    message = f"{agent}: {variable} names 'nowhere/agent', which is no program (correct or remove it)"
+    assert (done.exit_code, complaint(done)) == (1, message)
+
+
+async def test_one_line_for_each_thing(user: User) -> None:
+    user.has_only_claude("print('2.1.325 (Claude Code)')")
+    done = await user.atomic("doctor")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert (done.exit_code, done.stderr) == (0, "")
+    names = ["claude", "opencode", "copilot", "acp", "replay", "git", "python", "config", "config", "home"]
+    assert [words[1] for words in lines] == names
+    assert lines[0] == ["ok", "claude", "2.1.325", f"({user.bin}/claude)"]
+    assert lines[2][0] == "--"
+    assert all(words[0] == "ok" for words in lines[4:])
+    assert lines[6][2:] == [sys.version.split()[0], f"({sys.executable})"]
+
+
+async def test_a_program_that_is_too_old_is_named_with_the_remedy(user: User) -> None:
+    user.has_only_claude("print('1.0.3 (Claude Code)')")
+    _, providers, _ = await findings(user)
+    claude = providers["claude"]
+    assert (claude["ok"], claude["version"], claude["program"]) == (False, "1.0.3", f"{user.bin}/claude")
+    assert "claude update" in claude["remedy"]
+    done = await user.atomic("-p", "hello", "-a", "claude")
+    assert done.exit_code == 1
+    assert "it is older than 2.1" in done.stderr.splitlines()[-1]
+
+
+async def test_a_program_that_hangs_is_reported_and_not_waited_for(user: User) -> None:
+    user.has_only_claude("import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(1000)")
+    code, providers, checks = await findings(user)
+    assert providers["claude"]["remedy"] == "it gave no answer within 10 s: start it once by hand and see why"
+    assert (code, checks[0]["name"]) == (1, "git")
+
+
+async def test_a_program_is_not_asked_in_the_folder_of_a_stranger(user: User, tmp_path: Path) -> None:
+    tell_folder = f"import os, sys\nopen({str(tmp_path)!r} + '/asked', 'a').write(os.getcwd() + '\\n')\n"
+    user.has_only_claude(f"{tell_folder}print('2.1.325 (Claude Code)')")
+    user.has("git", f"{tell_folder}print('git version 2.39.5')")
+    for words in (["doctor"], ["models"]):
+        await user.atomic(*words)
+    folders = (tmp_path / "asked").read_text().splitlines()
+    assert len(folders) >= 3
+    assert str(user.project) not in folders
+
+
+async def test_ctrl_c_ends_it(user: User) -> None:
+    user.has_only_claude("import time; time.sleep(1000)")
+    async with running(ATOMIC, "doctor", cwd=user.project, env=user.env, stdin=False) as program:
+        async with asyncio.timeout(60):
+            while not any(f"{user.bin}/claude" in command for command in processes(user.home).values()):
+                await asyncio.sleep(0.02)
+            os.kill(program.pid, signal.SIGINT)
+            assert (await program.stdout.read(), await program.wait()) == (b"", 130)
+    assert program.last_words == ""
+    assert processes(user.home) == {}
+
+
+async def test_a_relative_program_is_meant_from_where_one_is(user: User) -> None:
+    user.has_only_claude("print('2.1.325 (Claude Code)')")
+    (user.bin / "claude").rename(user.project / "mine")
+    user.env["ATOMIC_CLAUDE_PATH"] = "./mine"
+    _, providers, _ = await findings(user)
+    assert (providers["claude"]["ok"], providers["claude"]["program"]) == (True, f"{user.project}/mine")
+
+
+async def test_problems_of_the_configuration_have_a_line_each(user: User) -> None:
+    user.has_no_agents()
+    own = user.sets('agnet = "claude"\n\nmodle = "x"\n')
+    theirs = user.project_sets('editor = "evil"\n')
+    _, _, checks = await findings(user)
+    problems = [check["detail"] for check in checks if not check["ok"] and check["name"] == "config"]
+    assert problems == [
+        f'{own}:1: "agnet" is ignored: there is no such key (did you mean "agent"?)',
+        f'{own}:3: "modle" is ignored: there is no such key (did you mean "model"?)',
+        f'{theirs}:1: "editor" is ignored: a project may not set it (your own configuration may)',
+    ]
+
+
+async def test_a_configuration_that_cannot_be_used_does_not_hide_the_agents(user: User) -> None:
+    file = user.sets("\nagent = 3\n")
+    user.has_only_claude("print('2.1.325 (Claude Code)')")
+    code, providers, checks = await findings(user)
+    reason = f'{file}:2: "agent" must be the name of an agent, such as "claude", not 3'
+    assert (code, providers["claude"]["ok"]) == (0, True)
+    assert [check["detail"] for check in checks if not check["ok"]] == [reason]
+    done = await user.atomic("-p", "hello")
+    assert (done.exit_code, complaint(done)) == (2, reason)
+
+
+async def test_a_home_that_cannot_be_written_is_named(user: User) -> None:
+    user.has_no_agents()
+    (user.home / "file").write_text("")
+    user.env["ATOMIC_HOME"] = str(user.home / "file" / "inside")
+    _, _, checks = await findings(user)
+    (home,) = [check for check in checks if check["name"] == "home"]
+    assert (home["ok"], home["detail"]) == (False, f"{user.home}/file/inside cannot be written")
+
+
+async def test_models_are_listed_one_a_line_or_as_json(user: User) -> None:
+    async with ModelServer() as server:
+        user.env |= claude_env(server, user.home) | {"PATH": user.env["PATH"]}
+        done = await user.atomic("models", "-a", "claude")
+        assert (done.exit_code, done.stderr) == (0, "")
+        as_json = (await user.atomic("models", "-a", "claude", "--json")).stdout
+    models = msgspec.json.decode(as_json, type=list[dict[str, Any]])
+    assert {"id", "name", "context"} == set(models[0])
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [model["id"] for model in models]
+    assert "opus" in [model["id"] for model in models]
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ("cluade", 'Unknown agent: "cluade" (did you mean "claude"?)'),
+        ("claude:x", 'Unknown agent: "claude:x" (did you mean "claude"?)'),
+        ("acp", '"acp" is not enough to go on (name the agent: '),
+        ("replay", '"replay" is not enough to go on (name the recording: replay:FILE)'),
+    ],
+)
+async def test_an_agent_that_there_is_not_is_exit_code_2(user: User, agent: str, message: str) -> None:
+    for words in (["-p", "hello"], ["models"]):
+        done = await user.atomic(*words, "--agent", agent)
+        assert done.exit_code == 2
+        assert complaint(done).startswith(message)
+    user.env["ATOMIC_AGENT"] = agent
+    done = await user.atomic("-p", "hello")
+    assert done.exit_code == 2
+    assert complaint(done).startswith(message)
+    assert complaint(done).endswith(", set by ATOMIC_AGENT or the configuration")
+
+
+async def test_what_a_stranger_configures_is_ignored_with_one_warning(user: User) -> None:
+    file = user.project_sets('[providers.claude]\npath = "./evil"\n')
+    user.has_no_agents()
+    done = await user.atomic("-p", "hello", "-a", "claude")
+    assert done.stderr.splitlines()[0] == (
+        f'atomic: warning: {file}:2: "providers.claude.path" is ignored: a project may not set it'
+        " (your own configuration may)"
+    )
+    assert len(done.stderr.splitlines()) == 2

@@ -1,0 +1,125 @@
+"""What the command says about itself, what it refuses, and what starting it costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import atomic
+from atomic.processes import execute
+from tests.cli.command import ATOMIC, SDKS, User, complaint
+
+CPU_LIMIT = 0.120  # seconds, of the specification
+
+
+async def test_the_version_is_the_whole_answer(user: User) -> None:
+    done = await user.atomic("--version")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, f"atomic {atomic.__version__}\n", "")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+async def test_help_names_all_that_can_be_done(user: User, flag: str) -> None:
+    done = await user.atomic(flag)
+    assert (done.exit_code, done.stderr) == (0, "")
+    for word in ("-p", "doctor", "models", "--agent", "--model", "--output", "--record", "--version", "--help"):
+        assert word in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+async def test_a_verb_has_help_of_its_own(user: User) -> None:
+    done = await user.atomic("models", "--help")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "-a, --agent AGENT" in done.stdout
+
+
+async def test_help_is_a_command_of_atomic_and_not_for_the_agent(user: User) -> None:
+    assert (await user.atomic("-p", "/help")).stdout == (await user.atomic("--help")).stdout
+
+
+async def test_nothing_at_all_is_answered_with_help(user: User) -> None:
+    done = await user.atomic()
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (await user.atomic("--help")).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("doctr", 'Unknown command: "doctr" (did you mean "doctor"?)'),
+        ("help", 'Unknown command: "help" (did you mean "--help"?)'),
+        ("fix the bug", 'Unknown command: "fix" (atomic --help lists them; a prompt needs -p: atomic -p "…")'),
+        ("--modle x -p y", 'Unknown flag: "--modle" (did you mean "--model"?)'),
+        ("doctor --jsn", 'Unknown flag: "--jsn" (did you mean "--json"?)'),
+        ("doctor -a claude", 'Unknown flag: "-a"'),
+        ("doctor now", 'atomic doctor takes no "now" (atomic doctor --help)'),
+        ("doctor --json=1", "--json takes no value"),
+        ("-p hello --agent", "--agent needs a value: --agent AGENT"),
+        ("-p hello --agent --model x", "--agent needs a value: --agent AGENT"),
+        ("-p hello --output yaml", '--output cannot be "yaml": it is one of text, json, stream-json'),
+        ("-p x --output=jsn", '--output cannot be "jsn" (did you mean "json"?): it is one of text, json, stream-json'),
+        ("-p", 'No prompt: give it as in atomic -p "PROMPT", or pipe it in'),
+        ("-p --", 'No prompt: give it as in atomic -p "PROMPT", or pipe it in'),
+        ("-a claude", 'Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest'),
+    ],
+)  # fmt: skip
+async def test_a_wrong_command_line_is_one_line_and_exit_code_2(user: User, words: str, message: str) -> None:
+    done = await user.atomic(*words.split(" "))
+    assert (done.exit_code, complaint(done)) == (2, message)
+
+
+async def test_a_word_of_a_stranger_cannot_write_to_the_terminal(user: User) -> None:
+    done = await user.atomic("\x1b]0;title\x07\nnext")
+    assert complaint(done).startswith('Unknown command: "␛]0;title␇ next"')
+
+
+async def test_python_m_atomic_is_the_same_command(user: User) -> None:
+    done = await execute(sys.executable, "-m", "atomic", "--version", env=user.env)
+    assert done.stdout == f"atomic {atomic.__version__}\n"
+
+
+@pytest.mark.parametrize("output", ["closed", "gone"])
+async def test_nobody_who_reads_is_no_error(user: User, output: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    closing = (lambda: os.close(1)) if output == "closed" else None
+    process = subprocess.Popen(
+        [ATOMIC, "--help"], env=user.env, stdout=writer, stderr=subprocess.PIPE, preexec_fn=closing
+    )
+    os.close(writer)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
+
+
+def imported_after(code: str, *names: str) -> set[str]:
+    """Which of these modules a fresh interpreter has imported after the code."""
+    code += f"; import sys; print('modules', *(name for name in {names} if name in sys.modules))"
+    said = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
+    return set(said.splitlines()[-1].split()[1:])
+
+
+def test_no_agents_sdk_is_imported_before_that_agent_is_used() -> None:
+    code = "import atomic.cli.main, atomic.cli.turn, atomic.cli.doctor, atomic.cli.models, atomic.cli.prompt"
+    assert imported_after(code, *SDKS, "atomic.providers", "atomic.providers.claude") == {"atomic.providers"}
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_what_needs_nothing_imports_nothing(flag: str) -> None:
+    code = f"from atomic.cli.main import main; main([{flag!r}])"
+    assert imported_after(code, "asyncio", "msgspec", "argparse", "re", "logging", "typing", "enum") == set()
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_starting_is_quick(user: User, flag: str) -> None:
+    assert min(cpu_seconds(user, flag) for _ in range(5)) <= CPU_LIMIT
+
+
+def cpu_seconds(user: User, flag: str) -> float:
+    """Not wall time: the machine may be shared."""
+    nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    pid = os.posix_spawn(ATOMIC, [str(ATOMIC), flag], user.env, file_actions=[nowhere])
+    _, status, used = os.wait4(pid, 0)
+    assert status == 0
+    return used.ru_utime + used.ru_stime

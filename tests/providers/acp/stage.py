@@ -1,0 +1,91 @@
+"""Where agents are tried over ACP: a home folder of its own, a work folder; and ways to look at a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from atomic.config import AcpSettings, Settings
+from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
+from atomic.testing.conformance import cases_for
+from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
+from tests.providers.conformance.playing import CACHE
+
+LIMIT = 90  # seconds that anything may take here; the machine may be busy
+PUPPET = Path(__file__).with_name("puppet.py")
+EventT = TypeVar("EventT")
+
+
+class Stage:
+    """A home folder, a work folder, and a model that says what is scripted."""
+
+    def __init__(self, agent: str, server: ModelServer, folder: Path) -> None:
+        self.agent, self.server = agent, server
+        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.home.mkdir()
+        self.work.mkdir()
+        if agent == "acp:copilot":
+            self.env = copilot_env(server, self.home, cache=CACHE / "copilot")
+        else:
+            self.env = opencode_env(server, self.home)
+
+    def open(self, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+        options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
+        return require_provider(self.agent, Settings()).open(SessionOptions(**options))
+
+
+@asynccontextmanager
+async def stage(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Stage]:
+    async with ModelServer(scripts) as server:
+        yield Stage(agent, server, folder)
+
+
+def puppet_settings(*flags: str, **more: Any) -> Settings:
+    return Settings(acp={"puppet": AcpSettings([sys.executable, str(PUPPET), *flags])}, **more)
+
+
+def puppet(folder: Path, *flags: str, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+    provider = require_provider("acp:puppet", puppet_settings(*flags))
+    return provider.open(SessionOptions(cwd=folder, **options))
+
+
+async def steps(session: AgentSession, *given: Mapping[str, Any]) -> list[AgentEvent]:
+    """A turn in which the puppet does that."""
+    return await turn(session, json.dumps(given))
+
+
+async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
+    """All events of a turn; it has one end, which is the last."""
+    async with asyncio.timeout(LIMIT):
+        events = [event async for event in session.send(prompt)]
+    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
+    return events
+
+
+def end_of(events: list[AgentEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]
+
+
+def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
+
+
+def contract(agent: str, quick: Sequence[str]) -> list[object]:
+    """The cases that this agent must pass; all but the quick ones only in the full suite."""
+    cases = cases_for(require_provider(agent, Settings()).capabilities)
+    unknown = set(quick) - {case.name for case in cases}
+    assert not unknown, f"there are no such cases: {unknown}"
+    marks = {True: [], False: [pytest.mark.full]}
+    return [pytest.param(case, id=case.name, marks=marks[case.name in quick]) for case in cases]

@@ -1,0 +1,336 @@
+"""An agent that only the configuration names: what it says becomes events, what it asks is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atomic.providers import (
+    ContextUsage,
+    EndReason,
+    LimitReached,
+    NotLoggedInError,
+    PlanChanged,
+    PlanItem,
+    ProgramFailedError,
+    Question,
+    QuestionAsked,
+    SkillLoaded,
+    SubagentEnded,
+    SubagentStarted,
+    ThinkingDelta,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+    UnsupportedError,
+    Usage,
+    tool,
+)
+from atomic.providers.live import LiveSession
+from tests.providers.acp.stage import all_of, end_of, puppet, steps, text_of, turn
+
+
+def call(id: str = "t1", **fields: Any) -> dict[str, Any]:
+    return {"update": {"sessionUpdate": "tool_call", "toolCallId": id, "title": "Reading a file", **fields}}
+
+
+def progress(id: str = "t1", **fields: Any) -> dict[str, Any]:
+    return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": id, **fields}}
+
+
+def content(text: str) -> list[dict[str, Any]]:
+    return [{"type": "content", "content": {"type": "text", "text": text}}]
+
+
+async def test_text_and_thinking_come_as_events(tmp_path: Path) -> None:
+    thought = {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "Hm."}}
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"update": thought}, {"say": "Hel"}, {"say": "lo."})
+    assert [event.text for event in all_of(ThinkingDelta, events)] == ["Hm."]
+    assert text_of(events) == end_of(events).text == "Hello."
+    assert end_of(events).reason is EndReason.DONE
+
+
+async def test_a_tool_begins_when_its_input_is_there_and_ends_once(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(
+            session,
+            {"say": "Before. "},
+            call(kind="read", status="pending"),
+            progress(rawInput={"path": "a.txt"}),
+            progress(status="in_progress", content=content("one\n")),
+            progress(status="in_progress", content=content("one\ntwo\n")),
+            progress(status="completed", content=content("one\ntwo\n")),
+            progress(status="completed", content=content("again")),
+            {"say": "Behind."},
+        )
+    assert all_of(ToolStarted, events) == [ToolStarted("t1", "read", {"path": "a.txt"})]
+    assert [event.text for event in all_of(ToolOutput, events)] == ["one\n", "two\n"]
+    assert all_of(ToolEnded, events) == [ToolEnded("t1", "one\ntwo\n")]
+    assert end_of(events).text == "Behind."
+
+
+async def test_a_tool_that_fails_says_why(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(session, call(), progress(status="failed", rawOutput={"error": "no such file"}))
+    assert all_of(ToolEnded, events) == [ToolEnded("t1", "no such file", "no such file")]
+
+
+async def test_a_tool_that_is_open_at_the_end_ends_with_the_turn(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(session, call(rawInput={"a": 1}, status="in_progress"), {"exit": 3})
+    assert [event.error for event in all_of(ToolEnded, events)] == ["interrupted"]
+    assert end_of(events).reason is EndReason.ERROR
+
+
+async def test_a_subagent_is_told_as_one(tmp_path: Path) -> None:
+    given = {"subagent_type": "worker", "prompt": "Do it.", "description": "work"}
+    inner = {"claudeCode": {"parentToolUseId": "t1", "toolName": "Bash"}}
+    async with puppet(tmp_path) as session:
+        events = await steps(
+            session,
+            {"say": "Before. "},
+            call(rawInput=given, status="in_progress"),
+            call("t2", rawInput={"command": "true"}, _meta=inner),
+            progress("t2", status="completed", content=content("ran")),
+            progress(status="completed", content=content("<task_result>\nPART\n</task_result>")),
+            {"say": "Behind."},
+        )
+    assert all_of(SubagentStarted, events) == [SubagentStarted("t1", "worker", "Do it.")]
+    assert all_of(SubagentEnded, events) == [SubagentEnded("t1", "PART")]
+    assert all_of(ToolStarted, events) == [ToolStarted("t2", "Bash", {"command": "true"}, "t1")]
+    assert [event.agent for event in all_of(ToolEnded, events)] == ["t1"]
+    assert end_of(events).text == "Behind."
+
+
+async def test_plans_and_skills_are_told(tmp_path: Path) -> None:
+    entries = [{"content": "one", "priority": "high", "status": "completed"}]
+    entries += [{"content": "two", "priority": "low", "status": "pending"}]
+    skill = call("t3", rawInput={"skill": "commit"}, _meta={"claudeCode": {"toolName": "Skill"}})
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"update": {"sessionUpdate": "plan", "entries": entries}}, skill)
+    assert all_of(PlanChanged, events) == [PlanChanged((PlanItem("one", "completed"), PlanItem("two", "pending")))]
+    assert all_of(SkillLoaded, events) == [SkillLoaded("commit")]
+
+
+async def test_usage_cost_and_context_are_told(tmp_path: Path) -> None:
+    def meter(used: int, cost: float) -> dict[str, Any]:
+        update = {"sessionUpdate": "usage_update", "used": used, "size": 1000}
+        return {"update": {**update, "cost": {"amount": cost, "currency": "USD"}}}
+
+    usage = {"totalTokens": 350, "inputTokens": 100, "outputTokens": 50, "cachedReadTokens": 200}
+    async with puppet(tmp_path) as session:
+        first = await steps(session, meter(150, 0.25), {"stop": {"stopReason": "end_turn", "usage": usage}})
+        second = await steps(session, meter(300, 0.75), {"stop": {"stopReason": "end_turn", "usage": usage}})
+        context = await session.context()
+    assert end_of(first).usage == Usage(300, 50, 200, 0.25)
+    assert end_of(second).usage == Usage(300, 50, 200, 0.5)
+    assert context == ContextUsage(300, 1000)
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        ("end_turn", EndReason.DONE),
+        ("max_tokens", EndReason.MAX_TURNS),
+        ("max_turn_requests", EndReason.MAX_TURNS),
+        ("refusal", EndReason.REFUSED),
+        ("cancelled", EndReason.INTERRUPTED),
+        ("a headache", EndReason.ERROR),
+    ],
+)
+async def test_the_turn_ends_as_the_agent_says(tmp_path: Path, stop: str, reason: EndReason) -> None:
+    async with puppet(tmp_path) as session:
+        assert end_of(await steps(session, {"stop": {"stopReason": stop}})).reason is reason
+
+
+async def test_a_refused_prompt_is_an_error_and_the_session_goes_on(tmp_path: Path) -> None:
+    refusal = {"code": -32603, "message": "Internal error", "data": {"details": "the model is on holiday"}}
+    async with puppet(tmp_path) as session:
+        end = end_of(await steps(session, {"refuse": refusal}))
+        assert end.reason is EndReason.ERROR
+        assert end.error == "acp:puppet: the model is on holiday"
+        assert end_of(await steps(session, {"say": "Here."})).text == "Here."
+
+
+async def test_a_limit_is_told_with_its_end(tmp_path: Path) -> None:
+    refusal = {"code": -32603, "message": "429 rate limit reached, try again in 90 seconds"}
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"refuse": refusal})
+    [limit] = all_of(LimitReached, events)
+    assert limit.reset_at is not None
+    assert end_of(events).reason is EndReason.LIMIT
+
+
+async def test_leave_to_run_a_tool_is_given_at_once(tmp_path: Path) -> None:
+    options = [
+        {"optionId": "n", "name": "No", "kind": "reject_once"},
+        {"optionId": "a", "name": "Always", "kind": "allow_always"},
+        {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+    ]
+    ask: dict[str, Any] = {
+        "leave": {"toolCall": {"toolCallId": "t1"}, "options": options, "_meta": {"options": [], "x": 1}}
+    }
+    nothing = {"leave": {"toolCall": {"toolCallId": "t1"}, "options": options[:1]}}
+    async with puppet(tmp_path) as session:
+        assert json.loads(text_of(await steps(session, ask))) == {"outcome": {"outcome": "selected", "optionId": "y"}}
+        assert json.loads(text_of(await steps(session, nothing))) == {"outcome": {"outcome": "cancelled"}}
+
+
+FORM = {
+    "message": "Please choose.",
+    "mode": "form",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "colour": {
+                "type": "string",
+                "title": "Which colour?",
+                "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue", "description": "as the sea"}],
+                "default": "b",
+            },
+            "toppings": {"type": "array", "title": "Toppings?", "items": {"type": "string", "enum": ["Nuts", "Figs"]}},
+            "count": {"type": "integer", "title": "How many?"},
+            "sure": {"type": "boolean", "title": "Sure?"},
+            "more": {"type": "string", "title": "Anything else?"},
+        },
+        "required": ["colour", "sure"],
+    },
+}
+
+
+async def test_a_form_reaches_a_person_and_the_answers_the_agent(tmp_path: Path) -> None:
+    asked: list[Question] = []
+
+    async def ask(questions: Sequence[Question]) -> list[list[str]]:
+        asked.extend(questions)
+        return [["Red"], ["Nuts", "Figs"], ["3"], ["Yes"], []]
+
+    async with puppet(tmp_path, ask=ask) as session:
+        events = await steps(session, {"ask": FORM})
+    [told] = all_of(QuestionAsked, events)
+    assert list(told.questions) == asked
+    assert [question.text for question in asked][:2] == ["Which colour?", "Toppings?"]
+    assert [(option.label, option.description) for option in asked[0].options] == [("Red", ""), ("Blue", "as the sea")]
+    assert [asked[0].default, asked[1].multi_select, asked[3].options[0].label] == ["Blue", True, "Yes"]
+    contents = {"colour": "r", "toppings": ["Nuts", "Figs"], "count": 3, "sure": True}
+    assert json.loads(text_of(events)) == {"action": "accept", "content": contents}
+
+
+@pytest.mark.parametrize("answers", [[[], [], [], ["Yes"], []], [["Red"], [], ["many"], ["Yes"], []]])
+async def test_an_answer_that_does_not_fit_declines_the_form(tmp_path: Path, answers: list[list[str]]) -> None:
+    async def ask(questions: Sequence[Question]) -> list[list[str]]:
+        return answers
+
+    async with puppet(tmp_path, ask=ask) as session:
+        assert json.loads(text_of(await steps(session, {"ask": FORM}))) == {"action": "decline"}
+
+
+async def test_without_anybody_to_ask_a_form_is_declined(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"ask": FORM})
+    assert json.loads(text_of(events)) == {"action": "decline"}
+    assert not all_of(QuestionAsked, events)
+
+
+async def test_a_person_who_cannot_be_asked_cancels_the_form(tmp_path: Path) -> None:
+    async def ask(questions: Sequence[Question]) -> list[list[str]]:
+        raise OSError("the line is dead")
+
+    async with puppet(tmp_path, ask=ask) as session:
+        events = await steps(session, {"ask": FORM})
+    assert json.loads(text_of(events)) == {"action": "cancel"}
+    assert end_of(events).reason is EndReason.DONE
+
+
+async def test_an_interrupt_takes_the_question_back(tmp_path: Path) -> None:
+    """The agent waits for the answer, and so would not hear that it is to stop."""
+    taken_back: list[bool] = []
+
+    async def ask(questions: Sequence[Question]) -> list[list[str]]:
+        stopping.append(asyncio.create_task(session.interrupt()))
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            taken_back.append(True)
+            raise
+        return []
+
+    stopping: list[asyncio.Task[None]] = []
+    async with puppet(tmp_path, ask=ask) as session:
+        events = await steps(session, {"ask": FORM})
+        await stopping[0]
+        assert end_of(events).reason is EndReason.INTERRUPTED
+        assert json.loads(text_of(events)) == {"action": "cancel"}
+        assert taken_back == [True]
+
+
+async def test_files_and_terminals_are_refused(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"call": "fs/read_text_file"})
+    assert json.loads(text_of(events))["code"] in (-32601, -32602)
+
+
+async def test_the_system_prompt_stands_before_the_first_prompt(tmp_path: Path) -> None:
+    async with puppet(tmp_path, system_prompt="Speak softly.") as session:
+        first = await steps(session, {"prompt": True})
+        second = await steps(session, {"prompt": True})
+    assert json.loads(text_of(first)) == ["<system_prompt>\nSpeak softly.\n</system_prompt>", '[{"prompt": true}]']
+    assert json.loads(text_of(second)) == ['[{"prompt": true}]']
+
+
+async def test_a_command_does_not_swallow_the_system_prompt(tmp_path: Path) -> None:
+    async with puppet(tmp_path, system_prompt="Speak softly.") as session:
+        assert end_of(await turn(session, "/hello")).reason is EndReason.DONE
+        assert len(json.loads(text_of(await steps(session, {"prompt": True})))) == 2
+
+
+async def test_half_a_character_in_a_prompt_is_no_reason_to_fail(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await turn(session, '[{"say": "a\ud800b"}]')
+    assert end_of(events).text == "a?b"
+
+
+async def test_a_login_by_variable_is_made_by_itself(tmp_path: Path) -> None:
+    async with puppet(tmp_path, "--stranger", env={"PUPPET_KEY": "x"}) as session:
+        assert end_of(await steps(session, {"say": "In."})).text == "In."
+    with pytest.raises(NotLoggedInError, match="log in"):
+        async with puppet(tmp_path, "--stranger"):
+            pass
+
+
+async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProgramFailedError, match="version 7"):
+        async with puppet(tmp_path, "--stale"):
+            pass
+
+
+async def test_what_the_agent_cannot_do_is_refused_when_it_opens(tmp_path: Path) -> None:
+    async def hello() -> str:
+        """Say hello."""
+        return "hello"
+
+    for options in ({"resume": "puppet-1"}, {"resume": "puppet-1", "fork": True}, {"custom_tools": [tool(hello)]}):
+        with pytest.raises(UnsupportedError, match="acp:puppet cannot"):
+            async with puppet(tmp_path, "--forgetful", **options):
+                pass
+    with pytest.raises(UnsupportedError, match="choose the model"):
+        async with puppet(tmp_path, model="fast"):
+            pass
+    with pytest.raises(UnsupportedError, match="some tools"):
+        async with puppet(tmp_path, tools=["read"]):
+            pass
+
+
+async def test_the_session_says_what_the_agent_can(tmp_path: Path) -> None:
+    async with puppet(tmp_path, "--forgetful", "--http") as session:
+        assert isinstance(session, LiveSession)
+        can = session.capabilities
+        assert [can.resume, can.fork, can.custom_tools, can.models] == [False, False, True, False]
+        with pytest.raises(UnsupportedError):
+            await session.compact()

@@ -1,0 +1,180 @@
+"""Whatever an agent does to the connection, its turn ends with a reason, and Atomic goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atomic.providers import AgentSession, EndReason, TextDelta, TurnEnded
+from atomic.testing.conformance.world import descendants, gone
+from tests.providers.acp.stage import LIMIT, end_of, puppet, steps, text_of
+
+BROKEN: dict[str, dict[str, Any]] = {
+    "half a message": {"print": '{"jsonrpc": "2.0", "method": "session/upd'},
+    "bytes that are no text": {"bytes": "ff00fe"},
+    "JSON that is too deep": {"deep": 200_000},
+    "a list": {"print": '[{"jsonrpc": "2.0"}]'},
+    "no message": {"print": '{"hello": "world"}'},
+    "an id of a strange kind": {"tell": {"id": [1], "result": {}}},
+    "an error of a strange kind": {"tell": {"id": 1, "error": "bad"}},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_what_is_no_message_ends_the_turn_with_the_reason(tmp_path: Path, name: str) -> None:
+    async with puppet(tmp_path) as session:
+        end = end_of(await steps(session, BROKEN[name], {"deaf": True}))
+        assert end.reason is EndReason.ERROR
+        assert "cannot be understood any more" in (end.error or "")
+        assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
+
+
+async def test_a_line_of_more_than_64_mb_ends_the_turn_with_the_reason(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        end = end_of(await steps(session, {"long": 65 * 1024 * 1024}, {"deaf": True}))
+        assert end.reason is EndReason.ERROR
+        assert "a line of more than" in (end.error or "")
+        assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
+
+
+async def test_a_message_of_16_mb_is_read(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"say": "x" * 16_000_000})
+    assert len(end_of(events).text) == 16_000_000
+
+
+async def test_what_is_not_known_is_counted_and_harmless(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    strange = {"update": {"sessionUpdate": "horoscope", "sign": "leo"}}
+    malformed = {"update": {"sessionUpdate": "agent_message_chunk", "content": 7}}
+    with caplog.at_level(logging.WARNING):
+        async with puppet(tmp_path) as session:
+            events = await steps(
+                session,
+                strange,
+                strange,
+                malformed,
+                {"print": "a word of its own"},
+                {"tell": {"method": "weather/changed", "params": {}}},
+                {"tell": {"method": "session/update", "params": {"sessionId": "another", "update": {}}}},
+                {"tell": {"id": 4711, "result": {}}},
+                {"say": "Fine."},
+            )
+    assert end_of(events).reason is EndReason.DONE
+    assert text_of(events) == "Fine."
+    told = [record.getMessage() for record in caplog.records]
+    assert len([line for line in told if '"horoscope"' in line]) == 1
+    for word in ("agent_message_chunk, of another shape", "a word of its own", "weather/changed", "another session"):
+        assert [line for line in told if word in line], told
+
+
+async def test_a_program_that_ends_says_how_and_is_started_again(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        id = session.id
+        end = end_of(await steps(session, {"say": "Now. "}, {"exit": 3}))
+        assert end.reason is EndReason.ERROR
+        assert "ended with 3" in (end.error or "")
+        assert "the puppet breaks" in (end.error or "")
+        assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
+        assert session.id == id
+
+
+async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -> None:
+    async with puppet(tmp_path, "--forgetful") as session:
+        assert end_of(await steps(session, {"exit": 3})).reason is EndReason.ERROR
+        end = end_of(await steps(session, {"say": "Here again."}))
+        assert end.reason is EndReason.ERROR
+        assert "cannot take up a session again" in (end.error or "")
+
+
+async def test_an_agent_that_listens_is_asked_to_stop(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        [before] = children()
+        assert (await stopped(session, '[{"say": "a"}, {"wait": true}]')).reason is EndReason.INTERRUPTED
+        assert children() == [before]
+
+
+async def test_an_agent_that_does_not_listen_is_broken_off_within_two_seconds(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        before = children()
+        began = asyncio.get_running_loop().time()
+        assert (await stopped(session, '[{"say": "a"}, {"deaf": true}]')).reason is EndReason.INTERRUPTED
+        assert asyncio.get_running_loop().time() - began < 3.5  # with the way to the first word
+        assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
+        assert not set(children()) & set(before)
+
+
+async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("atomic.providers.acp.patience.PATIENCE", 0.5)
+    line = (
+        'level=ERROR message="stream error" providerID=x small={small} agent=build error.error="AI_APICallError: {why}"'
+    )
+    async with puppet(tmp_path) as session:
+        limit = {"log": line.format(small="false", why="too many requests")}
+        end = end_of(await steps(session, {"say": "a"}, limit, {"wait": True}))
+        assert end.reason is EndReason.LIMIT
+        assert "too many requests" in (end.error or "")
+        failures = [{"log": line.format(small="false", why="it broke")}] * 4
+        assert end_of(await steps(session, *failures, {"wait": True})).reason is EndReason.ERROR
+        title = {"log": line.format(small="true", why="too many requests")}
+        assert end_of(await steps(session, title, {"pause": 3}, {"say": "Done."})).reason is EndReason.DONE
+
+
+async def test_what_a_tool_started_elsewhere_ends_with_the_session(tmp_path: Path) -> None:
+    """Agents run their shells in sessions of their own, where ending the agent's group does not reach them."""
+    async with puppet(tmp_path) as session:
+        pid = int(end_of(await steps(session, {"spawn": True})).text)
+        assert not await gone([pid], within=0.1)
+        await stopped(session, '[{"say": "a"}, {"deaf": true}]')
+        assert await gone([pid], within=LIMIT)
+
+
+async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:  # what is loaded once does not count
+        await steps(session, {"say": "Once."})
+    before = things()
+    for _ in range(3):
+        async with puppet(tmp_path) as session:
+            await steps(session, {"say": "Hello."})
+            await stopped(session, '[{"say": "a"}, {"deaf": true}]')
+            await steps(session, {"exit": 1})
+    async with asyncio.timeout(LIMIT):
+        while (after := things()) != before:
+            await asyncio.sleep(0.05)
+    assert after == before
+
+
+async def stopped(session: AgentSession, prompt: str) -> TurnEnded:
+    """The end of a turn that is interrupted at the first word."""
+    stopping: list[asyncio.Task[None]] = []
+    ends: list[TurnEnded] = []
+    async with asyncio.timeout(LIMIT):
+        async for event in session.send(prompt):
+            if isinstance(event, TextDelta) and not stopping:
+                stopping.append(asyncio.create_task(session.interrupt()))
+            if isinstance(event, TurnEnded):
+                ends.append(event)
+        for task in stopping:
+            await task
+    return ends[0]
+
+
+def children() -> list[int]:
+    """The puppets that run."""
+    return [pid for pid in descendants(os.getpid()) if b"puppet.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def things() -> dict[str, int]:
+    return {
+        "processes": len(descendants(os.getpid())),
+        "threads": threading.active_count(),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "tasks": len(asyncio.all_tasks()),
+    }

@@ -1,0 +1,88 @@
+"""Whatever the program says, it ends at most the turn; and the next turn starts it again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions, TextDelta, require_provider
+from tests.providers.copilot.fake import fake_program
+from tests.providers.copilot.place import LIMIT, end, end_of, settings, turn
+
+NO_LOGIN_NEEDED = {"GH_TOKEN": "nobody"}
+
+
+@pytest_asyncio.fixture
+async def session(tmp_path: Path) -> AsyncGenerator[AgentSession]:
+    provider = require_provider("copilot", settings(fake_program(tmp_path)))
+    async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ("garbage", "which is no message"),
+        ("no-json", "no JSON"),
+        ("no-object", "makes no sense"),
+        ("deep", "nested too deep"),
+        ("long", "99999999999 bytes"),
+        ("endless", "no end"),
+        ("half", "middle of a message"),
+        ("unreadable-end", "cannot be read"),
+    ],
+)
+async def test_what_cannot_be_read_ends_the_turn_and_the_next_goes_on(
+    session: AgentSession, prompt: str, words: str
+) -> None:
+    ended = await end(session, prompt)
+    assert ended.reason is EndReason.ERROR
+    assert words in str(ended.error)
+    assert (await end(session, "and now?")).text == "and now?"
+
+
+async def test_what_is_not_known_is_passed_over_and_logged_once(
+    session: AgentSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="atomic"):
+        assert (await end(session, "new")).reason is EndReason.DONE
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if "session.hologram" in line] == [
+        'copilot: a message of kind "session.hologram" is not known here and was passed over'
+    ]
+    assert len([line for line in said if "assistant.usage" in line]) == 1
+
+
+async def test_an_end_of_an_earlier_turn_is_not_this_ones(session: AgentSession) -> None:
+    assert (await end(session, "stale")).text == "stale"
+
+
+async def test_a_session_that_does_not_stop_is_broken_off_and_no_other_suffers(tmp_path: Path) -> None:
+    provider = require_provider("copilot", settings(fake_program(tmp_path)))
+    options = SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)
+    async with provider.open(options) as deaf, provider.open(options) as other:
+        waiting = asyncio.create_task(turn(other, "deaf"))
+        events = deaf.send("deaf")
+        assert isinstance(await anext(events), TextDelta)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await deaf.interrupt()
+        assert loop.time() - began < 2.5
+        assert end_of([event async for event in events]).reason is EndReason.INTERRUPTED
+        assert (await end(deaf, "hello")).text == "hello"
+        assert not waiting.done()
+        async with asyncio.timeout(LIMIT):
+            await other.interrupt()
+            assert end_of(await waiting).reason is EndReason.INTERRUPTED
+
+
+async def test_a_program_that_does_not_start_says_why(tmp_path: Path) -> None:
+    provider = require_provider("copilot", settings(fake_program(tmp_path, "broken")))
+    with pytest.raises(ProgramFailedError, match="the engine is missing"):
+        async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)):
+            pass

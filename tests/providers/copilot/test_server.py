@@ -1,0 +1,145 @@
+"""One program for all sessions of a process: reachable for nobody else, and gone with the last of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from atomic.providers import EndReason, ToolStarted
+from atomic.testing.model_server import Drip, Script
+from tests.providers.copilot.place import LIMIT, PROGRAM, bash, end, end_of, place, turn
+from tests.providers.copilot.processes import appears, children, disappears, find, listening, with_home
+
+ALONE = """
+import asyncio, os, sys
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import SessionOptions, require_provider
+
+async def main():
+    settings = Settings(providers={"copilot": ProviderSettings(path=sys.argv[1])})
+    async with require_provider("copilot", settings).open(SessionOptions(cwd=sys.argv[2])):
+        print("open", flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_sessions_share_a_server_that_has_no_port_and_ends_with_the_last(tmp_path: Path) -> None:
+    async with place(tmp_path, {"say": "hello"}) as here:
+        async with here.open() as first:
+            async with here.open() as second:
+                [server] = with_home(here.home)
+                assert not listening(server)
+                assert (await end(second, "@@say@@")).text == "hello"
+            assert with_home(here.home) == [server]
+            assert (await end(first, "@@say@@")).text == "hello"
+            async with here.open(env={"OTHER": "1"}):
+                assert len(with_home(here.home)) == 2
+            assert with_home(here.home) == [server]
+        assert not with_home(here.home)
+
+
+async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    async with place(
+        tmp_path, {"say": "hello", "slow": Drip("w", 1000, 0.05), "run": [[bash("echo 1")], "done"]}
+    ) as here:
+        async with here.open() as session:  # what is loaded once does not count
+            await end(session, "@@say@@")
+        gc.collect()
+        before = threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), children()
+        async with here.open() as session, here.open() as other:
+            await asyncio.gather(end(session, "@@run@@"), end(other, "@@say@@"))
+            async for _ in session.send("@@slow@@"):
+                await session.interrupt()
+        async with asyncio.timeout(LIMIT):
+            while len(asyncio.all_tasks()) > before[2]:  # the model server's, for connections that are ending
+                await asyncio.sleep(0.01)
+        gc.collect()
+        after = threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), children()
+        assert after == before
+
+
+async def test_it_dies_with_atomic_also_by_kill_9(tmp_path: Path) -> None:
+    async with place(tmp_path, {}) as here:
+        atomic = subprocess.Popen(
+            [sys.executable, "-c", ALONE, str(PROGRAM), str(here.work)], env=here.env, stdout=subprocess.PIPE
+        )
+        assert atomic.stdout is not None
+        with atomic.stdout:
+            try:
+                assert await asyncio.to_thread(atomic.stdout.readline) == b"open\n"
+                [server] = with_home(here.home)
+            finally:
+                atomic.kill()
+                atomic.wait()
+        async with asyncio.timeout(10):
+            while server in with_home(here.home):
+                await asyncio.sleep(0.01)
+
+
+async def test_killed_it_is_named_and_all_its_sessions_go_on_with_a_new_one(tmp_path: Path) -> None:
+    scripts = {"say": "hello", "slow": Drip("w", 1000, 0.05), "run": [[bash("sleep 4711")], "never"]}
+    async with place(tmp_path, scripts) as here, here.open() as session, here.open() as other:
+        await end(other, "@@say@@ my number is 4712")
+        running, talking = asyncio.create_task(turn(session, "@@run@@")), asyncio.create_task(turn(other, "@@slow@@"))
+        await appears("sleep 4711")
+        await here.server.wait_for(lambda call: call.script == "slow")
+        [server] = with_home(here.home)
+        os.kill(server, signal.SIGKILL)
+        for events in (await running, await talking):
+            assert end_of(events).reason is EndReason.ERROR
+            assert f"Copilot (process {server}) was ended by SIGKILL" in str(end_of(events).error)
+        assert (await end(session, "@@say@@")).text == "hello"
+        assert (await end(other, "@@say@@ which?")).text == "hello"
+        assert "4712" in str(here.server.calls[-1].body)
+        [new] = with_home(here.home)
+        assert new != server
+        await disappears("sleep 4711", within=10)  # it was in a session of its own
+
+
+async def test_a_server_that_hangs_is_given_up_and_its_other_sessions_are_told(tmp_path: Path) -> None:
+    scripts: dict[str, Script] = {"say": "hello", "slow": Drip("w", 1000, 0.05)}
+    async with place(tmp_path, scripts) as here, here.open() as session, here.open() as other:
+        running, talking = (asyncio.create_task(turn(one, "@@slow@@")) for one in (session, other))
+        async with asyncio.timeout(LIMIT):
+            while len(here.server.calls) < 2:
+                await asyncio.sleep(0.01)
+        [server] = with_home(here.home)
+        os.kill(server, signal.SIGSTOP)
+        await session.interrupt()
+        assert end_of(await running).reason is EndReason.INTERRUPTED
+        assert f"Copilot (process {server}) did not answer any more" in str(end_of(await talking).error)
+        assert (await end(session, "@@say@@")).text == "hello"
+        assert (await end(other, "@@say@@")).text == "hello"
+        assert server not in with_home(here.home)
+
+
+async def test_killed_between_turns_it_is_started_again(tmp_path: Path) -> None:
+    async with place(tmp_path, {"say": "hello"}) as here, here.open() as session:
+        await end(session, "@@say@@ my number is 4713")
+        [server] = with_home(here.home)
+        os.kill(server, signal.SIGKILL)
+        async with asyncio.timeout(LIMIT):
+            while server in with_home(here.home):
+                await asyncio.sleep(0.01)
+        assert (await end(session, "@@say@@ which?")).text == "hello"
+        assert "4713" in str(here.server.calls[-1].body)
+
+
+async def test_what_a_session_left_running_ends_with_it(tmp_path: Path) -> None:
+    scripts = {"run": [[bash("sleep 4714", mode="async", detach=True)], "started"], "say": "hello"}
+    async with place(tmp_path, scripts) as here, here.open() as other:
+        async with here.open() as session:
+            events = await turn(session, "@@run@@")
+            assert end_of(events).text == "started"
+            assert [event for event in events if isinstance(event, ToolStarted)]
+            assert find("sleep 4714")
+        await disappears("sleep 4714", within=10)
+        assert (await end(other, "@@say@@")).text == "hello"

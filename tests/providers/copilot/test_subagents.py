@@ -1,0 +1,107 @@
+"""Sub-agents: alone, in each other, in the background, woken again, failing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import pytest
+import pytest_asyncio
+
+from atomic.providers import AgentSpec, EndReason, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
+from atomic.testing.model_server import Call, Fail, Script
+from tests.providers.copilot.place import Place, all_of, bash, end_of, furnished, task, text_of, turn
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SCRIPTS: dict[str, Script] = {
+    "outer": [[task("mid")], "done"],
+    "mid": [[task("leaf")], "mid"],
+    "leaf": [[bash("echo hi")], "leaf"],
+    "background": [[task("maker", mode="background")], "It works.", "x", "It is done."],
+    "maker": [[bash("sleep 0.5; touch made")], "made it"],
+    "begin": [[task("first", agent="worker", mode="background")], "It works.", "x", "It is done."],
+    "first": "first",
+    "wake": [
+        [Call("whom", {})],
+        [Call("write_agent", {"agent_id": "{{tool_result}}", "message": "@@second@@ go"})],
+        "I woke it.",
+        "x",
+        "It is done again.",
+    ],
+    "second": "second",
+    "failing": [[task("fails")], "It failed."],
+    "fails": Fail(400, message="no such thing"),
+    "nobody": [[task("part", agent="nobody")], "There is none."],
+    "lead": [[task("part", agent="worker")], "done"],
+    "part": "read",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+    async with furnished(tmp_path_factory.mktemp("copilot"), SCRIPTS) as here:
+        yield here
+
+
+async def test_one_in_another_is_told_as_its_own(here: Place) -> None:
+    async with here.open() as session:
+        events = await turn(session, "@@outer@@")
+    mid, leaf = all_of(SubagentStarted, events)
+    assert (mid.agent, leaf.agent) == (None, mid.id)
+    assert mid.task == "@@mid@@ go"
+    assert [(event.name, event.agent) for event in all_of(ToolStarted, events)] == [("bash", leaf.id)]
+    assert [(event.id, event.text) for event in all_of(SubagentEnded, events)] == [(leaf.id, "leaf"), (mid.id, "mid")]
+    assert (text_of(events, mid.id), text_of(events, leaf.id)) == ("mid", "leaf")
+
+
+async def test_the_turn_waits_for_one_in_the_background_and_what_comes_of_it(here: Place) -> None:
+    async with here.open() as session:
+        events = await turn(session, "@@background@@")
+    assert (here.work / "made").exists()
+    [started], [ended] = all_of(SubagentStarted, events), all_of(SubagentEnded, events)
+    assert (ended.id, ended.text, ended.error) == (started.id, "made it", None)
+    assert end_of(events).text == "It is done."
+    assert not [event for event in all_of(ToolStarted, events) if event.name == "task"]
+
+
+async def test_one_that_is_woken_again_begins_and_ends_again(here: Place) -> None:
+    started: list[SubagentStarted] = []
+
+    def whom() -> str:
+        """Whom to wake."""
+        return started[0].id
+
+    worker = AgentSpec(name="worker", description="Works.", prompt="You work.")
+    async with here.open(agents=[worker], custom_tools=[whom]) as session:
+        started += all_of(SubagentStarted, await turn(session, "@@begin@@"))
+        events = await turn(session, "@@wake@@")
+    [again], [ended] = all_of(SubagentStarted, events), all_of(SubagentEnded, events)
+    assert (again.id, again.name, again.task) == (started[0].id, "worker", "@@second@@ go")
+    assert (ended.id, ended.text) == (started[0].id, "second")
+
+
+async def test_one_that_fails_says_why_and_the_turn_goes_on(here: Place) -> None:
+    async with here.open() as session:
+        events = await turn(session, "@@failing@@")
+    [ended] = all_of(SubagentEnded, events)
+    assert "no such thing" in str(ended.error)
+    assert (end_of(events).reason, end_of(events).text) == (EndReason.DONE, "It failed.")
+
+
+async def test_one_that_does_not_exist_is_a_tool_that_failed(here: Place) -> None:
+    async with here.open() as session:
+        events = await turn(session, "@@nobody@@")
+    [started], [ended] = all_of(ToolStarted, events), all_of(ToolEnded, events)
+    assert (started.name, ended.id) == ("task", started.id)
+    assert "nobody" in str(ended.error)
+    assert not all_of(SubagentStarted, events)
+
+
+async def test_an_agent_of_the_caller_has_its_own_prompt_tools_and_model(here: Place) -> None:
+    worker = AgentSpec(name="worker", description="Reads.", prompt="You read.", tools=["read"], model="scripted-2")
+    async with here.open(agents=[worker]) as session:
+        await turn(session, "@@lead@@")
+    [call] = [call for call in here.server.calls if call.script == "part"]
+    assert call.tools == ("view",)
+    assert call.model == "scripted-2"
+    assert "You read." in call.system

@@ -1,0 +1,104 @@
+"""Where OpenCode is tried: a home folder of its own, a work folder, a scripted model; and ways to look at a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
+from atomic.providers.opencode.provider import OpencodeProvider
+from atomic.testing.model_server import Call, ModelServer, Script, opencode_env
+
+PROJECT = Path(__file__).parents[3]
+PROGRAM = PROJECT / ".programs" / "bin" / "opencode"
+LIMIT = 60  # seconds that anything may take here; the machine may be busy
+EventT = TypeVar("EventT")
+
+
+def provider(program: Path = PROGRAM, *, liveness: float | None = None) -> OpencodeProvider:
+    settings = Settings(providers={"opencode": ProviderSettings(path=str(program))})
+    found = require_provider("opencode", settings)
+    assert isinstance(found, OpencodeProvider)
+    if liveness is not None:
+        found.liveness = liveness
+    return found
+
+
+def imitation(folder: Path, module: str) -> Path:
+    """A program that runs a module of these tests."""
+    program = folder / "opencode"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name(module)}" "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+class Place:
+    """A home folder and a work folder, and a model that says what is scripted."""
+
+    def __init__(self, server: ModelServer, folder: Path, user: Mapping[str, Any]) -> None:
+        self.server = server
+        self.home, self.work = folder / "home", folder / "wörk 日本 مرحبا"
+        self.home.mkdir(exist_ok=True)
+        self.work.mkdir(exist_ok=True)
+        self.env = opencode_env(server, self.home)
+        content = json.loads(self.env["OPENCODE_CONFIG_CONTENT"])
+        self.env["OPENCODE_CONFIG_CONTENT"] = json.dumps({**content, **user})
+
+    def options(self, **options: Any) -> SessionOptions:
+        options = {"cwd": self.work, **options, "env": {**self.env, **options.get("env", {})}}
+        return SessionOptions(**options)
+
+    def open(
+        self, *, using: OpencodeProvider | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[AgentSession]:
+        return (using or provider()).open(self.options(**options))
+
+
+@asynccontextmanager
+async def place(
+    folder: Path, scripts: Mapping[str, Script], user: Mapping[str, Any] | None = None
+) -> AsyncGenerator[Place]:
+    """`user`: what the user has set, in addition to the model's address."""
+    async with ModelServer(scripts) as server:
+        yield Place(server, folder, user or {})
+    assert not server.other
+
+
+async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
+    """All events of a turn; it has one end, which is the last."""
+    async with asyncio.timeout(LIMIT):
+        events = [event async for event in session.send(prompt)]
+    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
+    return events
+
+
+async def end(session: AgentSession, prompt: str) -> TurnEnded:
+    return end_of(await turn(session, prompt))
+
+
+def end_of(events: list[AgentEvent]) -> TurnEnded:
+    assert isinstance(events[-1], TurnEnded)
+    return events[-1]
+
+
+def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
+
+
+def bash(command: str) -> Call:
+    return Call("bash", {"command": command, "description": "x"})
+
+
+def task(script: str, *, agent: str = "general") -> Call:
+    """A sub-agent that plays a script."""
+    return Call("task", {"description": script, "prompt": f"@@{script}@@ go", "subagent_type": agent})

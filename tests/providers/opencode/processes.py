@@ -1,0 +1,62 @@
+"""What runs on this machine, as far as a test left it there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from tests.providers.opencode.place import LIMIT
+
+
+def find(word: str) -> list[int]:
+    """The living processes with that word in their command line."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid() and word.encode() in _read(pid, "cmdline").replace(b"\0", b" ")]
+
+
+def servers_of(home: Path) -> list[int]:
+    """The living servers with that home folder."""
+    word = f"HOME={home}".encode()
+    return [pid for pid in find("serve --hostname") if word in _read(pid, "environ").split(b"\0")]
+
+
+async def appears(word: str) -> list[int]:
+    async with asyncio.timeout(LIMIT):
+        while not (found := find(word)):
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def disappears(word: str, *, within: float = LIMIT) -> None:
+    async with asyncio.timeout(within):
+        while find(word):
+            await asyncio.sleep(0.01)
+
+
+def children() -> list[int]:
+    """The processes that this one started and that have not gone, not even as zombies."""
+    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+def listening(pid: int) -> list[tuple[str, int]]:
+    """The addresses on which a process takes connections, as in /proc/net/tcp, and the ports."""
+    sockets = {_link(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for name in ("tcp", "tcp6") for line in _read(pid, f"net/{name}").splitlines()[1:]]
+    own = [words[1].decode() for words in lines if words[3] == b"0A" and f"socket:[{words[9].decode()}]" in sockets]
+    return [(address.partition(":")[0], int(address.partition(":")[2], 16)) for address in own]
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # it ended meanwhile
+        return b""

@@ -1,0 +1,225 @@
+"""The user's own configuration holds; Atomic adds to it, and nothing is asked at night."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atomic.config import EnvSettings, ProviderSettings, Settings
+from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
+from atomic.providers.opencode import jsonc
+from atomic.providers.opencode.configuration import merge, read_user_configuration, without_asking
+from atomic.providers.opencode.plan import ServerPlan, plan_server
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": "a",
+    "OPENAI_API_KEY": "o",
+    "MY_LAB_API_KEY": "m",
+    "AWS_SECRET_ACCESS_KEY": "w",
+    "GITHUB_TOKEN": "g",
+    "DATABASE_PASSWORD": "d",
+    "OPENCODE_API_KEY": "z",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user with many secrets and no configuration."""
+    for name in ("XDG_CONFIG_HOME", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / ".config" / "opencode").mkdir(parents=True)
+    return tmp_path
+
+
+def plan(settings: Settings | None = None, **options: Any) -> ServerPlan:
+    return plan_server("opencode", settings or Settings(), SessionOptions(**options), liveness=1)
+
+
+def passed(plan: ServerPlan) -> set[str]:
+    return set(SECRETS) & set(plan.env)
+
+
+def configure(home: Path, text: str, name: str = "opencode.json") -> None:
+    (home / ".config" / "opencode" / name).write_text(text)
+
+
+# keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_without_any_configuration_the_keys_of_models_are_passed_and_no_others(home: Path) -> None:
+    assert passed(plan()) == {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"}
+
+
+def test_with_a_configuration_only_the_keys_of_its_providers_are_passed(home: Path) -> None:
+    configure(home, '{"model": "anthropic/claude", "provider": {"my-lab": {}}} // mine', "opencode.jsonc")
+    assert passed(plan()) == {"ANTHROPIC_API_KEY", "MY_LAB_API_KEY", "OPENCODE_API_KEY"}
+
+
+def test_the_key_of_the_chosen_model_is_passed(home: Path) -> None:
+    configure(home, '{"model": "anthropic/claude"}')
+    chosen = plan(model="amazon-bedrock/nova")
+    assert passed(chosen) == {"ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "OPENCODE_API_KEY"}
+
+
+def test_a_variable_that_the_configuration_names_is_passed(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.jsonc"
+    other.write_text('{"provider": {"x": {"options": {"apiKey": "{env:DATABASE_PASSWORD}"}}}}')
+    monkeypatch.setenv("OPENCODE_CONFIG", str(other))
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"mcp": {"y": {"headers": {"x": "{env:GITHUB_TOKEN}"}}}}')
+    assert passed(plan()) == {"DATABASE_PASSWORD", "GITHUB_TOKEN", "OPENCODE_API_KEY"}
+
+
+def test_what_the_users_settings_pass_is_passed(home: Path) -> None:
+    settings = Settings(
+        env=EnvSettings(pass_=["DATABASE_PASSWORD"]),
+        providers={"opencode": ProviderSettings(env={"EXTRA": "1"}, args=["--log-level", "DEBUG"])},
+    )
+    found = plan(settings, env={"OPTION": "2"})
+    assert "DATABASE_PASSWORD" in found.env
+    assert (found.env["EXTRA"], found.env["OPTION"], found.args) == ("1", "2", ("--log-level", "DEBUG"))
+
+
+# what Atomic adds ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_asked_is_allowed_and_what_is_denied_stays_denied() -> None:
+    user = {
+        "permission": {"bash": {"*": "ask", "rm *": "deny"}, "edit": "ask", "webfetch": "deny"},
+        "agent": {"mine": {"permission": "ask", "prompt": "ask"}},
+        "theme": "ask",
+    }
+    assert without_asking(user) == {
+        "permission": {"bash": {"*": "allow", "rm *": "deny"}, "edit": "allow", "webfetch": "deny"},
+        "agent": {"mine": {"permission": "allow", "prompt": "ask"}},
+        "theme": "ask",
+    }
+
+
+def test_the_users_content_is_merged_and_never_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "OPENCODE_CONFIG_CONTENT",
+        '{"model": "a/b", "agent": {"mine": {"prompt": "x"}}, "mcp": {"own": {"type": "local"}}, "lsp": true}',
+    )
+    worker = AgentSpec(name="worker", description="Works.", prompt="You work.", model="a/c")
+    box = McpServer(name="box", command=["box", "--now"], env={"A": "1"})
+    web = McpServer(name="web", url="http://127.0.0.1/mcp", headers={"x": "y"})
+    content = plan(agents=[worker], mcp_servers=[box, web], trusted=True).content
+    assert content == {
+        "model": "a/b",
+        "agent": {
+            "mine": {"prompt": "x"},
+            "worker": {"description": "Works.", "prompt": "You work.", "mode": "subagent", "model": "a/c"},
+        },
+        "mcp": {
+            "own": {"type": "local"},
+            "box": {"type": "local", "command": ["box", "--now"], "environment": {"A": "1"}, "enabled": True},
+            "web": {"type": "remote", "url": "http://127.0.0.1/mcp", "headers": {"x": "y"}, "enabled": True},
+        },
+        "lsp": True,
+    }
+
+
+def test_a_stranger_gets_no_configuration_no_formatter_and_no_language_server(home: Path) -> None:
+    assert plan().content == {"formatter": False, "lsp": False}
+    assert plan().env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+    assert "OPENCODE_DISABLE_PROJECT_CONFIG" not in plan(trusted=True).env
+
+
+def test_content_that_is_no_json_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", "{model: x}")
+    with pytest.raises(ProviderError, match="OPENCODE_CONFIG_CONTENT is no JSON"):
+        plan()
+
+
+@pytest.mark.parametrize("model", ["sonnet", "/x", "x/"])
+def test_a_model_needs_its_provider(home: Path, model: str) -> None:
+    with pytest.raises(ProviderError, match="provider/model"):
+        plan(model=model)
+    with pytest.raises(ProviderError, match="provider/model"):
+        plan(agents=[AgentSpec(name="a", description="", prompt="", model=model)])
+
+
+def test_a_sub_agent_without_a_model_of_its_own_has_that_of_the_session(home: Path) -> None:
+    content = plan(agents=[AgentSpec(name="a", description="", prompt="", model="inherit")]).content
+    assert "model" not in content["agent"]["a"]
+
+
+def test_the_last_file_wins(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    configure(home, '{"model": "a/1", "x": {"a": 1, "b": 1}}', "config.json")
+    configure(home, '{"model": "b/2", "x": {"b": 2}}')
+    configure(home, "no JSON", "opencode.jsonc")
+    assert read_user_configuration({"HOME": str(home)}).merged == {"model": "b/2", "x": {"a": 1, "b": 2}}
+
+
+# which sessions share a server ---------------------------------------------------------------------------------
+
+
+def test_sessions_with_the_same_needs_share_a_server(home: Path) -> None:
+    def add(a: int) -> int:
+        return a
+
+    def other(a: int) -> int:
+        return a
+
+    assert plan().key == plan(system_prompt="x", tools=["read"], max_turns=3).key
+    assert plan(custom_tools=[add]).key == plan(custom_tools=[add]).key
+    needs: list[dict[str, Any]] = [
+        {},
+        {"trusted": True},
+        {"env": {"A": "1"}},
+        {"custom_tools": [add]},
+        {"custom_tools": [other]},
+        {"mcp_servers": [McpServer(name="box", command=["box"])]},
+        {"agents": [AgentSpec(name="a", description="", prompt="")]},
+    ]
+    assert len({plan(**one).key for one in needs}) == len(needs)
+
+
+# JSON with comments --------------------------------------------------------------------------------------------
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), json_values))
+def test_plain_json_is_read_as_it_is(value: dict[str, Any]) -> None:
+    assert jsonc.parse(json.dumps(value)) == value
+    assert jsonc.parse(json.dumps(value, ensure_ascii=False, indent=1)) == value
+
+
+def test_comments_and_trailing_commas_are_passed_over_but_not_in_texts() -> None:
+    text = """// first
+    { /* a "text" */ "url": "http://x//y", // "plugin": 1
+      "list": [1, 2, /* 3 */ ], "quote": "\\"// no comment",
+    }"""
+    assert jsonc.parse(text) == {"url": "http://x//y", "list": [1, 2], "quote": '"// no comment'}
+    assert jsonc.parse('{ // ends here\r "plugin": 1}') == {"plugin": 1}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1, "a": 2}', '{"a" 1}', "/* {", "[" * 100_000])
+def test_what_is_no_object_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        jsonc.parse(text)
+
+
+@given(st.dictionaries(st.text(), json_values), st.dictionaries(st.text(), json_values))
+def test_merging_keeps_the_order_of_the_first_and_the_values_of_the_second(
+    below: dict[str, Any], above: dict[str, Any]
+) -> None:
+    merged = merge(below, above)
+    assert list(merged) == [*below, *(key for key in above if key not in below)]
+    assert merge(merged, above) == merged
+    assert merge(below, {}) == below

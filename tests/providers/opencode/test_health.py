@@ -1,0 +1,78 @@
+"""`check` says in one line what is missing, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atomic.config import Settings
+from atomic.providers import require_provider
+from tests.providers.opencode.place import PROGRAM, provider
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new user."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_CONFIG_CONTENT"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def program(folder: Path, script: str) -> Path:
+    file = folder / "opencode"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+async def test_a_missing_program_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    health = await require_provider("opencode", Settings()).check()
+    assert not health.ok
+    assert "npm install -g opencode-ai" in health.remedy
+
+
+async def test_without_any_key_it_says_how_to_log_in(home: Path) -> None:
+    health = await provider().check()
+    assert not health.ok
+    assert "opencode auth login" in health.remedy
+    assert health.version
+    assert health.program == str(PROGRAM)
+
+
+@pytest.mark.parametrize("way", ["key", "login", "provider"])
+async def test_a_key_a_login_or_a_provider_of_ones_own_will_do(
+    home: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "key":
+        monkeypatch.setenv("GROQ_API_KEY", "x")
+    elif way == "login":
+        (home / ".local/share/opencode").mkdir(parents=True)
+        (home / ".local/share/opencode/auth.json").write_text('{"anthropic": {"type": "api", "key": "x"}}')
+    else:
+        monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"provider": {"mine": {"options": {"baseURL": "http://x"}}}}')
+    health = await provider(program(home, "echo 1.18.33")).check()
+    assert (health.ok, health.version, health.remedy) == (True, "1.18.33", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 0.9.4", "1.18 or newer"),
+        ("echo broken >&2; exit 3", "broken"),
+        ("exit 0", "failed"),
+    ],
+)
+async def test_a_program_that_cannot_be_used_says_why(home: Path, script: str, words: str) -> None:
+    health = await provider(program(home, script)).check()
+    assert not health.ok
+    assert words in health.remedy
+
+
+async def test_a_program_that_hangs_is_not_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atomic.providers.opencode.health._LIMIT", 0.2)
+    health = await provider(program(home, "sleep 60")).check()
+    assert not health.ok
+    assert "longer than" in health.remedy

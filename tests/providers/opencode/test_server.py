@@ -1,0 +1,134 @@
+"""One server for all sessions of a process: nobody else gets in, and it is gone with the last of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted
+from atomic.testing.model_server import CallState, Drip
+from tests.providers.opencode.place import LIMIT, PROGRAM, bash, end, end_of, place, provider, turn
+from tests.providers.opencode.processes import appears, children, disappears, find, listening, servers_of
+
+LOOPBACK = "0100007F"  # 127.0.0.1
+ALONE = """
+import asyncio, sys
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import SessionOptions, require_provider
+
+async def main():
+    settings = Settings(providers={"opencode": ProviderSettings(path=sys.argv[1])})
+    async with require_provider("opencode", settings).open(SessionOptions(cwd=sys.argv[2])) as session:
+        async for event in session.send("@@tool@@"):
+            print(type(event).__name__, flush=True)
+
+asyncio.run(main())
+"""
+SCRIPTS = {
+    "say": "hello",
+    "slow": Drip("word", 2000, 0.05),
+    "tool": [[bash("exec -a sleeper-of-the-server sleep 300")], "slept"],
+}
+
+
+async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_with_the_last(tmp_path: Path) -> None:
+    async with place(tmp_path, SCRIPTS) as here:
+        async with here.open() as first:
+            [server] = servers_of(here.home)
+            [(address, port)] = listening(server)
+            assert address == LOOPBACK
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=LIMIT) as probe:
+                for path in ("/session", "/config", "/global/event", "/doc", "/"):
+                    assert (await probe.get(path)).status_code == 401
+                for user in ("opencode", "atomic"):
+                    assert (await probe.get("/session", auth=(user, "guessed"))).status_code == 401
+            async with here.open(system_prompt="x", tools=["read"]) as second:
+                assert servers_of(here.home) == [server]
+                assert (await end(second, "@@say@@")).text == "hello"
+            assert (await end(first, "@@say@@")).text == "hello"
+            async with here.open(env={"OTHER": "1"}):
+                assert len(servers_of(here.home)) == 2
+            assert servers_of(here.home) == [server]
+        assert not servers_of(here.home)
+
+
+async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    async with place(tmp_path, SCRIPTS) as here:
+        async with here.open() as session:  # what is loaded once does not count
+            await end(session, "@@say@@")
+        gc.collect()
+        before = open_things()
+        async with here.open() as session, here.open() as other:
+            await asyncio.gather(end(session, "@@say@@"), interrupted_in_a_tool(other))
+            async for _ in session.send("@@slow@@"):
+                await session.interrupt()
+        async with asyncio.timeout(LIMIT):
+            while open_things() != before:  # the model server's connections are still ending
+                gc.collect()
+                await asyncio.sleep(0.02)
+        assert not find("sleeper-of-the-server")
+
+
+def open_things() -> tuple[int, int, int, list[int]]:
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), children()
+
+
+async def interrupted_in_a_tool(session: AgentSession) -> None:
+    async with asyncio.timeout(LIMIT):
+        async for event in session.send("@@tool@@"):
+            if isinstance(event, ToolStarted):
+                await appears("sleeper-of-the-server")
+                await session.interrupt()
+
+
+async def test_it_dies_with_atomic_also_by_kill_9_and_so_does_what_the_agent_runs(tmp_path: Path) -> None:
+    async with place(tmp_path, {"tool": [[bash("exec -a sleeper-of-atomic sleep 300")], "slept"]}) as here:
+        command = [sys.executable, "-c", ALONE, str(PROGRAM), str(here.work)]
+        atomic = subprocess.Popen(command, env=here.env, stdout=subprocess.PIPE)
+        try:
+            await appears("sleeper-of-atomic")
+            [server] = servers_of(here.home)
+        finally:
+            atomic.kill()
+            atomic.communicate()
+        async with asyncio.timeout(10):
+            while servers_of(here.home) or find("sleeper-of-atomic"):
+                await asyncio.sleep(0.02)
+        assert not Path(f"/proc/{server}").exists()
+
+
+async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_sessions_go_on_in_another(
+    tmp_path: Path,
+) -> None:
+    async with place(tmp_path, SCRIPTS) as here, here.open() as one, here.open() as two:
+        [server] = servers_of(here.home)
+        ids = one.id, two.id
+        turns = [asyncio.create_task(turn(one, "@@tool@@")), asyncio.create_task(turn(two, "@@slow@@"))]
+        await appears("sleeper-of-the-server")
+        await here.server.wait_for(lambda call: call.script == "slow" and call.state is CallState.OPEN)
+        os.kill(server, signal.SIGKILL)
+        for ended in [end_of(events) for events in await asyncio.gather(*turns)]:
+            assert ended.reason is EndReason.ERROR
+            assert "SIGKILL" in (ended.error or "")
+        await disappears("sleeper-of-the-server", within=10)
+        answers = await asyncio.gather(end(one, "@@say@@ again"), end(two, "@@say@@ again"))
+        assert [answer.text for answer in answers] == ["hello", "hello"]
+        assert ids == (one.id, two.id)
+        assert "@@tool@@" in str(here.server.calls[-2].body) + str(here.server.calls[-1].body)
+        [other] = servers_of(here.home)
+        assert other != server
+
+
+async def test_a_missing_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match="Folder not found"):
+        async with provider(Path("/bin/false")).open(SessionOptions(cwd=tmp_path / "nowhere")):
+            pass

@@ -1,0 +1,46 @@
+"""Events out of bytes, however the bytes come."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atomic.providers.opencode.sse import HEAD, SseEvent, SseReader
+
+STREAM = (
+    b": hello\n\n"
+    b"data: one\n\n"
+    b"event: message\r\nid: 7\r\ndata: two\r\ndata: lines\r\n\r\n"
+    b"data:\xe2\x82\xac\n\n"
+    b"retry: 5\n\n"
+    b"data: half an eve"
+)
+EVENTS = [SseEvent(b"one"), SseEvent(b"two\nlines"), SseEvent("€".encode())]
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=20))
+def test_it_does_not_matter_where_the_bytes_are_cut(cuts: list[int]) -> None:
+    reader, events = SseReader(), list[SseEvent]()
+    places = sorted({0, len(STREAM), *cuts})
+    for start, stop in pairwise(places):
+        events += reader.feed(STREAM[start:stop])
+    assert events == EVENTS
+
+
+@given(st.integers(1, 5000))
+def test_an_event_that_is_too_big_is_told_by_its_beginning_and_the_next_ones_are_read(step: int) -> None:
+    reader, events = SseReader(limit=10_000), list[SseEvent]()
+    stream = b"data: a\n\ndata: whose is it " + b"x" * 50_000 + b"\n\ndata: b\n\n"
+    for start in range(0, len(stream), step):
+        events += reader.feed(stream[start : start + step])
+    assert [event.too_big for event in events] == [False, True, False]
+    assert [event.data for event in events if not event.too_big] == [b"a", b"b"]
+    assert events[1].data.startswith(b"whose is it")
+    assert len(events[1].data) <= HEAD
+
+
+def test_many_lines_that_are_too_big_together_are_too_big() -> None:
+    events = SseReader(limit=1000).feed(b"data: 0123456789\n" * 1000 + b"\n")
+    assert [event.too_big for event in events] == [True]

@@ -1,0 +1,228 @@
+"""What only OpenCode does its own way, on the real program."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from atomic.providers import (
+    AgentEvent,
+    EndReason,
+    LimitReached,
+    PlanChanged,
+    ProviderError,
+    Question,
+    SkillLoaded,
+    SubagentEnded,
+    SubagentStarted,
+    TextDelta,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    UsageReported,
+)
+from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
+from tests.providers.opencode.place import LIMIT, Place, all_of, bash, end, end_of, place, task, text_of, turn
+from tests.providers.opencode.processes import appears, disappears
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# What the user has set: questions that nobody will answer at night, and things that must not happen.
+USER = {
+    "subagent_depth": 2,
+    "permission": {"bash": {"*": "ask", "rm *": "deny"}, "edit": "ask", "webfetch": "deny", "websearch": "deny"},
+    "agent": {"lead": {"description": "leads", "mode": "all", "permission": {"task": "allow"}}},
+}
+QUESTION = {"question": "Which?", "header": "H", "options": [{"label": "A", "description": "a"}]}
+TODOS = [{"content": "one", "status": "in_progress", "priority": "high"}]
+SCRIPTS: dict[str, Script] = {
+    "say": "hello",
+    "rules": [
+        [bash("echo ran > ran.txt"), Call("write", {"filePath": "{outside}", "content": "x"})],
+        [Call("read", {"filePath": "{env}"})],
+        [bash("rm ran.txt")],
+        "tried",
+    ],
+    "outer": [[task("middle", agent="lead")], "outer heard {{tool_result}}"],
+    "middle": [[task("inner")], "middle heard {{tool_result}}"],
+    "inner": [[bash("rm ran.txt; echo no")], [bash("echo in")], "inner did {{tool_result}}"],
+    "plan": [[Call("todowrite", {"todos": TODOS})], "planned"],
+    "skill": [[Call("skill", {"name": "juggling"})], "can juggle"],
+    "output": [[bash("echo one; sleep 1; echo two")], "done"],
+    "limit": [[Fail(429, message="too many requests", times=1), "back again"]],
+    "ask": [[Call("question", {"questions": [QUESTION]})], "never"],
+    "slow": Drip("word", 2000, 0.05),
+    "tool": [[bash("exec -a sleeper-of-turns sleep 300")], "slept"],
+    "stubborn": [[bash("trap '' TERM; exec -a stubborn-sleeper sleep 300")], "slept"],
+    "delegate": [[task("part")], "delegated"],
+    "part": "part done",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+    folder = tmp_path_factory.mktemp("opencode")
+    skill = folder / "home" / ".config" / "opencode" / "skill" / "juggling"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: juggling\ndescription: How to juggle\n---\nThrow, then catch.\n")
+    (folder / ".env").write_text("SECRET=1\n")
+    found_nothing = folder / "rg"  # OpenCode would fetch ripgrep from the network to look into a skill's folder
+    found_nothing.write_text("#!/bin/sh\nexit 1\n")
+    found_nothing.chmod(0o755)
+    scripts = {name: _filled(script, folder) for name, script in SCRIPTS.items()}
+    async with place(folder, scripts, USER) as here:
+        here.env["PATH"] = f"{folder}:{here.env['PATH']}"
+        async with here.open():  # the server stays: starting it is slow
+            yield here
+
+
+def _filled(script: Script, folder: Path) -> Script:
+    """Put paths into the calls of a script."""
+    if isinstance(script, Call) and isinstance(script.tool, str):
+        path = str(script.input.get("filePath", ""))
+        path = path.replace("{outside}", str(folder / "outside.txt")).replace("{env}", str(folder / ".env"))
+        return Call(script.tool, {**script.input, **({"filePath": path} if path else {})})
+    if isinstance(script, list):
+        return [_filled(part, folder) for part in script]  # pyright: ignore[reportReturnType]  # a turn is one too
+    return script
+
+
+async def test_what_the_user_would_be_asked_is_allowed_and_what_is_denied_is_not(here: Place) -> None:
+    async with here.open() as session:
+        events = await turn(session, "@@rules@@")
+    ended = all_of(ToolEnded, events)
+    assert [bool(event.error) for event in ended] == [False, False, False, True]
+    assert (here.work / "ran.txt").read_text() == "ran\n"
+    assert (here.work.parent / "outside.txt").read_text() == "x"
+    assert "SECRET=1" in ended[2].output
+    assert not {"webfetch", "websearch"} & set(here.server.calls[-1].tools)
+
+
+async def test_sub_agents_of_sub_agents_keep_the_users_rules(here: Place) -> None:
+    (here.work / "ran.txt").write_text("ran\n")
+    async with here.open() as session:
+        events = await turn(session, "@@outer@@")
+    outer, inner = all_of(SubagentStarted, events)
+    assert (outer.name, outer.agent, inner.name, inner.agent) == ("lead", None, "general", outer.id)
+    assert [event.id for event in all_of(SubagentEnded, events)] == [inner.id, outer.id]
+    assert {event.agent for event in all_of(ToolStarted, events)} == {inner.id}
+    assert [bool(event.error) for event in all_of(ToolEnded, events)] == [True, False]
+    assert text_of(events, inner.id).startswith("inner did in")
+    assert (here.work / "ran.txt").exists()
+    assert {event.agent for event in all_of(UsageReported, events)} == {None, outer.id, inner.id}
+    assert end_of(events).usage.output == 20 * 7
+    assert end_of(events).text.startswith("outer heard")
+
+
+async def test_a_plan_a_skill_and_the_output_of_a_tool_are_told(here: Place) -> None:
+    async with here.open() as session:
+        [plan] = all_of(PlanChanged, await turn(session, "@@plan@@"))
+        assert [(item.text, item.status) for item in plan.items] == [("one", "in_progress")]
+        events = await turn(session, "@@skill@@")
+        assert all_of(SkillLoaded, events) == [SkillLoaded("juggling")]
+        assert "Throw, then catch." in all_of(ToolEnded, events)[0].output
+        events = await turn(session, "@@output@@")
+        assert [event.text for event in all_of(ToolOutput, events)] == ["one\n", "two\n"]
+
+
+async def test_a_limit_that_passes_soon_is_told_and_waited_for(here: Place) -> None:
+    async with here.open() as session:
+        events = await turn(session, "@@limit@@")
+    assert [limit.message for limit in all_of(LimitReached, events)] == ["too many requests"]
+    assert (end_of(events).reason, end_of(events).text) == (EndReason.DONE, "back again")
+
+
+async def test_a_person_who_is_not_there_ends_the_turn_and_not_the_session(here: Place) -> None:
+    async def nobody(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        raise LookupError("nobody is at the desk")
+
+    async with here.open(ask=nobody) as session:
+        ended = await end(session, "@@ask@@")
+        assert ended.reason is EndReason.ERROR
+        assert "nobody is at the desk" in (ended.error or "")
+        assert (await end(session, "@@say@@")).text == "hello"
+
+
+async def test_a_model_that_does_not_exist_is_told_at_once(here: Place) -> None:
+    with pytest.raises(ProviderError, match='did you mean "scripted/scripted-2"'):
+        async with here.open(model="scripted/scripted2"):
+            pass
+    async with here.open() as session:
+        with pytest.raises(ProviderError, match="no model"):
+            await session.set_model("scripted/unheard-of")
+        assert (await end(session, "@@say@@")).text == "hello"
+
+
+async def test_restrictions_hold_for_sub_agents_and_not_for_whoever_takes_the_session_up_again(here: Place) -> None:
+    async with here.open(denied_tools=["bash", "grep"]) as session:
+        await end(session, "@@delegate@@")
+    offered = [set(call.tools) for call in here.server.calls if call.script in ("delegate", "part")]
+    assert len(offered) == 3
+    assert not any({"bash", "grep"} & tools for tools in offered)
+    async with here.open(resume=session.id) as again:
+        await end(again, "@@say@@")
+    assert {"bash", "grep"} <= set(here.server.calls[-1].tools)
+
+
+async def test_a_summary_is_made_with_the_focus_that_was_asked_for(here: Place) -> None:
+    async with here.open() as session:
+        await session.compact()  # there is nothing yet
+        await end(session, "@@say@@ " + "a long story " * 50)
+        before = await session.context()
+        await session.compact("the colour of the horse")
+        assert "the colour of the horse" in str(here.server.calls[-1].body)
+        after = await session.context()
+        assert 0 < after.used < before.used < before.limit
+        assert (await end(session, "@@say@@ again")).text == "hello"
+
+
+async def test_an_interrupt_works_at_any_moment_and_the_next_turn_is_not_disturbed(here: Place) -> None:
+    async with here.open() as session:
+        for delay in (0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.2):
+            reading = asyncio.create_task(turn(session, "@@slow@@"))
+            await asyncio.sleep(delay)
+            await session.interrupt()
+            assert end_of(await reading).reason is EndReason.INTERRUPTED
+            if delay in (0.01, 0.2):
+                assert (await end(session, "@@say@@")).text == "hello"
+    async with asyncio.timeout(LIMIT):
+        while any(call.script == "slow" and call.state is CallState.OPEN for call in here.server.calls):
+            await asyncio.sleep(0.02)
+
+
+async def test_who_is_interrupted_does_not_disturb_the_others(here: Place) -> None:
+    async with here.open() as one, here.open() as other:
+        events: list[AgentEvent] = []
+        reading = asyncio.create_task(turn(one, "@@tool@@"))
+        await appears("sleeper-of-turns")
+        async for event in other.send("@@slow@@"):
+            events.append(event)
+            if len(all_of(TextDelta, events)) == 3:
+                await one.interrupt()
+            if len(all_of(TextDelta, events)) == 20:
+                await other.interrupt()
+        assert end_of(await reading).reason is EndReason.INTERRUPTED
+        assert len(all_of(TextDelta, events)) >= 20
+        await disappears("sleeper-of-turns", within=10)
+
+
+async def test_a_tool_that_ignores_the_end_is_ended_all_the_same(here: Place) -> None:
+    async with here.open() as session:
+        reading = asyncio.create_task(turn(session, "@@stubborn@@"))
+        await appears("stubborn-sleeper")
+        began = asyncio.get_running_loop().time()
+        await session.interrupt()
+        assert asyncio.get_running_loop().time() - began < 2.5
+        assert end_of(await reading).reason is EndReason.INTERRUPTED
+        await disappears("stubborn-sleeper", within=10)
+
+
+async def test_the_end_of_a_turn_has_the_text_of_the_last_message_only(here: Place) -> None:
+    async with here.open() as session:
+        ended = await end(session, "@@output@@")
+    assert ended == TurnEnded(EndReason.DONE, "done", ended.usage)

@@ -1,0 +1,93 @@
+"""A small piece of work that each real agent does on the scripted model, to be recorded and played back.
+
+`scripts/record.py` keeps what was recorded in `recordings/`; the tests play those, and record anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from atomic.providers import AgentEvent, SessionOptions, require_provider
+from atomic.testing import ModelServer, Think
+from atomic.testing.conformance.agents import AGENTS, Words
+from atomic.testing.conformance.house import environment
+from tests.git.shop import ENVIRONMENT, new_repository
+
+RECORDINGS = Path(__file__).with_name("recordings")
+CACHE = Path(__file__).parents[2] / ".programs" / "cache"
+PROMPTS = (
+    "[atomic role=planner attempt=1]\n@@plan@@ Plan the work.",
+    "[atomic role=worker task=1 attempt=1]\n@@work@@ Write the greeting and commit it.",
+    "[atomic role=reviewer attempt=1]\n@@review@@ Look at it.",
+)
+BEFORE = {"readme.md": "# A project\n"}
+AFTER = {
+    "readme.md": ("file", b"# A project\n"),
+    "greeting.txt": ("file", b"good morning\n"),
+    "notes.txt": ("file", b"not committed\n"),
+}
+COMMITS = ["Add a greeting", "first"]
+
+# Who commits, and when: so that a commit has the same id on each machine.
+_DATE = "2026-01-02T03:04:05+00:00"
+IDENTITY = {
+    **{name: value for name, value in ENVIRONMENT.items() if name.startswith("GIT_")},
+    "GIT_AUTHOR_DATE": _DATE,
+    "GIT_COMMITTER_DATE": _DATE,
+}
+
+
+def project(folder: Path) -> Path:
+    """The project as it is before the work."""
+    return new_repository(folder, BEFORE, date=_DATE)
+
+
+def scripts(words: Words, folder: Path) -> dict[str, Any]:
+    """What the model says."""
+    file = folder / "greeting.txt"
+    shell = "git add -A && git commit -q -m 'Add a greeting' && echo not committed > notes.txt && echo committed"
+    return {
+        "plan": [[Think("One step will do."), '{"tasks": [{"id": "1", "title": "Write the greeting"}]}']],
+        "work": [
+            ["I write it first.", words.write(file, "hello\n")],
+            [words.edit(file, "hello", "good morning")],
+            [words.bash(shell)],
+            "The greeting is there: {{tool_result}}\n<promise>COMPLETE</promise>",
+        ],
+        "review": ['{"verdict": "approve", "findings": [], "summary": "Fine."}'],
+    }
+
+
+async def record_run(agent: str, file: Path, folder: Path, home: Path) -> list[list[AgentEvent]]:
+    """Let the real agent do the work and record it; the events of each turn."""
+    kind = AGENTS[agent]
+    home.mkdir(parents=True, exist_ok=True)
+    async with ModelServer(scripts(kind.words, folder)) as server:
+        variables = kind.environment(server, home, CACHE)
+        with environment({**variables, **IDENTITY}, home):
+            options = SessionOptions(cwd=folder, record=file, model=kind.models[0])
+            turns: list[list[AgentEvent]] = []
+            async with require_provider(agent).open(options) as session:
+                for prompt in PROMPTS:
+                    turns.append([event async for event in session.send(prompt)])
+    return turns
+
+
+def settle(file: Path, replaced: Mapping[str, str]) -> None:
+    """Make a recording the same on each machine and each time: names of folders, ids, and times."""
+    header, *calls = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    header["command"] = ["scripts/record.py", file.stem]
+    names = dict(replaced)
+    for call in calls:
+        names[call["session"]] = "session-1"
+        for _, event in call["events"]:
+            if "id" in event:
+                names.setdefault(event["id"], f"id-{len(names)}")
+        call["events"] = [[round(at / 100, 2), event] for at, (_, event) in enumerate(call["events"])]
+    text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in (header, *calls))
+    for real, name in names.items():
+        text = text.replace(json.dumps(real, ensure_ascii=False)[1:-1], name)
+    file.write_text(text, "utf-8")

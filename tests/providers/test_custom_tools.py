@@ -1,0 +1,148 @@
+"""A typed Python function as a tool: its types are the schema, its errors are the agent's to read."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import pytest
+
+from atomic.providers import CustomTool, ProviderError, tool
+from atomic.providers.tools import as_tools
+
+if TYPE_CHECKING:
+    from decimal import Decimal as Unknown
+
+
+class Item(msgspec.Struct):
+    name: str
+    count: int = 1
+
+
+def add(a: int, b: Annotated[int, msgspec.Meta(ge=0)] = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def describe(item: Item, colour: Literal["red", "blue"] = "red", tags: list[str] = []) -> dict[str, Any]:  # noqa: B006
+    return {"item": item, "colour": colour, "tags": tags}
+
+
+class Counter:
+    """Counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def more(self, by: int) -> str:
+        self.count += by
+        return str(self.count)
+
+    async def __call__(self, by: int) -> str:
+        await asyncio.sleep(0)
+        return self.more(by)
+
+
+async def test_the_types_are_the_schema_and_the_docstring_says_what_it_does() -> None:
+    made = tool(add)
+    assert (made.name, made.description) == ("add", "Add two numbers.")
+    assert made.schema["properties"] == {"a": {"type": "integer"}, "b": {"type": "integer", "minimum": 0, "default": 1}}
+    assert made.schema["required"] == ["a"]
+    assert await made.run({"a": 1}) == "2"
+    assert await made.run(MappingProxyType({"a": 1, "b": 5})) == "6"
+
+
+async def test_structs_and_choices_are_understood_and_a_result_becomes_json() -> None:
+    made = tool(describe, name="show", description="Shows an item.")
+    assert made.schema["$defs"]["Item"]["required"] == ["name"]
+    assert await made.run({"item": {"name": "x"}, "colour": "blue"}) == (
+        '{"item":{"name":"x","count":1},"colour":"blue","tags":[]}'
+    )
+    first = await made.run({"item": {"name": "x"}})
+    assert await made.run({"item": {"name": "x"}}) == first  # a default is never shared
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "missing required field `a`"),
+        ({"a": "1"}, r"Expected `int`, got `str` - at `\$.a`"),
+        ({"a": 1, "b": -1}, r"\$.b"),
+        ({"a": 1, "c": 1}, "unknown field `c`"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_with_the_place(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=words):
+        await tool(add).run(arguments)
+
+
+async def test_what_a_function_raises_goes_to_the_caller() -> None:
+    def boom() -> None:
+        raise LookupError("no such user")
+
+    with pytest.raises(LookupError, match="no such user"):
+        await tool(boom).run({})
+
+
+async def test_a_plain_function_runs_in_a_thread_and_says_done_where_it_says_nothing() -> None:
+    threads: list[threading.Thread] = []
+
+    def note() -> None:
+        threads.append(threading.current_thread())
+
+    assert await tool(note).run({}) == "done"
+    assert threads != [threading.main_thread()]
+
+
+async def test_methods_partials_and_objects_that_can_be_called_are_tools_too() -> None:
+    counter = Counter()
+    assert await tool(counter.more).run({"by": 2}) == "2"
+    assert await tool(counter, name="count").run({"by": 3}) == "5"
+    bound = tool(functools.partial(add, b=10), name="ten_more")
+    assert await bound.run({"a": 1}) == "11"
+
+
+def test_what_cannot_be_told_to_an_agent_is_refused_when_the_tool_is_made() -> None:
+    def untyped(a) -> None:  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]  # the case
+        del a
+
+    def many(*names: str) -> None:
+        del names
+
+    def by_position(a: int, /) -> None:
+        del a
+
+    def strange(a: threading.Thread) -> None:
+        del a
+
+    def unknown(a: Unknown) -> None:
+        del a
+
+    def bad_default(a: list[int] = [1]) -> None:  # noqa: B006
+        del a
+
+    cases: list[tuple[Callable[..., Any], str]] = [
+        (untyped, "'a' has no type"),
+        (many, "cannot be given by name"),
+        (by_position, "cannot be given by name"),
+        (strange, "cannot be told"),
+        (unknown, "cannot be found"),
+        (bad_default, "mutable"),
+        (lambda: None, "cannot have the name"),
+        (Counter(), "cannot have the name"),
+    ]
+    for function, words in cases:
+        with pytest.raises(ProviderError, match=words):
+            tool(function)
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    other = CustomTool(name="add", description="", schema={}, run=tool(add).run)
+    with pytest.raises(ProviderError, match="'add'"):
+        as_tools([add, other])
+    assert [made.name for made in as_tools([add, describe])] == ["add", "describe"]

@@ -1,0 +1,517 @@
+"""What a caller may rely on whatever an adapter does: one end for each turn, and an interrupt that works."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atomic.providers import (
+    AgentEvent,
+    Capabilities,
+    EndReason,
+    LimitReached,
+    McpServer,
+    ProgramFailedError,
+    ProviderError,
+    SessionBusyError,
+    SessionOptions,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    UnsupportedError,
+    Usage,
+    UsageReported,
+)
+from atomic.providers import live as live_module
+from atomic.providers.live import BREAKING, POLITE, undisturbed
+from atomic.providers.turns import Turn
+from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, end_of, nothing, read
+
+PROMISED = 2.0  # seconds from an interrupt to the end
+SLACK = 1.0  # for a machine that has other things to do
+
+
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For many cases of one law: a tenth of the time that a program has to stop."""
+    monkeypatch.setattr(live_module, "POLITE", POLITE / 10)
+    monkeypatch.setattr(live_module, "BREAKING", BREAKING / 10)
+
+
+@asynccontextmanager
+async def session_of(*plays: Play, **how: Any):
+    provider = ScriptedProvider(*plays, **how)
+    async with provider.open(SessionOptions()) as session:
+        assert isinstance(session, ScriptedSession)
+        yield session
+
+
+async def say_and_end(session: ScriptedSession, turn: Turn) -> None:
+    turn.tell(TextDelta("hello"))
+    turn.end(EndReason.DONE)
+
+
+async def until_stopped(session: ScriptedSession, turn: Turn) -> None:
+    turn.tell(TextDelta("working"))
+    await session.stopped.wait()
+    session.stopped.clear()
+    turn.end(EndReason.ERROR, error="aborted")  # what programs say when they are told to stop
+
+
+async def for_ever(session: ScriptedSession, turn: Turn) -> None:
+    turn.tell(TextDelta("working"))
+    await asyncio.Event().wait()
+
+
+def deaf_for(seconds: float) -> Play:
+    """Work that does not listen when it is cancelled."""
+
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(TextDelta("working"))
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(left)
+
+    return play
+
+
+async def end_turn(session: ScriptedSession, turn: Turn) -> None:
+    turn.end(EndReason.INTERRUPTED)
+
+
+async def hang(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+async def hang_deaf(*_: object) -> None:
+    until = time.monotonic() + 1.5
+    while (left := until - time.monotonic()) > 0:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(left)
+
+
+async def fail(*_: object) -> None:
+    raise RuntimeError("the pipe is gone")
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_ends_with_its_last_message_and_what_it_cost() -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(TextDelta("let me see"))
+        turn.tell(ToolStarted("1", "bash", {}))
+        turn.tell(ToolEnded("1", "ok"))
+        turn.tell(TextDelta("of the child", agent="a"))
+        turn.tell(TextDelta("all "))
+        turn.tell(TextDelta("good"))
+        turn.tell(UsageReported(Usage(10, 2, 1, 0.5)))
+        turn.tell(UsageReported(Usage(5, 1, 0, None), agent="a"))
+        turn.end(EndReason.DONE)
+
+    async with session_of(play) as session:
+        end = await end_of(session)
+    assert end == TurnEnded(EndReason.DONE, "all good", Usage(15, 3, 1, 0.5))
+
+
+async def test_the_first_end_wins_and_nothing_comes_after_it() -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.end(EndReason.REFUSED, text="no")
+        turn.end(EndReason.DONE, text="yes")
+        turn.tell(TextDelta("late"))
+        assert turn.late == 1
+
+    async with session_of(play) as session:
+        assert await read(session) == [TurnEnded(EndReason.REFUSED, "no")]
+
+
+async def test_a_stream_that_ends_without_an_end_is_an_error() -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(TextDelta("half"))
+
+    async with session_of(play) as session:
+        end = await end_of(session)
+    assert (end.reason, end.text) == (EndReason.ERROR, "half")
+    assert end.error is not None
+    assert "without saying" in end.error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ProviderError("no such model"), "no such model"),
+        (OSError("pipe closed"), "pipe closed"),
+        (TimeoutError(), "TimeoutError"),
+        (KeyError("id"), "KeyError: 'id'"),
+        (asyncio.CancelledError(), "cancelled"),
+        (TypeError("a turn is ended by end()"), "ended by end()"),
+    ],
+)
+async def test_whatever_an_adapter_raises_ends_the_turn_with_the_reason(error: BaseException, words: str) -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        raise error
+
+    async with session_of(play, say_and_end) as session:
+        end = await end_of(session)
+        assert end.reason is EndReason.ERROR
+        assert end.error is not None
+        assert words in end.error
+        assert (await end_of(session)).reason is EndReason.DONE
+
+
+async def test_an_end_cannot_be_told_as_an_event() -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(TurnEnded(EndReason.DONE))
+
+    async with session_of(play) as session:
+        assert (await end_of(session)).reason is EndReason.ERROR
+
+
+async def test_an_error_behind_a_limit_is_the_limit_unless_it_served_again() -> None:
+    async def limited(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(LimitReached(message="429"))
+        turn.end(EndReason.ERROR, error="gave up")
+
+    async def served(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(LimitReached(message="429"))
+        turn.tell(TextDelta("again"))
+        turn.end(EndReason.ERROR, error="something else")
+
+    async with session_of(limited, served) as session:
+        assert (await end_of(session)).reason is EndReason.LIMIT
+        assert (await end_of(session)).reason is EndReason.ERROR
+
+
+async def test_unknown_messages_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    counts: list[int] = []
+
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        for _ in range(3):
+            turn.note_unknown("hologram")
+        counts.append(turn.unknown["hologram"])
+        turn.end(EndReason.DONE)
+
+    async with session_of(play) as session:
+        await read(session)
+    assert counts == [3]
+    assert sum("hologram" in record.message for record in caplog.records) == 1
+
+
+async def test_watch_hears_what_the_reader_hears() -> None:
+    heard: list[AgentEvent] = []
+    provider = ScriptedProvider(say_and_end)
+    async with provider.open(SessionOptions(watch=heard.append)) as session:
+        assert await read(session) == heard
+
+
+EVENTS = st.sampled_from(["text", "tool", "usage", "limit", "unknown", "end", "raise", "return"])
+
+
+@settings(max_examples=60)
+@given(st.lists(EVENTS, max_size=8), st.sampled_from(list(EndReason)))
+async def test_every_turn_has_exactly_one_end_and_it_is_the_last(steps: list[str], reason: EndReason) -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        for step in steps:
+            match step:
+                case "text":
+                    turn.tell(TextDelta("x"))
+                case "tool":
+                    turn.tell(ToolStarted("1", "bash"))
+                case "usage":
+                    turn.tell(UsageReported(Usage(1, 1)))
+                case "limit":
+                    turn.tell(LimitReached())
+                case "unknown":
+                    turn.note_unknown("x")
+                case "end":
+                    turn.end(reason)
+                case "raise":
+                    raise ValueError("garbage")
+                case _:
+                    return
+
+    async with session_of(play) as session:
+        events = await read(session)
+    assert isinstance(events[-1], TurnEnded)
+    told = steps[: next((at for at, step in enumerate(steps) if step in ("end", "raise", "return")), len(steps))]
+    assert len(events) == 1 + sum(step not in ("unknown",) for step in told)
+
+
+# -- interrupts ------------------------------------------------------------------------------------------------------
+
+
+async def interrupted(
+    session: ScriptedSession, *, after: type[AgentEvent] | None = TextDelta
+) -> tuple[TurnEnded, float]:
+    """Interrupt a turn after its first event; its end, and how long that took."""
+    events: list[AgentEvent] = []
+    took = 0.0
+    async with asyncio.timeout(60), aclosing(session.send("go")) as turn:
+        async for event in turn:
+            events.append(event)
+            if after is not None and isinstance(event, after):
+                began = time.monotonic()
+                await session.interrupt()
+                took = time.monotonic() - began
+    end = events[-1]
+    assert isinstance(end, TurnEnded)
+    assert sum(isinstance(event, TurnEnded) for event in events) == 1
+    return end, took
+
+
+async def test_a_program_that_obeys_is_interrupted_at_once_and_goes_on() -> None:
+    async with session_of(until_stopped, say_and_end) as session:
+        end, took = await interrupted(session)
+        assert (end.reason, end.error) == (EndReason.INTERRUPTED, None)
+        assert took < POLITE
+        assert session.breaks == 0
+        assert (await end_of(session)).reason is EndReason.DONE
+
+
+async def test_a_turn_that_was_done_before_it_heard_of_the_interrupt_is_done() -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(TextDelta("almost"))
+        await session.stopped.wait()
+        turn.end(EndReason.DONE)
+
+    async with session_of(play) as session:
+        end, _ = await interrupted(session)
+    assert end.reason is EndReason.DONE
+
+
+@pytest.mark.parametrize("stop", [nothing, hang, hang_deaf, fail], ids=["ignored", "hangs", "deaf", "fails"])
+@pytest.mark.parametrize("broken", [None, hang, hang_deaf, fail], ids=["breaks", "hangs", "deaf", "fails"])
+async def test_an_interrupt_ends_the_turn_in_time_whatever_the_program_does(
+    stop: Callable[..., Awaitable[None]], broken: Callable[..., Awaitable[None]] | None, short_patience: None
+) -> None:
+    how: dict[str, Any] = {"stop": stop} if broken is None else {"stop": stop, "broken": broken}
+    async with session_of(for_ever, say_and_end, **how) as session:
+        end, took = await interrupted(session)
+        assert end.reason is EndReason.INTERRUPTED
+        assert took < PROMISED / 10 + SLACK
+        assert session.breaks == 1
+        if hang_deaf not in (stop, broken):
+            assert (await end_of(session)).reason is EndReason.DONE
+
+
+async def test_an_interrupt_takes_two_seconds_at_most() -> None:
+    async with session_of(for_ever, stop=hang, broken=hang) as session:
+        end, took = await interrupted(session)
+    assert end.reason is EndReason.INTERRUPTED
+    assert took < PROMISED + SLACK
+
+
+async def test_work_that_ignores_its_cancellation_is_awaited_before_the_next_turn(short_patience: None) -> None:
+    async with session_of(deaf_for(1.5), say_and_end, stop=nothing) as session:
+        end, took = await interrupted(session)
+        assert end.reason is EndReason.INTERRUPTED
+        assert took < PROMISED / 10 + SLACK
+        assert (await end_of(session)).reason is EndReason.DONE
+    assert session.most_at_once == 1
+
+
+async def test_what_waits_for_an_old_turn_can_be_interrupted_and_still_nothing_overlaps(short_patience: None) -> None:
+    async with session_of(deaf_for(1.0), say_and_end, stop=end_turn) as session:
+        await interrupted(session)
+        turn = session.send("the second")
+        reading = asyncio.ensure_future(anext(turn))
+        await asyncio.sleep(0)
+        await session.interrupt()
+        end = await reading
+        assert isinstance(end, TurnEnded)
+        assert end.reason is EndReason.INTERRUPTED
+        while session.running:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)
+        assert session.prompts == ["go"]  # it does not begin when the other has ended
+        await turn.aclose()
+        assert (await end_of(session, "the third")).reason is EndReason.DONE
+    assert session.most_at_once == 1
+
+
+async def test_a_turn_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "LEAVING", 0.1)
+    async with session_of(deaf_for(1.0), stop=end_turn) as session:
+        await interrupted(session)
+        end = await end_of(session)
+    assert end.reason is EndReason.ERROR
+    assert end.error is not None
+    assert "still busy" in end.error
+
+
+async def test_without_a_turn_an_interrupt_does_nothing() -> None:
+    async with session_of(say_and_end) as session:
+        await session.interrupt()
+        await read(session)
+        await session.interrupt()
+        assert session.breaks == 0
+        assert not session.stopped.is_set()
+
+
+async def test_two_interrupts_at_once_are_one() -> None:
+    async with session_of(until_stopped, say_and_end) as session:
+        turn = session.send("go")
+        assert await anext(turn) == TextDelta("working")
+        await asyncio.gather(session.interrupt(), session.interrupt())
+        assert [type(event) async for event in turn] == [TurnEnded]
+
+
+async def test_stopping_may_go_on_after_the_end_and_is_awaited() -> None:
+    tidied: list[bool] = []
+
+    async def stop(session: ScriptedSession, turn: Turn) -> None:
+        turn.end(EndReason.INTERRUPTED)
+        await asyncio.sleep(0.2)
+        tidied.append(True)
+
+    async with session_of(for_ever, stop=stop) as session:
+        await interrupted(session)
+    assert tidied == [True]
+
+
+# -- readers that leave ----------------------------------------------------------------------------------------------
+
+
+async def test_closing_the_iterator_interrupts_the_turn() -> None:
+    async with session_of(until_stopped, say_and_end) as session:
+        turn = session.send("go")
+        assert await anext(turn) == TextDelta("working")
+        await turn.aclose()
+        assert session.running == 0
+        assert session.stops == 1  # it was asked, not only left
+        assert (await end_of(session)).reason is EndReason.DONE
+
+
+async def test_cancelling_the_reader_interrupts_the_turn_and_goes_on_as_a_cancellation() -> None:
+    async with session_of(until_stopped, say_and_end) as session:
+        is_reading = asyncio.Event()
+
+        async def reader() -> None:
+            async for _ in session.send("go"):
+                is_reading.set()
+
+        task = asyncio.create_task(reader())
+        await is_reading.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()  # a second one does not cut the cleaning short
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert session.running == 0
+        assert (await end_of(session)).reason is EndReason.DONE
+
+
+async def test_a_watcher_that_fails_leaves_no_turn_behind() -> None:
+    def watch(event: AgentEvent) -> None:
+        raise ValueError("broken screen")
+
+    provider = ScriptedProvider(until_stopped)
+    async with provider.open(SessionOptions(watch=watch)) as session:
+        with pytest.raises(ValueError, match="broken screen"):
+            await read(session)
+        assert cast("ScriptedSession", session).running == 0
+
+
+async def test_leaving_the_session_ends_a_turn_that_is_still_read() -> None:
+    provider = ScriptedProvider(for_ever, stop=end_turn)
+    async with provider.open(SessionOptions()) as session:
+        turn = session.send("go")
+        assert await anext(turn) == TextDelta("working")
+    assert cast("ScriptedSession", session).running == 0
+    assert provider.closed == 1
+    assert [type(event) async for event in turn] == [TurnEnded]
+
+
+async def test_a_session_takes_one_prompt_at_a_time() -> None:
+    async with session_of(until_stopped, say_and_end) as session:
+        turn = session.send("go")
+        await anext(turn)
+        with pytest.raises(SessionBusyError):
+            await anext(session.send("and this"))
+        await turn.aclose()
+        await read(session)
+
+
+async def test_nothing_is_left_running_behind_a_turn() -> None:
+    before = asyncio.all_tasks()
+    async with session_of(until_stopped, say_and_end) as session:
+        await interrupted(session)
+        await read(session)
+    assert asyncio.all_tasks() == before
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (SessionOptions(resume="x"), "resume"),
+        (SessionOptions(resume="x", fork=True), "resume"),
+        (SessionOptions(system_prompt="be brief"), "system prompt"),
+        (SessionOptions(tools=[]), "some tools"),
+        (SessionOptions(denied_tools=["bash"]), "some tools"),
+        (SessionOptions(max_turns=1), "max_turns"),
+        (SessionOptions(mcp_servers=[McpServer(name="x", url="http://127.0.0.1")]), "MCP"),
+        (SessionOptions(custom_tools=[lambda: None]), "custom tools"),
+    ],
+)
+async def test_what_a_provider_cannot_do_is_refused_before_it_opens(options: SessionOptions, words: str) -> None:
+    provider = ScriptedProvider(say_and_end)
+    with pytest.raises(UnsupportedError, match=words):
+        async with provider.open(options):
+            pass
+    assert provider.closed == 0
+
+
+async def test_a_fork_needs_the_id_of_a_session() -> None:
+    provider = ScriptedProvider(say_and_end, capabilities=Capabilities(resume=True, fork=True))
+    with pytest.raises(ProviderError, match="resume"):
+        async with provider.open(SessionOptions(fork=True)):
+            pass
+
+
+async def test_what_a_session_cannot_do_is_told() -> None:
+    async with session_of(say_and_end) as session:
+        with pytest.raises(UnsupportedError):
+            await session.compact()
+        with pytest.raises(UnsupportedError):
+            await session.set_model("x")
+        assert (await session.context()).limit == 0
+
+
+# -- undisturbed -----------------------------------------------------------------------------------------------------
+
+
+async def test_undisturbed_work_is_done_before_the_cancellation_goes_on() -> None:
+    done: list[int] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        done.append(1)
+
+    task = asyncio.create_task(undisturbed(work()))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [1]
+
+
+async def test_undisturbed_work_that_fails_is_told() -> None:
+    async def work() -> None:
+        raise ProgramFailedError("gone")
+
+    with pytest.raises(ProgramFailedError):
+        await undisturbed(work())

@@ -1,0 +1,426 @@
+"""`SessionOptions.record` writes each call as a line: prompt, events with their timing, commits, patch; no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import stat
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import (
+    AgentEvent,
+    Capabilities,
+    EndReason,
+    Notice,
+    SessionOptions,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+)
+from atomic.providers import recording as recording_module
+from atomic.providers.recording import RecordingError, append, read_recording, role_and_task
+from atomic.providers.turns import Turn
+from tests.git.shop import commit, git, new_repository, write
+from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, read
+
+PROMPT = "[atomic role=worker task=3 attempt=1]\nWrite it."
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def working(work: Callable[[], object] = lambda: None, *events: AgentEvent) -> Play:
+    """A turn that tells events and does something to the files."""
+
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        for event in events:
+            turn.tell(event)
+        await asyncio.to_thread(work)
+        turn.end(EndReason.DONE, usage=Usage(1, 2))
+
+    return play
+
+
+async def record(file: Path, cwd: Path, *plays: Play, prompt: str = PROMPT, **options: Any) -> list[AgentEvent]:
+    """Record one call for each play; the events of the last."""
+    events: list[AgentEvent] = []
+    provider = ScriptedProvider(*plays, capabilities=Capabilities(system_prompt=True))
+    async with provider.open(SessionOptions(cwd=cwd, record=file, **options)) as session:
+        for _ in plays:
+            events = await read(session, prompt)
+    return events
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return new_repository(tmp_path / "project", {"a": "1\n"})
+
+
+async def test_a_call_is_a_line_with_all_that_happened(tmp_path: Path, project: Path) -> None:
+    def work() -> None:
+        write(project, {"b": "new\n"})
+        commit(project, "Add b")
+        write(project, {"a": "2\n"})
+
+    file = tmp_path / "rec.jsonl"
+    told = (TextDelta("hi"), ToolStarted("1", "bash", {"command": "x"}), ToolEnded("1", "ok"))
+    events = await record(file, project, working(work, *told), model="small", system_prompt="be brief")
+    header, call = lines(file)
+    assert header["atomic_recording"] == 1
+    assert isinstance(header["command"], list)
+    assert header["command"]
+    assert {name: call[name] for name in ("role", "task", "prompt", "match")} == {
+        "role": "worker",
+        "task": "3",
+        "prompt": PROMPT,
+        "match": None,
+    }
+    assert [event for _, event in call["events"]] == [msgspec.to_builtins(event) for event in events]
+    times = [seconds for seconds, _ in call["events"]]
+    assert times == sorted(times)
+    assert 0 <= times[0] < times[-1] < 60
+    assert len(call["commits"]) == 1
+    assert "Subject: [PATCH] Add b" in call["commits"][0]
+    assert "+2" in call["patch"]
+    assert "b/b" not in call["patch"]
+    assert (call["provider"], call["session"], call["model"]) == ("scripted", "scripted-1", "small")
+    assert call["options"]["system_prompt"] == "be brief"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_times_are_those_of_the_telling_not_of_the_reading(tmp_path: Path, project: Path) -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.tell(TextDelta("at once"))
+        await asyncio.sleep(0.3)
+        turn.tell(TextDelta("later"))
+        turn.end(EndReason.DONE)
+
+    file = tmp_path / "rec.jsonl"
+    async with ScriptedProvider(play).open(SessionOptions(cwd=project, record=file)) as session:
+        async for _ in session.send("go"):
+            await asyncio.sleep(0.5)
+    (first, _), (second, _), _ = lines(file)[1]["events"]
+    assert 0.25 < second - first < 0.45
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("[atomic role=planner attempt=1]\nx", ("planner", None)),
+        ("[atomic role=worker task=a.b-3 attempt=2]", ("worker", "a.b-3")),
+        ("Please\n[atomic role=worker task=3 attempt=1]", (None, None)),
+        ("[atomic]", (None, None)),
+        ("hello", (None, None)),
+        ("", (None, None)),
+    ],
+)
+def test_role_and_task_are_what_the_first_line_says(prompt: str, expected: tuple[str | None, str | None]) -> None:
+    assert role_and_task(prompt) == expected
+
+
+async def test_the_users_index_and_refs_are_not_touched(tmp_path: Path, project: Path) -> None:
+    write(project, {"staged": "x\n", "a": "mine\n"})
+    git(project, "add", "staged")
+    before = {path: path.read_bytes() for path in (project / ".git").rglob("*") if path.is_file()}
+    await record(tmp_path / "rec.jsonl", project, working(lambda: write(project, {"c": "new\n"})))
+    assert {path: path.read_bytes() for path in (project / ".git").rglob("*") if path.is_file()} == before
+    assert "+new" in lines(tmp_path / "rec.jsonl")[1]["patch"]
+
+
+async def test_a_recording_within_the_project_is_no_change_of_it(project: Path) -> None:
+    file = project / "rec.jsonl"
+    await record(file, project, working(), working())
+    assert [call["patch"] for call in lines(file)[1:]] == ["", ""]
+
+
+async def test_a_folder_without_git_is_recorded_too(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    write(folder, {"a": "1\n"})
+    await record(tmp_path / "rec.jsonl", folder, working(lambda: write(folder, {"a": "2\n"})))
+    assert "+2" in lines(tmp_path / "rec.jsonl")[1]["patch"]
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------
+
+
+async def test_no_secret_is_written(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "open-sesame-42")
+    token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+    def work() -> None:
+        write(project, {"env": "TOKEN=open-sesame-42\n"})
+        commit(project, "Add open-sesame-42")
+        write(project, {"b": f"{token}\nplain line\n"})
+        (project / "bytes").write_bytes(b"\0\1open-sesame-42\0")
+
+    events = (
+        TextDelta("it is open-"),
+        ThinkingDelta("open-"),
+        TextDelta("sesame-42, "),
+        ThinkingDelta("sesame-42"),
+        TextDelta(token[:20]),
+        TextDelta(token[20:]),
+        ToolStarted("1", "bash", {"env": {"password": "hunter2hunter2"}, "command": ["echo", "open-sesame-42"]}),
+        ToolOutput("1", "another-known"),
+        ToolOutput("1", "-secret"),
+        ToolEnded("1", "open-sesame-42"),
+        Notice("ok"),
+    )
+    file = tmp_path / "rec.jsonl"
+    told = await record(
+        file,
+        project,
+        working(work, *events),
+        prompt="use open-sesame-42",
+        env={"OTHER_KEY": "another-known-secret"},
+        system_prompt="never say open-sesame-42",
+    )
+    text = file.read_text()
+    for secret in ("open-sesame-42", token, token[20:], "another-known", "-secret", "hunter2", "sesame"):
+        assert secret not in text
+    assert told[:2] == list(events[:2])  # the caller gets them as they are
+    call = lines(file)[1]
+    assert [event.get("text") for _, event in call["events"]][:3] == ["it is [redacted]", "[redacted]", ", "]
+    assert call["left_out"] == ["bytes"]
+    assert "plain line" in call["patch"]
+    assert any("bytes" in event.text for event in told if isinstance(event, Notice))
+
+
+async def test_keys_in_the_settings_are_secrets_too(tmp_path: Path, project: Path) -> None:
+    settings = Settings(providers={"claude": ProviderSettings(env={"ANTHROPIC_API_KEY": "over-the-hills"})})
+    provider = ScriptedProvider(working(lambda: None, TextDelta("over-the-hills")), settings=settings)
+    file = tmp_path / "rec.jsonl"
+    async with provider.open(SessionOptions(cwd=project, record=file)) as session:
+        await read(session)
+    assert lines(file)[1]["events"][0][1]["text"] == "[redacted]"
+
+
+async def test_bytes_of_a_picture_stay_as_they_are(tmp_path: Path, project: Path) -> None:
+    picture = bytes(range(256)) * 2000
+    await record(tmp_path / "rec.jsonl", project, working(lambda: (project / "p").write_bytes(picture)))
+    (project / "p").unlink()
+    (tmp_path / "patch").write_text(lines(tmp_path / "rec.jsonl")[1]["patch"])
+    git(project, "apply", str(tmp_path / "patch"))
+    assert (project / "p").read_bytes() == picture
+
+
+async def test_half_characters_do_not_stop_a_recording(tmp_path: Path, project: Path) -> None:
+    await record(tmp_path / "rec.jsonl", project, working(lambda: None, TextDelta("half \udce9")), prompt="\ud800")
+    assert lines(tmp_path / "rec.jsonl")[1]["events"][0][1]["text"] == "half ?"
+
+
+# -- turns that do not go well ---------------------------------------------------------------------------------------
+
+
+async def test_a_turn_whose_reader_left_is_recorded_as_interrupted(tmp_path: Path, project: Path) -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        write(project, {"half": "done\n"})
+        turn.tell(TextDelta("working"))
+        await session.stopped.wait()
+        turn.end(EndReason.ERROR)
+
+    file = tmp_path / "rec.jsonl"
+    options = SessionOptions(cwd=project, record=file)
+    async with ScriptedProvider(play).open(options) as session, aclosing(session.send("go")) as turn:
+        await anext(turn)
+    call = lines(file)[1]
+    assert call["events"][-1][1]["reason"] == "interrupted"
+    assert "+done" in call["patch"]
+
+
+async def test_what_comes_after_the_end_is_not_recorded(tmp_path: Path, project: Path) -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        turn.end(EndReason.DONE)
+        turn.tell(TextDelta("late"))
+
+    await record(tmp_path / "rec.jsonl", project, play)
+    assert "late" not in (tmp_path / "rec.jsonl").read_text()
+
+
+async def test_a_reader_who_stops_at_the_end_finds_the_line_written(tmp_path: Path, project: Path) -> None:
+    file = tmp_path / "rec.jsonl"
+    async with ScriptedProvider(working()).open(SessionOptions(cwd=project, record=file)) as session:
+        async for event in session.send("go"):
+            if isinstance(event, TurnEnded):
+                assert len(lines(file)) == 2
+                break
+
+
+async def test_an_interrupt_before_the_agent_was_asked_is_recorded(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+
+    async def stop(session: ScriptedSession, turn: Turn) -> None:
+        turn.end(EndReason.INTERRUPTED)
+
+    file = tmp_path / "rec.jsonl"
+    provider = ScriptedProvider(working(), stop=stop)
+    async with provider.open(SessionOptions(cwd=project, record=file)) as session:
+        turn = session.send("go")
+        reading = asyncio.ensure_future(anext(turn))
+        await asyncio.sleep(0)
+        await session.interrupt()
+        assert await reading == TurnEnded(EndReason.INTERRUPTED)
+        await turn.aclose()
+        assert isinstance(session, ScriptedSession)
+        assert session.prompts == []
+    assert len(lines(file)) == 2
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["no folder", "a folder", "another file", "a newer one"])
+async def test_a_recording_that_cannot_be_written_is_told_once_and_the_turn_goes_on(
+    tmp_path: Path, project: Path, what: str
+) -> None:
+    file = tmp_path / "rec.jsonl"
+    match what:
+        case "no folder":
+            file = tmp_path / "nowhere" / "rec.jsonl"
+        case "a folder":
+            file.mkdir()
+        case "another file":
+            file.write_text("# My notes\n")
+        case _:
+            file.write_text('{"atomic_recording": 2}\n')
+    before = file.read_bytes() if file.is_file() else None
+    async with ScriptedProvider(working()).open(SessionOptions(cwd=project, record=file)) as session:
+        first, second = await read(session), await read(session)
+    assert [type(event) for event in first] == [Notice, TurnEnded]
+    assert isinstance(first[0], Notice)
+    assert "could not be written" in first[0].text
+    assert [type(event) for event in second] == [TurnEnded]
+    assert (file.read_bytes() if file.is_file() else None) == before
+
+
+async def test_files_that_cannot_be_watched_are_told_and_the_call_is_written(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".git" / "index").write_bytes(b"garbage")
+    events = await record(tmp_path / "rec.jsonl", project, working())
+    assert isinstance(events[0], Notice)
+    assert "not recorded" in events[0].text
+    assert lines(tmp_path / "rec.jsonl")[1]["patch"] == ""
+
+    monkeypatch.setattr(recording_module, "PATIENCE", 0.0)
+    events = await record(tmp_path / "other.jsonl", project, working())
+    assert isinstance(events[0], Notice)
+    assert "took longer" in events[0].text
+    assert len(lines(tmp_path / "other.jsonl")) == 2
+
+
+async def test_recording_a_turn_takes_no_time_that_anybody_would_notice(tmp_path: Path, project: Path) -> None:
+    write(project, {f"src/{n}.py": f"x = {n}\n" for n in range(2000)})
+    commit(project, "many files")
+    began = time.process_time()
+    await record(tmp_path / "rec.jsonl", project, working(lambda: write(project, {"src/1.py": "y\n"})))
+    assert time.process_time() - began < 2
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_at_once_write_whole_lines(tmp_path: Path, project: Path) -> None:
+    file = tmp_path / "rec.jsonl"
+    text = "x" * 300_000
+    async with asyncio.TaskGroup() as group:
+        for number in range(6):
+            group.create_task(record(file, project, working(lambda: None, TextDelta(text)), prompt=f"p{number}"))
+    calls = read_recording(file).calls
+    assert sorted(call.prompt for call in calls) == [f"p{number}" for number in range(6)]
+
+
+def _append_many(file: Path, who: int) -> None:
+    for number in range(25):
+        append(file, {"prompt": f"{who}-{number}", "events": [], "patch": "x" * 100_000})
+
+
+def test_processes_at_once_write_whole_lines(tmp_path: Path) -> None:
+    file = tmp_path / "rec.jsonl"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_append_many, args=(file, who)) for who in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+        assert writer.exitcode == 0
+    assert len(read_recording(file).calls) == 75
+
+
+def test_a_line_that_was_cut_off_is_passed_over_and_taken_away_by_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "rec.jsonl"
+    append(file, {"prompt": "whole", "events": []}, command=["atomic"])
+    whole = file.read_bytes()
+    for half in (b'{"prompt": "ha', b'{"prompt": "\xc3', b"{"):
+        file.write_bytes(whole + half)
+        recording = read_recording(file)
+        assert [call.prompt for call in recording.calls] == ["whole"]
+        assert recording.cut_off == 3
+        append(file, {"prompt": "next", "events": []})
+        assert [call.prompt for call in read_recording(file).calls] == ["whole", "next"]
+    file.write_bytes(whole.rstrip(b"\n"))  # written by hand, without a line end: nothing is lost
+    append(file, {"prompt": "next", "events": []})
+    assert [call.prompt for call in read_recording(file).calls] == ["whole", "next"]
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "rec.jsonl"
+    append(file, {"prompt": "whole", "events": []})
+    before = file.read_bytes()
+    real = os.write
+
+    def full(fd: int, data: Any) -> int:
+        if len(data) < 100:
+            raise OSError(28, "No space left on device")
+        return real(fd, data[:50])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        append(file, {"prompt": "x" * 200, "events": []})
+    monkeypatch.undo()
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ("", 1, "no recording"),
+        ("hello\n", 1, "no recording"),
+        ('{"atomic_recording": 9}\n', 1, "version 9"),
+        ('{"atomic_recording": 1}\n{"prompt": }\n{"events": []}\n', 2, "JSON is malformed"),
+        ('{"atomic_recording": 1}\n{"prompt": "x"}\n', 2, "events"),
+        ('{"atomic_recording": 1}\n\n{"events": [[0, {"type": "hologram"}]]}\n', 3, "hologram"),
+        ('{"atomic_recording": 1}\n{"events": [], "match": "("}\n', 2, "unterminated"),
+        ('{"atomic_recording": 1}\n{"events": [[0, {"type": "text_delta"}]]}', 2, "text"),
+        ('{"atomic_recording": 1}\n' + "[" * 200_000 + "\n", 2, "rec.jsonl:2"),
+    ],
+)
+def test_what_is_wrong_is_told_with_the_line(tmp_path: Path, content: str, line: int, words: str) -> None:
+    file = tmp_path / "rec.jsonl"
+    file.write_text(content)
+    with pytest.raises(RecordingError, match=words) as caught:
+        read_recording(file)
+    assert caught.value.line == line
+    assert str(caught.value).startswith(f"{file}:{line}: ")
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="No such file"):
+        read_recording(tmp_path / "none.jsonl")

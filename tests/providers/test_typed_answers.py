@@ -1,0 +1,200 @@
+"""A value of the wanted type out of what an agent says, in whatever words it wraps it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atomic.providers import AgentEvent, AnswerError, EndReason, TurnEnded
+from atomic.providers.answers import Wanted, answer_tool, ask_in_text, ask_with_repair
+from atomic.providers.errors import UnreadableAnswerError
+
+
+class Verdict(StrEnum):
+    APPROVE = "approve"
+    CHANGE = "request_changes"
+
+
+class Finding(msgspec.Struct):
+    title: str
+    priority: int | None = None
+
+
+class Review(msgspec.Struct):
+    verdict: Verdict
+    findings: list[Finding] = []
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+
+
+class Tree(msgspec.Struct):
+    name: str
+    children: list[Tree] = []
+
+
+class Box(msgspec.Struct):
+    value: Box | None = None
+    """A field with the name of the wrapping, of its own type: the hardest case to tell apart."""
+
+
+class Cat(msgspec.Struct, tag="cat"):
+    lives: int
+
+
+class Dog(msgspec.Struct, tag="dog"):
+    tricks: list[str]
+
+
+CASES: list[tuple[Any, Any, Any]] = [
+    (Review, {"verdict": "approve"}, Review(Verdict.APPROVE)),
+    (Review, {"verdict": "request_changes", "findings": [{"title": "x"}]}, Review(Verdict.CHANGE, [Finding("x")])),
+    (Point, {"x": 1, "y": 2}, Point(1, 2.0)),
+    (list[Finding], [{"title": "x", "priority": 1}], [Finding("x", 1)]),
+    (list[Finding], {"value": [{"title": "x"}]}, [Finding("x")]),
+    (dict[str, int], {"a": 1}, {"a": 1}),
+    (Tree, {"name": "a", "children": [{"name": "b"}]}, Tree("a", [Tree("b")])),
+    (Tree, {"value": {"name": "a"}}, Tree("a")),
+    (Box, {"value": {"value": None}}, Box(None)),
+    (Box, {"value": {}}, Box(None)),
+    (Cat | Dog, {"type": "dog", "tricks": ["sit"]}, Dog(["sit"])),
+    (Cat | Dog, {"value": {"type": "cat", "lives": 9}}, Cat(9)),
+    (int, {"value": 42}, 42),
+    (int, 42, 42),
+    (bool, {"value": True}, True),
+    (str, {"value": "yes"}, "yes"),
+    (int | None, {"value": None}, None),
+    (tuple[int, str], [1, "a"], (1, "a")),
+]
+
+
+@pytest.mark.parametrize(("wanted", "data", "value"), CASES)
+def test_a_value_of_any_type_is_read(wanted: Any, data: Any, value: Any) -> None:
+    assert Wanted[Any](wanted).read(data) == value
+    assert Wanted[Any](wanted).read_text(json.dumps(data)) == value
+
+
+@pytest.mark.parametrize("wanted", list({str(case[0]): case[0] for case in CASES}.values()), ids=str)
+def test_a_schema_is_an_object_and_points_nowhere_outside(wanted: Any) -> None:
+    schema = Wanted[Any](wanted).schema
+    assert schema["type"] == "object"
+    text = json.dumps(schema)
+    pointed = {part.split('"')[0] for part in text.split("#/$defs/")[1:]}
+    assert pointed <= set(schema.get("$defs", {}))
+
+
+WRAPPINGS = [
+    "{}",
+    "```json\n{}\n```",
+    "Here is the review that you asked for:\n\n```\n{}\n```\n\nTell me if you want more.",
+    "I looked at [the code](main.py) and {{it}} works. {}",
+    "Sure [1]! {} (done)",
+    'It was {{"almost": "this"}}, but: {}',
+]
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_json_is_found_in_fences_and_prose(wrapping: str) -> None:
+    said = wrapping.replace("{{", "{").replace("}}", "}").replace("{}", '{"verdict": "approve"}')
+    assert Wanted(Review).read_text(said) == Review(Verdict.APPROVE)
+
+
+@given(
+    st.builds(
+        Review,
+        st.sampled_from(Verdict),
+        st.lists(st.builds(Finding, st.text(), st.none() | st.integers(-(2**53), 2**53)), max_size=3),
+    ),
+    st.text(alphabet=st.characters(exclude_characters='{["')),
+    st.text(),
+)
+def test_what_was_written_is_read_whatever_stands_around_it(review: Review, before: str, after: str) -> None:
+    said = before + msgspec.json.encode(review).decode() + after
+    assert Wanted(Review).read_text(said) == review
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("I could not do it.", "no JSON"),
+        ('{"verdict": "perhaps"}', "verdict"),
+        ('{"verdict": "approve", "findings": [{"title": 1}]}', "findings"),
+        ("", "no JSON"),
+        ("[" * 200_000, "no JSON"),
+        ('{"a":' * 100_000, "no JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_the_place(said: str, words: str) -> None:
+    with pytest.raises(UnreadableAnswerError, match=words):
+        Wanted(Review).read_text(said)
+
+
+@pytest.mark.parametrize("said", ["[" * 300_000, "{" * 300_000, '[{"a":[' * 50_000, '[{"c": [1]},' * 100_000])
+def test_a_long_answer_that_was_cut_off_does_not_hold_everything_up(said: str) -> None:
+    began = time.process_time()
+    with pytest.raises(UnreadableAnswerError):
+        Wanted(Review).read_text(said)
+    assert time.process_time() - began < 10  # by trying at each bracket: minutes
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+
+class Agent:
+    """Says one text after the other."""
+
+    def __init__(self, *texts: str, reason: EndReason = EndReason.DONE) -> None:
+        self.texts, self.reason = list(texts), reason
+        self.prompts: list[str] = []
+        self.read_to_the_end = 0
+
+    async def send(self, prompt: str) -> AsyncGenerator[AgentEvent]:
+        self.prompts.append(prompt)
+        yield TurnEnded(self.reason, self.texts.pop(0), error="overloaded" if self.reason is EndReason.ERROR else None)
+        self.read_to_the_end += 1
+
+
+async def test_the_schema_is_in_the_prompt_and_a_wrong_answer_is_repaired_once() -> None:
+    agent = Agent("I think so", '{"verdict": "approve"}')
+    assert await ask_in_text(agent.send, Wanted(Review), "Review it.") == Review(Verdict.APPROVE)
+    assert agent.prompts[0].startswith("Review it.")
+    assert '"request_changes"' in agent.prompts[0]
+    assert "no JSON" in agent.prompts[1]
+    assert agent.read_to_the_end == 2
+
+
+async def test_an_answer_that_stays_wrong_is_an_error() -> None:
+    agent = Agent("no", "still no", '{"verdict": "approve"}')
+    with pytest.raises(AnswerError, match="no JSON"):
+        await ask_in_text(agent.send, Wanted(Review), "Review it.")
+    agent = Agent("no", "still no", '{"verdict": "approve"}')
+    assert await ask_with_repair(agent.send, Wanted(Review), "Review it.", repairs=2) == Review(Verdict.APPROVE)
+
+
+async def test_a_turn_that_was_not_done_is_no_answer_and_not_repaired() -> None:
+    agent = Agent('{"verdict": "approve"}', reason=EndReason.ERROR)
+    with pytest.raises(AnswerError, match="overloaded"):
+        await ask_in_text(agent.send, Wanted(Review), "Review it.")
+    assert len(agent.prompts) == 1
+
+
+async def test_the_answer_tool_takes_what_fits_and_refuses_the_rest() -> None:
+    answers: list[Review] = []
+    tool = answer_tool(Wanted(Review), answers)
+    with pytest.raises(UnreadableAnswerError, match="verdict"):
+        await tool.run({"verdict": "no"})
+    await tool.run({"verdict": "approve"})
+    assert answers == [Review(Verdict.APPROVE)]
+    assert tool.schema["type"] == "object"
