@@ -40,7 +40,8 @@ class Servers:
             yield self.started
         finally:
             await self.may_end.wait()
-            await asyncio.sleep(0)
+            for _ in range(10 * self.started):  # a later one takes longer
+                await asyncio.sleep(0)
             self.alive -= 1
             self.ended += 1
         if self.fails_to_end:
@@ -85,6 +86,21 @@ async def test_a_start_that_fails_is_told_to_all_who_wait_and_tried_again_by_the
     results = await asyncio.gather(*users, return_exceptions=True)
     assert [str(result) for result in results] == ["no port is free"] * 3
     assert await user() == 1
+    assert servers.alive == 0
+
+
+async def test_whoever_tries_again_at_once_does_not_get_the_old_failure() -> None:
+    servers = Servers(fails=1)
+
+    async def user() -> int:
+        try:
+            async with servers.shared.use() as value:
+                return value
+        except OSError:
+            async with servers.shared.use() as value:
+                return value
+
+    assert await asyncio.gather(user(), user()) == [1, 1]
     assert servers.alive == 0
 
 

@@ -96,14 +96,13 @@ async def test_it_dies_with_atomic_also_by_kill_9_and_so_does_what_the_agent_run
         atomic = subprocess.Popen(command, env=here.env, stdout=subprocess.PIPE)
         try:
             await appears("sleeper-of-atomic")
-            [server] = servers_of(here.home)
+            assert len(servers_of(here.home)) == 1
         finally:
             atomic.kill()
             atomic.communicate()
         async with asyncio.timeout(10):
             while servers_of(here.home) or find("sleeper-of-atomic"):
                 await asyncio.sleep(0.02)
-        assert not Path(f"/proc/{server}").exists()
 
 
 async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_sessions_go_on_in_another(

@@ -13,6 +13,7 @@ from atomic.providers.opencode.sse import SseEvent, SseReader
 
 LIVENESS = 45.0  # seconds without a byte; the server sends a heartbeat every ten
 _TRIES = 4  # in a row without a single event, then it is given up
+_WELCOME = 10.0  # seconds for its first word, which it says at once
 _PAUSE = 0.1  # seconds before the second one; doubled each time
 _GREETING = b'"server.connected"'
 _log = logging.getLogger(__name__)
@@ -43,14 +44,14 @@ class EventStream:
         try:
             await self._read_events()
         except TimeoutError:
-            return f"not a byte within {self._liveness:g} s"
+            return f"no sign of life within {self._liveness:g} s"
         except httpx.HTTPError as error:
             return str(error) or type(error).__name__
         return "it was closed"
 
     async def _read_events(self) -> None:
         reader, clock = SseReader(), asyncio.get_running_loop().time
-        async with asyncio.timeout(self._liveness) as limit:
+        async with asyncio.timeout(min(self._liveness, _WELCOME)) as limit:
             async with self._client.stream("GET", "/global/event", timeout=None) as response:
                 response.raise_for_status()
                 async for chunk in response.aiter_raw():

@@ -1,0 +1,119 @@
+"""A stream that falls silent is opened again, and what was missed is told; one that stays silent ends the turn."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from atomic.providers import (
+    AgentEvent,
+    AgentSession,
+    EndReason,
+    PlanChanged,
+    QuestionAsked,
+    SubagentEnded,
+    SubagentStarted,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    UsageReported,
+)
+from atomic.testing.model_server import Call, Drip, Script
+from tests.providers.opencode.place import (
+    LIMIT,
+    PROGRAM,
+    all_of,
+    bash,
+    end_of,
+    imitation,
+    place,
+    provider,
+    task,
+    text_of,
+    turn,
+)
+from tests.providers.opencode.processes import servers_of
+
+QUESTION = {"question": "Which?", "header": "H", "options": [{"label": "A", "description": "a"}]}
+TODOS = [{"content": "one", "status": "completed", "priority": "high"}]
+SCRIPTS: dict[str, Script] = {
+    "say": "hello",
+    "story": [
+        [Drip("word", 40, 0.03), bash("echo ran")],
+        [Call("todowrite", {"todos": TODOS})],
+        [task("part")],
+        [Call("question", {"questions": [QUESTION]})],
+        [Drip("last", 40, 0.03)],
+    ],
+    "part": [[bash("echo part")], "part done"],
+    "slow": Drip("word", 2000, 0.05),
+}
+WORDS = "".join(f"word{number} " for number in range(1, 41))
+LAST = "".join(f"last{number} " for number in range(1, 41))
+
+
+async def test_what_was_said_while_nobody_could_hear_it_is_told_once(tmp_path: Path) -> None:
+    mute = tmp_path / "mute"
+    asked: list[str] = []
+
+    async def person(questions: object) -> list[list[str]]:
+        asked.append("asked")
+        return [["A"]]
+
+    async with place(tmp_path, SCRIPTS) as here:
+        here.env |= {"MUTE": str(mute), "REAL_OPENCODE": str(PROGRAM)}
+        using = provider(imitation(tmp_path, "lossy_opencode.py"), liveness=2)
+        async with here.open(using=using, ask=person) as session:
+            assert end_of(await turn(session, "@@say@@")).text == "hello"  # all is loaded
+            telling = asyncio.create_task(_mute_in_the_text(session, mute))
+            # Nothing is heard up to the question, which waits for an answer.
+            await here.server.wait_for(lambda call: call.script == "story" and call.turn == 3, timeout=LIMIT)
+            mute.unlink()
+            events = await telling
+    assert text_of(events) == WORDS + LAST
+    assert (end_of(events).reason, end_of(events).text) == (EndReason.DONE, LAST)
+    own = [event for event in events if not getattr(event, "agent", None)]
+    assert [event.name for event in all_of(ToolStarted, own)] == ["bash", "todowrite", "question"]
+    assert len(all_of(ToolEnded, own)) == 3
+    [started], [ended] = all_of(SubagentStarted, events), all_of(SubagentEnded, events)
+    assert (started.id, ended.text) == (ended.id, "part done")
+    assert text_of(events, started.id) == "part done"
+    assert [event.output for event in all_of(ToolEnded, events) if event.agent] == ["part\n"]
+    assert len(all_of(UsageReported, events)) == 7
+    assert len(all_of(PlanChanged, events)) == len(all_of(QuestionAsked, events)) == len(asked) == 1
+
+
+async def _mute_in_the_text(session: AgentSession, mute: Path) -> list[AgentEvent]:
+    events: list[AgentEvent] = []
+    async with asyncio.timeout(LIMIT):
+        async for event in session.send("@@story@@"):
+            events.append(event)
+            if len(all_of(TextDelta, events)) == 5 and not mute.exists():
+                mute.touch()
+    return events
+
+
+async def test_the_end_is_not_missed(tmp_path: Path) -> None:
+    mute = tmp_path / "mute"
+    async with place(tmp_path, SCRIPTS) as here:
+        here.env |= {"MUTE": str(mute), "REAL_OPENCODE": str(PROGRAM)}
+        async with here.open(using=provider(imitation(tmp_path, "lossy_opencode.py"), liveness=2)) as session:
+            await turn(session, "all is loaded")
+            mute.touch()
+            reading = asyncio.create_task(turn(session, "@@say@@"))
+            await here.server.wait_for(lambda call: call.script == "say" and call.state == "answered", timeout=LIMIT)
+            mute.unlink()
+            events = await reading
+            assert text_of(events) == end_of(events).text == "hello"
+
+            # And one that stays silent is an error; the session goes on in another server.
+            before = set(servers_of(here.home))
+            reading = asyncio.create_task(turn(session, "@@slow@@"))
+            await here.server.wait_for(lambda call: call.script == "slow", timeout=LIMIT)
+            mute.touch()
+            ended = end_of(await reading)
+            assert ended.reason is EndReason.ERROR
+            assert "no sign of life within 2 s" in (ended.error or "")
+            mute.unlink()
+            assert end_of(await turn(session, "@@say@@ again")).text == "hello"
+            assert not before & set(servers_of(here.home))
