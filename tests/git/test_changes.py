@@ -103,6 +103,23 @@ async def test_commits_are_made_again_with_the_same_ids(tmp_path: Path) -> None:
     assert "Add a" not in changes.patch
 
 
+async def test_a_commit_may_take_in_what_git_ignores_and_let_it_go_again(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
+
+    def add() -> None:
+        write(one, {"a.log": "1\n"})
+        git(one, "add", "-f", "a.log")
+        git(one, "commit", "-q", "-m", "a log")
+
+    await assert_made_again(one, add)
+
+    def let_go() -> None:
+        git(one, "rm", "-q", "--cached", "a.log")
+        git(one, "commit", "-q", "-m", "no log")
+
+    await assert_made_again(one, let_go, name="third")
+
+
 async def test_git_am_reads_a_recorded_commit(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     other = copy(one, "other")
@@ -440,6 +457,7 @@ async def make_again(before: list[tuple[str, str, bytes]], work: list[tuple[str,
         check_index(one, other)
 
 
+@pytest.mark.full
 @settings(max_examples=8)
 @given(st.lists(STEPS, max_size=3), st.lists(STEPS, min_size=1, max_size=6))
 async def test_any_work_is_made_again(before: list[tuple[str, str, bytes]], work: list[tuple[str, str, bytes]]) -> None:
