@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
-from atomic.providers.opencode import jsonc
+from atomic import jsonc
 from atomic.providers.opencode.configuration import merge, read_user_configuration, without_asking
 from atomic.providers.opencode.plan import ServerPlan, plan_server
 

@@ -11,7 +11,7 @@ import msgspec
 
 from atomic.providers.base import AgentLike, McpServer
 from atomic.providers.errors import ProviderError
-from atomic.providers.opencode import jsonc
+from atomic import jsonc
 from atomic.providers.opencode.toolmap import agent_permission
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from atomic.providers.errors import UntrustedProjectError
-from atomic.providers.opencode import jsonc
+from atomic import jsonc
 
 _FOLDERS = ("plugin", "plugins")
 _SUFFIXES = (".ts", ".js")

@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, as OpenCode's configuration files are."""
+"""JSON with comments and trailing commas, as the agents' configuration files are."""
 
 from __future__ import annotations
 
