@@ -6,11 +6,12 @@ import json
 import re
 from typing import Any, cast
 
+# A stranger may have written the text: `*+` and the ends at `\Z` keep a search from going over a part many times.
 _TOKEN = re.compile(
     r"""
-      (?P<text>"(?:\\.|[^"\\])*")
-    | (?P<comment>//[^\r\n]*|/\*.*?\*/)
-    | (?P<comma>,)(?=(?:\s|//[^\r\n]*|/\*.*?\*/)*[}\]])
+      (?P<text>"(?:\\.|[^"\\])*+(?:"|\\?\Z))
+    | (?P<comment>//[^\r\n]*|/\*.*?(?:\*/|\Z))
+    | (?P<comma>,)(?=(?:\s|//[^\r\n]*|/\*.*?\*/)*+[}\]])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -18,7 +19,7 @@ _TOKEN = re.compile(
 
 def parse(text: str) -> dict[str, Any]:
     """The object in a text. Raises ValueError with what is wrong where there is none."""
-    plain = _TOKEN.sub(lambda found: found[0] if found["text"] is not None else " ", text.removeprefix("\ufeff"))
+    plain = _TOKEN.sub(_plain, text.removeprefix("\ufeff"))
     try:
         value = json.loads(plain, object_pairs_hook=_object)
     except RecursionError as error:
@@ -26,6 +27,11 @@ def parse(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("it is no object")
     return cast("dict[str, Any]", value)
+
+
+def _plain(found: re.Match[str]) -> str:
+    """Text as it is; of the rest only the line breaks, so that an error names the line of the file."""
+    return found[0] if found["text"] is not None else " " + "\n" * found[0].count("\n")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,193 @@
+"""From the data of a file to servers. Pure: what each tool writes, and where its words differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from atomic.mcp.model import Location, McpEntry, Origin, Transport
+
+Data = Mapping[str, Any]
+
+_TRANSPORTS = {
+    "stdio": Transport.STDIO,
+    "local": Transport.STDIO,
+    "http": Transport.HTTP,
+    "remote": Transport.HTTP,
+    "streamable-http": Transport.HTTP,
+    "streamablehttp": Transport.HTTP,
+    "sse": Transport.SSE,
+}
+_NOT_PASSED_ON = ("cwd", "envFile", "headersHelper")  # no agent could be given these by Atomic
+_LONGEST_NAME = 100
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The file that is read, and whose it is."""
+
+    origin: Origin
+    location: Location
+    path: Path
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something wrong with one server, or with the file where there is no name."""
+
+    name: str
+    reason: str
+
+
+class Off(msgspec.Struct, frozen=True):
+    """The file switches a server off that another file of the same tool describes."""
+
+    name: str
+
+
+Read = Iterator["McpEntry | Finding | Off"]
+
+
+def read_servers(data: Data, source: Source, project: Path | None) -> Read:
+    """All servers in the data of one file, the ones that win first."""
+    match source.origin, source.location:
+        case Origin.OPENCODE, _:
+            yield from _table(data, "mcp", source)
+        case Origin.VSCODE, _:
+            yield from _table(data, "servers", source)
+        case Origin.CLAUDE, Location.USER:
+            yield from _claude_of_project(data, source, project)
+            yield from _table(data, "mcpServers", source)
+        case _:
+            yield from _table(data, "mcpServers", source)
+
+
+def _claude_of_project(data: Data, source: Source, project: Path | None) -> Read:
+    """What Claude Code keeps for one project among the user's own things: servers, and which of all are off."""
+    own = _mapping(_mapping(data.get("projects")).get(str(project)))
+    yield from _table(own, "mcpServers", source)
+    for key in ("disabledMcpServers", "disabledMcpjsonServers"):
+        for name in _list(own.get(key)):
+            if isinstance(name, str):
+                yield Off(name)
+
+
+def _table(data: Data, key: str, source: Source) -> Read:
+    servers = data.get(key)
+    if servers is None:
+        return
+    if not isinstance(servers, dict):
+        yield Finding(key, f'"{key}" must be an object')
+        return
+    for name, server in cast("dict[str, Any]", servers).items():
+        yield from _server(name, server, source)
+
+
+def _server(name: str, server: Any, source: Source) -> Read:
+    try:
+        if not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+            raise ValueError(f"a server must have a printable name of at most {_LONGEST_NAME} characters")
+        if not isinstance(server, dict):
+            raise ValueError("a server must be an object")
+        given = cast("dict[str, Any]", server)
+        if source.origin is Origin.OPENCODE and given.keys() <= {"enabled"}:
+            if given.get("enabled") is False:
+                yield Off(name)
+            return
+        yield _entry(name, given, source)
+        yield from _left_out(name, given)
+    except ValueError as error:
+        yield Finding(name, f"MCP server {_quoted(name)}: {error}")
+
+
+def _entry(name: str, given: Data, source: Source) -> McpEntry:
+    transport = _transport(given)
+    return McpEntry(
+        name=name,
+        transport=transport,
+        command=_command(given) if transport is Transport.STDIO else (),
+        url=None if transport is Transport.STDIO else _url(given),
+        env=_texts(given, "environment" if source.origin is Origin.OPENCODE else "env"),
+        headers=_texts(given, "headers"),
+        origin=source.origin,
+        location=source.location,
+        path=source.path,
+        enabled=_is_enabled(given),
+    )
+
+
+def _left_out(name: str, given: Data) -> Read:
+    """What the file says and a session will not have: said aloud, for the server may need it."""
+    for key in _NOT_PASSED_ON:
+        if key in given:
+            yield Finding(name, f'MCP server "{name}": "{key}" is not passed on to the agents')
+
+
+def _transport(given: Data) -> Transport:
+    kind = given.get("type", given.get("transport"))
+    if kind is None:
+        if "command" not in given and "url" not in given:
+            raise ValueError('it has neither a "command" nor a "url"')
+        return Transport.STDIO if "command" in given else Transport.HTTP
+    if not isinstance(kind, str) or kind.lower() not in _TRANSPORTS:
+        raise ValueError(f'"type" must be one of {", ".join(_TRANSPORTS)}')
+    return _TRANSPORTS[kind.lower()]
+
+
+def _command(given: Data) -> tuple[str, ...]:
+    command, args = given.get("command"), given.get("args", [])
+    words = [command] if isinstance(command, str) else command
+    if not _are_texts(words) or not words or not words[0].strip():
+        raise ValueError('"command" must be a program, or a list that begins with one')
+    if not _are_texts(args):
+        raise ValueError('"args" must be a list of texts')
+    if any("\0" in word for word in (*words, *args)):
+        raise ValueError("a command cannot hold a NUL")
+    return (*words, *args)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[Any]", value))
+
+
+def _url(given: Data) -> str:
+    url = given.get("url")
+    if not isinstance(url, str) or not url.strip() or not url.isprintable():
+        raise ValueError('"url" must be an address')
+    return url
+
+
+def _texts(given: Data, key: str) -> dict[str, str]:
+    """A table of texts; numbers and true or false are written as in the file, null is left out."""
+    value = given.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f'"{key}" must be an object')
+    return {name: _text(key, item) for name, item in cast("dict[str, Any]", value).items() if item is not None}
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float):
+        raise ValueError(f'"{key}" must hold texts')
+    return str(value)
+
+
+def _is_enabled(given: Data) -> bool:
+    return given.get("enabled") is not False and given.get("disabled") is not True
+
+
+def _quoted(name: str) -> str:
+    """A name for a message; control characters in it are shown, not obeyed."""
+    return f'"{name}"' if name.isprintable() else ascii(name)[: _LONGEST_NAME * 2]
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Data:
+    return cast("Data", value) if isinstance(value, dict) else {}

@@ -1,0 +1,23 @@
+"""Why a server cannot be used, or its state not be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atomic.errors import AtomicError
+
+
+class McpVariableError(AtomicError):
+    """A server's configuration names a variable that has no value here."""
+
+    def __init__(self, server: str, variable: str, reason: str) -> None:
+        self.server, self.variable = server, variable
+        super().__init__(f'MCP server "{server}" needs the variable "{variable}", {reason}')
+
+
+class McpStateError(AtomicError):
+    """Which servers are on and off cannot be read or written."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")

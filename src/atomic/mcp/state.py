@@ -1,0 +1,89 @@
+"""Which servers the user has switched on or off, for each project: Atomic's own, no tool's file is touched."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from atomic.config import atomic_home, find_project
+from atomic.mcp.errors import McpStateError
+from atomic.mcp.reading import read_guarded
+
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+class _State(msgspec.Struct, omit_defaults=False):
+    """The file: for each project's real path, server -> on or off."""
+
+    version: int = 1
+    projects: dict[str, dict[str, bool]] = {}
+
+
+def state_file(user: Path | None = None) -> Path:
+    """Where it is kept; `user` is a home folder other than the user's own."""
+    return (atomic_home() if user is None else user / ".atomic") / "mcp-state.json"
+
+
+def chosen(project: Path | None, file: Path) -> Mapping[str, bool]:
+    """What the user said about servers in that project. Raises McpStateError."""
+    return {} if project is None else _read(file).projects.get(_key(project), {})
+
+
+def set_enabled(name: str, enabled: bool, *, project: Path | None = None, user: Path | None = None) -> None:
+    """Switch a server on or off in a project, the current one unless it is given. Raises McpStateError."""
+    file = state_file(user)
+    project = project or find_project()
+    if project is None:
+        raise McpStateError(file, "there is no current folder")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _alone(file):
+            state = _read(file)
+            state.projects.setdefault(_key(project), {})[name] = enabled
+            _write(file, msgspec.json.format(msgspec.json.encode(state, order="sorted"), indent=2) + b"\n")
+    except OSError as error:
+        raise McpStateError(file, f"this file cannot be written: {error.strerror}") from error
+
+
+def _key(project: Path) -> str:
+    return os.path.realpath(project)
+
+
+def _read(file: Path) -> _State:
+    try:
+        content = read_guarded(file, roots=(file.parent,), max_bytes=_MAX_BYTES)
+        return _State() if content is None else msgspec.json.decode(content, type=_State)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise McpStateError(file, f"which servers are on and off cannot be read: {error}") from error
+
+
+@contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """Two processes that switch at the same time wait for each other; the lock ends with its holder."""
+    fd = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Replace the file as a whole: who looks finds the old state or the new one, after a power cut too."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(fd)
+        os.replace(temporary, file)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
