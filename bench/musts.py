@@ -102,4 +102,6 @@ MUSTS = (
     Must("cost per durable step, 100× unchanged state", _growth("unchanged_1m", "unchanged_10k"), GROWTH),
     Must("10,000 tasks with 100,000 dependencies, load", _is("tasks_load", 1e3), 2, unit=" s"),
     Must("of these the next ready", _is("tasks_ready"), 10, unit=" ms"),
+    Must("load 1,000 entities of four providers, the first time", _is("entities_first"), 150, unit=" ms"),
+    Must("of these a search as you type", _is("entities_search"), 2, unit=" ms"),
 )

@@ -18,6 +18,7 @@ JOBS: dict[str, tuple[str, ...]] = {
     "long_run": ("atomic",),
     "unchanged": ("atomic",),
     "tasks": ("atomic",),
+    "entities": ("atomic",),
 }
 
 IMPORTS = {
@@ -70,4 +71,9 @@ ROWS = (
     Row("unchanged", "unchanged_1m", "durable step beside 1 MB that do not change"),
     Row("tasks", "tasks_load", "10,000 tasks with 100,000 dependencies: load", "ms"),
     Row("tasks", "tasks_ready", "of these: complete one and ask what is ready, the slowest of 200", "ms"),
+    Row("entities", "entities_first", "load 1,000 entities of four providers, the first time in a process", "ms"),
+    Row("entities", "entities_load", "load 1,000 entities of four providers, again", "ms"),
+    Row("entities", "entities_unchanged", "of these: look whether any has changed", "ms"),
+    Row("entities", "entities_changed", "of these: read the one that has changed", "ms"),
+    Row("entities", "entities_search", "of these: search a name, the slowest of 8", "ms"),
 )

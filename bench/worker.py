@@ -10,7 +10,12 @@ from pathlib import Path
 
 MODULES = {
     "bound": ["workloads.bound"],
-    "atomic": ["workloads.atomic_engine", "workloads.atomic_journal", "workloads.atomic_tasks"],
+    "atomic": [
+        "workloads.atomic_engine",
+        "workloads.atomic_journal",
+        "workloads.atomic_tasks",
+        "workloads.atomic_entities",
+    ],
     "burr": ["peers.burr_engine"],
     "pydantic-graph": ["peers.pydantic_engine"],
     "langgraph": ["peers.langgraph_engine"],

@@ -1,0 +1,21 @@
+"""Commands, skills and agents of every provider, under one name.
+
+`EntityRegistry.load()` reads them from the folders of Atomic, Claude Code, OpenCode and Copilot; `Entity.expand()`
+makes the prompt of one.
+"""
+
+from atomic.entities.errors import BodyError, EntityNotFoundError
+from atomic.entities.model import Diagnostic, Entity, EntityKind, Location, Provider, Source
+from atomic.entities.registry import EntityRegistry
+
+__all__ = [
+    "BodyError",
+    "Diagnostic",
+    "Entity",
+    "EntityKind",
+    "EntityNotFoundError",
+    "EntityRegistry",
+    "Location",
+    "Provider",
+    "Source",
+]

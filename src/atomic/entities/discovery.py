@@ -1,0 +1,255 @@
+"""Walk the table of places and make entities of the files there; the second time only of those that changed.
+
+Whatever a repository puts there, the walk ends: depth and number of entries are limited, a folder inside itself is
+seen, and a file that cannot be read costs one diagnostic.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from atomic.entities.errors import FormatError
+from atomic.entities.model import Body, Diagnostic, Entity, EntityKind, Provider, Source
+from atomic.entities.parsers import Document, atomic, claude, copilot, opencode
+from atomic.entities.places import AnyPlace, ConfigPlace, Pattern, Place
+from atomic.entities.reading import (
+    FileBody,
+    Stamp,
+    find_file,
+    open_entry,
+    open_file,
+    open_folder,
+    open_inner,
+    read_head,
+    read_text,
+    regular,
+    says,
+    stamp_of,
+)
+
+DEPTH = 10
+ENTRIES = 20_000  # in all places together
+SKILL = "SKILL.md"
+
+_PARSERS: dict[Provider, Callable[[Document], Entity | None]] = {
+    Provider.ATOMIC: atomic.parse,
+    Provider.CLAUDE: claude.parse,
+    Provider.OPENCODE: opencode.parse,
+    Provider.COPILOT: copilot.parse,
+}
+_DEEP = (Pattern.TREE, Pattern.SKILL_TREE)
+_SKILLS = (Pattern.SKILLS, Pattern.SKILL_TREE)
+_ENDING = {Pattern.FILES: ".md", Pattern.TREE: ".md", Pattern.PROMPTS: ".prompt.md"}
+_SKIPPED = frozenset({"node_modules", ".git", "__pycache__", ".venv"})
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Record(NamedTuple):
+    """What a file gave, and its stamp then; without a stamp it is looked at again each time."""
+
+    stamp: Stamp | None
+    results: tuple[Entity | Diagnostic, ...]
+
+
+Records = dict[str, Record]
+"""By path. Each place has its own: two may lead to the same file."""
+
+
+class Discovery:
+    """All that was found in some places."""
+
+    def __init__(self, places: Iterable[AnyPlace]) -> None:
+        self._found: dict[AnyPlace, Records] = {place: {} for place in places}
+        self.entities: list[Entity] = []
+        self.diagnostics: list[Diagnostic] = []
+
+    def scan(self) -> bool:
+        """Look again; whether anything is different now."""
+        budget = _Budget(ENTRIES)
+        found = {place: _look(place, known, budget) for place, known in self._found.items()}
+        if found == self._found:
+            return False
+        self._found = found
+        results = [result for records in found.values() for record in records.values() for result in record.results]
+        self.entities = [result for result in results if isinstance(result, Entity)]
+        self.diagnostics = sorted((result for result in results if isinstance(result, Diagnostic)), key=_by_file)
+        return True
+
+
+def _by_file(diagnostic: Diagnostic) -> tuple[str, int]:
+    return str(diagnostic.path), diagnostic.line
+
+
+class _Budget:
+    """How many entries may still be looked at."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def _look(place: AnyPlace, known: Records, budget: _Budget) -> Records:
+    if isinstance(place, ConfigPlace):
+        return _configured(place)
+    walk = _Walk(place, known, budget)
+    walk.enter(place.folder, "", ())
+    return walk.records
+
+
+def _configured(place: ConfigPlace) -> Records:
+    """What a configuration file gives; the files that it names change without it, so it is read each time."""
+    results: list[Entity | Diagnostic] = []
+    path = Path(place.path)
+    try:
+        text = read_text(place.root, place.path)[0]
+        for result in opencode.parse_config(Source(place.provider, place.location, path), text, _resolver(place)):
+            results.append(Diagnostic(path, result.line, result.reason) if isinstance(result, FormatError) else result)
+    except FormatError as error:
+        results.append(Diagnostic(path, error.line, error.reason))
+    except OSError as error:
+        if error.errno not in _MISSING:
+            results.append(Diagnostic(path, 1, says(error)))
+    return {place.path: Record(None, tuple(results))} if results else {}
+
+
+def _resolver(place: ConfigPlace) -> opencode.Resolve:
+    def resolve(reference: str) -> Body:
+        path = os.path.join(os.path.dirname(place.path), os.path.expanduser(reference))
+        try:
+            return FileBody(place.files, path, stamp_of(find_file(place.files, path)), whole=True)
+        except FormatError as error:
+            raise FormatError(f"{{file:{reference}}}: {error.reason}") from error
+        except OSError as error:
+            raise FormatError(f"{{file:{reference}}}: {says(error)}") from error
+
+    return resolve
+
+
+def _status(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+Folder = tuple[int, int]
+"""Device and inode of a folder."""
+
+
+class _Walk:
+    """One look at a place; `known` is what the last one saw."""
+
+    def __init__(self, place: Place, known: Records, budget: _Budget) -> None:
+        self._place, self._known, self._budget = place, known, budget
+        self._parse = _PARSERS[place.provider]
+        self.records: Records = {}
+
+    def enter(self, path: str, relative: str, above: tuple[Folder, ...]) -> None:
+        """Go into a folder by its path, which may lead over links. `relative` ends with a slash."""
+        try:
+            descriptor = open_folder(self._place.root, path)
+        except FormatError as error:
+            self._complain(path, error.reason)
+        except OSError as error:
+            if relative or error.errno not in _MISSING:
+                self._complain(path, says(error))
+        else:
+            self._folder(descriptor, path, relative, above)
+
+    def _folder(self, descriptor: int, path: str, relative: str, above: tuple[Folder, ...]) -> None:
+        """Look into an open folder, and close it."""
+        try:
+            status = os.fstat(descriptor)
+            here = (status.st_dev, status.st_ino)
+            if here in above:
+                self._complain(path, "a link leads back to a folder around it")
+            elif len(above) > DEPTH:
+                self._complain(path, f"the folders are nested deeper than {DEPTH}")
+            elif above and self._place.pattern is Pattern.SKILLS:
+                self._file(descriptor, SKILL, relative)  # what else is there is the skill's own
+            else:
+                self._entries(descriptor, path, relative, (*above, here))
+        except OSError as error:
+            self._complain(path, says(error))
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, descriptor: int, path: str, relative: str, above: tuple[Folder, ...]) -> None:
+        with os.scandir(descriptor) as found:
+            entries = sorted(islice(found, self._budget.left + 1), key=lambda entry: entry.name)
+        for entry in entries:
+            if self._budget.left == 0:
+                self._complain(path, f"there are more than {ENTRIES} files and folders: the rest is not read")
+                return
+            self._budget.left -= 1
+            if self._is_wanted(entry.name):
+                self._file(descriptor, entry.name, relative)
+            elif self._is_entered(entry, above):
+                self._inner(descriptor, entry, f"{path}/{entry.name}", f"{relative}{entry.name}/", above)
+
+    def _inner(
+        self, descriptor: int, entry: os.DirEntry[str], path: str, relative: str, above: tuple[Folder, ...]
+    ) -> None:
+        if entry.is_symlink():
+            self.enter(path, relative, above)
+            return
+        try:
+            inner = open_inner(descriptor, entry.name)
+        except OSError as error:
+            self._complain(path, says(error))
+        else:
+            self._folder(inner, path, relative, above)
+
+    def _is_wanted(self, name: str) -> bool:
+        if name[0] == ".":
+            return False
+        pattern = self._place.pattern
+        if pattern in _SKILLS:
+            return name == SKILL and pattern is Pattern.SKILL_TREE
+        return name.endswith(_ENDING[pattern]) and name.lower() != "readme.md"
+
+    def _is_entered(self, entry: os.DirEntry[str], above: tuple[Folder, ...]) -> bool:
+        if entry.name[0] == "." or entry.name in _SKIPPED or not entry.is_dir():
+            return False
+        return self._place.pattern in _DEEP or (self._place.pattern is Pattern.SKILLS and len(above) == 1)
+
+    def _file(self, folder: int, name: str, relative: str) -> None:
+        """Make an entity of a file, or take the one of the last time if it has not changed since."""
+        path = f"{self._place.folder}/{relative}{name}"
+        status = _status(folder, name)
+        if status is None:  # a folder that is no skill
+            return
+        stamp: Stamp | None = None
+        try:
+            linked = stat.S_ISLNK(status.st_mode)
+            stamp = stamp_of(find_file(self._place.root, path) if linked else regular(status))
+            known = self._known.get(path)
+            if known is None or known.stamp != stamp:
+                file = open_file(self._place.root, path) if linked else open_entry(folder, name)
+                text, complete, stamp = read_head(file)
+                known = Record(stamp, self._parsed(path, relative + name, text, complete, stamp))
+            self.records[path] = known
+        except FormatError as error:
+            self._complain(path, error.reason, error.line, stamp)
+        except OSError as error:
+            self._complain(path, says(error), 1, stamp)
+
+    def _parsed(
+        self, path: str, relative: str, text: str, complete: bool, stamp: Stamp
+    ) -> tuple[Entity | Diagnostic, ...]:
+        place = self._place
+        body = FileBody(place.root, path, stamp, skill=place.kind is EntityKind.SKILL)
+        source = Source(place.provider, place.location, Path(path))
+        try:
+            entity = self._parse(Document(place.kind, source, relative, text, complete, body))
+        except FormatError as error:
+            return (Diagnostic(source.path, error.line, error.reason),)
+        return () if entity is None else (entity,)
+
+    def _complain(self, path: str, reason: str, line: int = 1, stamp: Stamp | None = None) -> None:
+        self.records[path] = Record(stamp, (Diagnostic(Path(path), line, reason),))

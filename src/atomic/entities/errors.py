@@ -1,0 +1,36 @@
+"""What can go wrong with commands, skills and agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from atomic.errors import AtomicError, closest
+
+if TYPE_CHECKING:
+    from atomic.entities.model import EntityKind
+
+
+class EntityNotFoundError(AtomicError):
+    """A command, skill or agent was named that nothing defines."""
+
+    def __init__(self, kind: EntityKind, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.suggestion = kind, name, closest(name, known)
+        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
+        super().__init__(f'{kind.label} not found: "{name}"{hint}')
+
+
+class BodyError(AtomicError):
+    """The file with a prompt has gone or changed since its entity was found."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"Cannot read the prompt in {path}: {reason}")
+
+
+class FormatError(AtomicError):
+    """A text that is no entity; it becomes a diagnostic with the file's name."""
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        self.reason, self.line = reason, line
+        super().__init__(f"line {line}: {reason}")

@@ -1,0 +1,186 @@
+"""Find a command, skill or agent by its name, whichever provider defined it.
+
+Names are compared without case. Several files may define the same name; `Source.rank` says which one wins. The order
+in which they were loaded never decides, and when the winner goes, the next one is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from atomic.entities.discovery import Discovery
+from atomic.entities.errors import EntityNotFoundError
+from atomic.entities.model import AnyPath, Diagnostic, Entity, EntityKind, Provider, Rank, fold
+from atomic.entities.places import places_of
+from atomic.entities.search import Searchable, search
+
+_log = logging.getLogger(__name__)
+_HINT_ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)  # the order in which a slash command is chosen
+
+
+class EntityRegistry:
+    """All definitions of all names, and the one of each that counts."""
+
+    def __init__(self, entities: Iterable[Entity] = ()) -> None:
+        self._registered = dict.fromkeys(entities)  # the same one twice is one
+        self._discovery: Discovery | None = None
+        self._rebuild()
+
+    @classmethod
+    def load(
+        cls,
+        project: AnyPath | None = None,
+        user: AnyPath | None = None,
+        providers: Iterable[Provider | str] | None = None,
+    ) -> EntityRegistry:
+        """Read what the project, the user and the package define.
+
+        project: its folder; None: the project of the current folder.
+        user: the home folder; None: the real one, with the folders that the environment names.
+        providers: only the files of these; None: of all.
+        """
+        registry = cls()
+        registry._discovery = Discovery(places_of(project, user, providers))
+        registry._discovery.scan()
+        registry._rebuild()
+        _log_numbers(registry._discovery.entities)
+        return registry
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """What could not be read, by file."""
+        return self._discovery.diagnostics if self._discovery else []
+
+    def find(self, kind: EntityKind | str, name: str) -> Entity | None:
+        """The entity with that name or alias, whatever the case; None if there is none."""
+        return self._index.find(EntityKind(kind), fold(name))
+
+    def require(self, kind: EntityKind | str, name: str) -> Entity:
+        """The entity with that name or alias. Raises EntityNotFoundError with the nearest name."""
+        kind = EntityKind(kind)
+        entity = self._index.find(kind, fold(name))
+        if entity is None:
+            raise EntityNotFoundError(kind, name, self._index.names(kind))
+        return entity
+
+    def search(self, kind: EntityKind | str, text: str) -> list[Entity]:
+        """Those that fit what was typed so far: exact, then prefix, then fuzzy; never the hidden ones."""
+        return search(self._index.searchable(EntityKind(kind)), fold(text.strip()))
+
+    def all(self, kind: EntityKind | str | None = None) -> list[Entity]:
+        """The one that counts of each name, the hidden ones too, by name; None: of all kinds."""
+        kinds = EntityKind if kind is None else (EntityKind(kind),)
+        return [entity for each in kinds for entity in self._index.winners(each)]
+
+    def hint(self, name: str) -> str:
+        """The argument hint of what `/name` would run; empty if there is none."""
+        for kind in _HINT_ORDER:
+            if entity := self.find(kind, name):
+                return entity.argument_hint
+        return ""
+
+    def definitions(self, kind: EntityKind | str, name: str) -> list[Entity]:
+        """All that define that name (an alias will do), the winner first."""
+        entity = self.find(kind, name)
+        return list(self._index.definitions(entity)) if entity else []
+
+    def hides(self, entity: Entity) -> list[Entity]:
+        """The definitions of the same name that come after it."""
+        same = self._index.definitions(entity)
+        return list(same[same.index(entity) + 1 :]) if entity in same else []
+
+    def hidden_by(self, entity: Entity) -> Entity | None:
+        """The winner of its name; None if it is the winner itself."""
+        winner = next(iter(self._index.definitions(entity)), None)
+        return None if winner is None or winner == entity else winner
+
+    def register(self, entity: Entity) -> None:
+        """Add one more definition; it counts where its source says so. It stays when the files are read again."""
+        self._registered[entity] = None
+        self._rebuild()
+
+    def refresh(self) -> bool:
+        """Read again what changed on the disk; whether anything did."""
+        if self._discovery is None or not self._discovery.scan():
+            return False
+        self._rebuild()
+        return True
+
+    def _rebuild(self) -> None:
+        found = self._discovery.entities if self._discovery else ()
+        self._index = _Index((*self._registered, *found))
+
+
+class _Index:
+    """Definitions by name, the best first; made anew when they change."""
+
+    def __init__(self, entities: Iterable[Entity]) -> None:
+        self._names: dict[EntityKind, dict[str, list[Entity]]] = {kind: {} for kind in EntityKind}
+        for entity in entities:
+            self._names[entity.kind].setdefault(fold(entity.name), []).append(entity)
+        for same in (same for names in self._names.values() for same in names.values() if len(same) > 1):
+            same.sort(key=_order)
+        self._aliases = {kind: _aliases(names) for kind, names in self._names.items()}
+        self._searchable: dict[EntityKind, list[Searchable]] = {}
+
+    def find(self, kind: EntityKind, name: str) -> Entity | None:
+        same = self._names[kind].get(name)
+        return same[0] if same else self._aliases[kind].get(name)
+
+    def definitions(self, entity: Entity) -> list[Entity]:
+        return self._names[entity.kind].get(fold(entity.name), [])
+
+    def winners(self, kind: EntityKind) -> list[Entity]:
+        names = self._names[kind]
+        return [names[name][0] for name in sorted(names)]
+
+    def names(self, kind: EntityKind) -> list[str]:
+        """All that `find` would find, as they are spelled."""
+        winners = self.winners(kind)
+        return [*(entity.name for entity in winners), *(alias for entity in winners for alias in entity.aliases)]
+
+    def searchable(self, kind: EntityKind) -> list[Searchable]:
+        if kind not in self._searchable:
+            self._searchable[kind] = [
+                Searchable(fold(entity.name), tuple(map(fold, entity.aliases)), entity)
+                for entity in self.winners(kind)
+                if not entity.hidden
+            ]
+        return self._searchable[kind]
+
+
+def _order(entity: Entity) -> tuple[Rank, str]:
+    """By source; two in one file by what they say, so that not even then the order of loading decides."""
+    return entity.source.rank, repr(entity.facts())
+
+
+def _by_source(entity: Entity) -> tuple[Rank, str]:
+    return entity.source.rank, fold(entity.name)
+
+
+def _aliases(names: dict[str, list[Entity]]) -> dict[str, Entity]:
+    """The aliases of the winners that are not a name themselves; the better source's wins."""
+    result: dict[str, Entity] = {}
+    for entity in sorted((same[0] for same in names.values() if same[0].aliases), key=_by_source):
+        for alias in map(fold, entity.aliases):
+            if alias not in names:
+                result.setdefault(alias, entity)
+    return result
+
+
+def _log_numbers(entities: Iterable[Entity]) -> None:
+    counted: dict[Provider, Counter[EntityKind]] = {}
+    for entity in entities:
+        counted.setdefault(entity.source.provider, Counter())[entity.kind] += 1
+    for provider in Provider:
+        if numbers := counted.get(provider):
+            parts = ", ".join(_plural(numbers[kind], kind.value) for kind in EntityKind if numbers[kind])
+            _log.info("Registered %s from %s (%s)", _plural(numbers.total(), "entity"), provider.value, parts)
+
+
+def _plural(number: int, word: str) -> str:
+    if number == 1:
+        return f"1 {word}"
+    return f"{number} {word[:-1] + 'ies' if word.endswith('y') else word + 's'}"

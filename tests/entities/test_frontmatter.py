@@ -1,0 +1,217 @@
+"""Front matter: the two readers agree, sloppy files are read all the same, and no text makes it slow."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import process_time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from atomic.entities import frontmatter
+from atomic.entities.errors import FormatError
+from atomic.entities.values import Fields
+
+# Lines near the border of what the quick reader takes: many that it takes, and many that only look like it.
+KEYS = st.sampled_from(["name", "tools", "argument-hint", "x-1", "Key", "_a", "1a", "a b", '"q"', "<<", "é"])
+WORDS = st.text(st.sampled_from("aB1-_./:#'\"[]{},&*!|>%@`?~ \té🚀\u2028\x85\\=$(<+"), max_size=12)
+SCALARS = WORDS | st.sampled_from(
+    [
+        "true",
+        "no",
+        "1.0",
+        "~",
+        "null",
+        "[a, b]",
+        "['a', \"b\"]",
+        "[]",
+        "[a,]",
+        '"a b"',
+        "'it''s'",
+        "a: b",
+        "a #b",
+        "a#b",
+    ]
+)
+LINES = st.one_of(
+    st.builds("{}: {}".format, KEYS, SCALARS),
+    st.builds("{}:".format, KEYS),
+    st.builds("{}- {}".format, st.sampled_from(["", " ", "  "]), SCALARS),
+    st.builds("  {}: {}".format, KEYS, SCALARS),
+    st.sampled_from(["", "# a comment", "  # another", "  more text", "...", " "]),
+)
+BLOCKS = st.lists(LINES, max_size=6).map("\n".join)
+
+
+@settings(max_examples=1500)
+@given(BLOCKS)
+@example("tools:\n- a\n- b\nname: x")
+@example("tools:\n  bash: true\n  write: false")
+@example("a: b\na: c")
+@example("argument-hint: [a] # b")
+def test_what_the_quick_reader_takes_yaml_reads_the_same(block: str) -> None:
+    quick = frontmatter.read_quickly(block)
+    if quick is not None:
+        assert frontmatter.read_thoroughly(block) == quick
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "name: x\ndescription: Finds (all) the files, quickly\nmodel: sonnet",
+        "tools: Read, Bash(git:*)\nurl: https://a.b/c#d",
+        "tools: [Read, 'Edit', \"Bash\"]\nargument-hint: [file]",
+        "tools:\n  - Read\n  - Edit\n\n# a comment\nname: x",
+        "tools:\n  bash: true\n  write: false",
+    ],
+)
+def test_the_usual_block_needs_no_yaml(block: str) -> None:
+    assert frontmatter.read_quickly(block) is not None
+
+
+@pytest.mark.parametrize(
+    ("block", "fields"),
+    [
+        ("a: on\nb: 1.0\nc: null\nd: 2024-01-01", {"a": "on", "b": "1.0", "c": "null", "d": "2024-01-01"}),
+        ("a: >\n  one\n  two\nb: |\n  one\n  two", {"a": "one two\n", "b": "one\ntwo"}),
+        ('a: "x\\ty"\nb: {c: [d, {e: f}]}', {"a": "x\ty", "b": {"c": ["d", {"e": "f"}]}}),
+        ("a: 1\nb: 2\na: 3", {"a": "3", "b": "2"}),
+        ("a: 1\n'a': 3", {"a": "3"}),
+        ("a: x\n\tb: y", {"a": "x b: y"}),
+        ("", {}),
+        ("# only a comment", {}),
+        # No YAML: taken as it stands.
+        (
+            "description: Use this when: always\ntools: [a, b]",
+            {"description": "Use this when: always", "tools": "[a, b]"},
+        ),
+        ("description: *Important* thing\nname: x", {"description": "*Important* thing", "name": "x"}),
+        ("description: @team `x`\nname: 'y'", {"description": "@team `x`", "name": "y"}),
+        ("description: a: b\ntools:\n  - Read\n  - Edit", {"description": "a: b", "tools": ["Read", "Edit"]}),
+        (
+            "description: a: b\npermission:\n  edit: deny\n  bash:\n    '*': deny",
+            {"description": "a: b", "permission": {"edit": "deny", "bash": {"*": "deny"}}},
+        ),
+        (
+            "description: a: b\n  and more\nx: |\n  1\n  2\ny: >\n  1\n  2",
+            {"description": "a: b and more", "x": "1\n2", "y": "1 2"},
+        ),
+        ("a: 1\na: b: c", {"a": "b: c"}),
+    ],
+)
+def test_a_block_becomes_texts_lists_and_mappings(block: str, fields: Fields) -> None:
+    assert frontmatter.read(block) == fields
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("argument-hint: [file]", "[file]"),
+        ("argument-hint: [file] [mode]", "[file] [mode]"),
+        ("argument-hint: <issue #> | --all", "<issue #> | --all"),
+        ('argument-hint: "[file]"', "[file]"),
+        ("argument-hint: {a: b}", "{a: b}"),
+        ("argument-hint: *", "*"),
+        ("argument-hint: !x &y", "!x &y"),
+        ("argument-hint: key: value", "key: value"),
+        ("argument-hint: [é,\n  b]", "[é, b]"),
+    ],
+)
+def test_an_argument_hint_is_the_source_text(line: str, hint: str) -> None:
+    assert frontmatter.read(f"name: x\n{line}\ntools: {{a: true}}") == {
+        "name": "x",
+        "argument-hint": hint,
+        "tools": {"a": "true"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "line", "reason"),
+    [
+        ("a: &x [1]\nb: *x", 3, "alias"),
+        ("a: !!python/object/apply:os.system ['true']", 2, "tag"),
+        ("name: x\nb:\n  - !custom y", 4, "tag"),
+        ("a: " + "[" * 1000 + "]" * 1000, 2, "deeper than 20"),
+        ("\n".join(" " * level + "a:" for level in range(300)), 22, "deeper than 20"),
+        ("a: x\nb: " + "y" * 65_536, 2, "64 KB"),
+    ],
+)
+def test_the_limits_hold(block: str, line: int, reason: str) -> None:
+    with pytest.raises(FormatError, match=reason) as caught:
+        frontmatter.read(block)
+    assert caught.value.line == line
+
+
+def test_depth_twenty_and_64_kb_are_allowed() -> None:
+    assert frontmatter.read("a: " + "[" * 19 + "]" * 19)
+    assert len(frontmatter.read("b: " + "y" * (65_536 - 3))["b"]) == 65_533
+
+
+BOMBS = {
+    "laughs": "a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)),
+    **{
+        name: (piece * 65_536)[:65_000]
+        for name, piece in {
+            "brackets": "[",
+            "braces": "{",
+            "dashes": "- ",
+            "questions": "? ",
+            "colons": "a: ",
+            "quotes": "a: '''",
+            "escapes": 'a: "\\',
+            "anchors": "&a ",
+            "blanks": " ",
+            "lines": "\n",
+            "items": " -\n",
+            "tabs": "\t",
+            "hints": "argument-hint: \n",
+            "letters": "a",
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_no_block_takes_long(bomb: str) -> None:
+    for block in (bomb, f"a: {bomb}", f"a: b: c\n{bomb}"):
+        start = process_time()
+        frontmatter.split(f"---\n{block}\n---\n")
+        with suppress(FormatError):
+            frontmatter.read(block[:65_536])
+        assert process_time() - start < 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "block", "body"),
+    [
+        ("---\na: b\n---\nbody\n", "a: b\n", "body\n"),
+        ("---\r\na: b\r\n---\r\nbody\r\n", "a: b\n", "body\n"),
+        ("\ufeff---\na: b\n---\nbody", "a: b\n", "body"),
+        ("--- \na: b\n---  \nbody", "a: b\n", "body"),
+        ("---\n---\nbody", "", "body"),
+        ("---\na: b\n---", "a: b\n", ""),
+        ("---\na: x --- y\n---\n---\nbody", "a: x --- y\n", "---\nbody"),
+        ("no front matter\n---\nx", None, "no front matter\n---\nx"),
+        ("---\na: b\nbody", None, "---\na: b\nbody"),
+        ("---\nJust a ruled paragraph.\n---\nbody", None, "---\nJust a ruled paragraph.\n---\nbody"),
+        ("\ufeffbody", None, "body"),
+        ("", None, ""),
+    ],
+)
+def test_a_text_has_two_parts(text: str, block: str | None, body: str) -> None:
+    parts = frontmatter.split(text)
+    assert (parts.block, parts.body) == (block, body)
+
+
+def test_without_libyaml_it_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    from atomic.entities import yamlevents
+
+    block = "a: >\n  one\n  two\nb: {c: [d]}\nargument-hint: [é,\n  x]"
+    quick = yamlevents.read_yaml(block)
+    monkeypatch.setattr(yamlevents, "_LOADER", yaml.SafeLoader)
+    assert yamlevents.read_yaml(block) == quick == {"a": "one two\n", "b": {"c": ["d"]}, "argument-hint": "[é, x]"}
+    with pytest.raises(FormatError, match="alias"):
+        yamlevents.read_yaml("a: *x")
