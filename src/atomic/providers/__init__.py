@@ -47,6 +47,7 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
+from atomic.providers.modelnames import fitting_model
 from atomic.providers.tools import tool
 from atomic.questions import Option, Question
 
@@ -94,6 +95,7 @@ __all__ = [
     "UntrustedProjectError",
     "Usage",
     "UsageReported",
+    "fitting_model",
     "require_provider",
     "tool",
 ]

@@ -46,6 +46,7 @@ class Bridge:
         self._cwd, self._model, self._ask, self._record, self._trusted = cwd, model, ask, record, trusted
         self._max_concurrency, self._watch = max_concurrency, watch
         self._numbers = count(1)
+        self._known_models: Sequence[str] | None = None
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
         """Run one to its end; with a schema its answer is in `value`."""
@@ -124,17 +125,28 @@ class Bridge:
     async def _open(
         self, request: SubagentRequest, entity: EntityLike | None, work: _Work, *tools: Any
     ) -> AsyncGenerator[AgentSession]:
-        async with self.provider.open(self._options(request, entity, work, tools)) as session:
+        model = request.model or self._model or (await self._model_of(entity) if entity else None)
+        async with self.provider.open(self._options(request, entity, model, work, tools)) as session:
             yield session
 
+    async def _model_of(self, entity: EntityLike) -> str | None:
+        """What this provider calls the model that the file names; None: the file names none that it has."""
+        from atomic.providers.modelnames import fitting_model
+
+        if entity.model is None or entity.model == "inherit" or self.provider.name == "claude":
+            return entity.model  # Claude Code knows the families by these very names
+        if self._known_models is None:
+            models = await self.provider.models() if self.provider.capabilities.models else ()
+            self._known_models = [model.id for model in models]
+        return fitting_model(self._known_models, getattr(entity, "original_model", None), entity.model)
+
     def _options(
-        self, request: SubagentRequest, entity: EntityLike | None, work: _Work, tools: Sequence[Any]
+        self, request: SubagentRequest, entity: EntityLike | None, model: str | None, work: _Work, tools: Sequence[Any]
     ) -> SessionOptions:
         from atomic.providers.base import SessionOptions
 
         prompt = request.system_prompt if request.system_prompt is not None else entity.prompt if entity else None
         chosen = request.tools if request.tools is not None else entity.tools if entity else None
-        model = request.model or self._model or (entity.model if entity else None)
         return SessionOptions(
             cwd=request.cwd or self._cwd,
             system_prompt=prompt,

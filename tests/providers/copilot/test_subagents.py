@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from atomic.providers import AgentSpec, EndReason, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted
+from atomic.config import Settings
+from atomic.providers import (
+    AgentSpec,
+    EndReason,
+    SessionOptions,
+    SubagentEnded,
+    SubagentStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from atomic.providers.copilot.setup import set_up
 from atomic.testing.model_server import Call, Fail, Script
 from tests.providers.copilot.place import Place, all_of, bash, end_of, furnished, task, text_of, turn
 
@@ -105,3 +116,10 @@ async def test_an_agent_of_the_caller_has_its_own_prompt_tools_and_model(here: P
     assert call.tools == ("view",)
     assert call.model == "scripted-2"
     assert "You read." in call.system
+
+
+@pytest.mark.parametrize("model", ["inherit", "opus", "haiku"])
+async def test_a_family_of_models_is_no_model_of_copilots(here: Place, model: str) -> None:
+    worker = AgentSpec(name="worker", description="Reads.", prompt="You read.", model=model)
+    setup = set_up(Path("copilot"), SessionOptions(agents=[worker]), Settings())
+    assert setup.arguments["custom_agents"] == [{"name": "worker", "description": "Reads.", "prompt": "You read."}]

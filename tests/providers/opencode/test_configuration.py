@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atomic import jsonc
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
-from atomic import jsonc
 from atomic.providers.opencode.configuration import merge, read_user_configuration, without_asking
 from atomic.providers.opencode.plan import ServerPlan, plan_server
 
@@ -141,7 +141,7 @@ def test_content_that_is_no_json_is_told(home: Path, monkeypatch: pytest.MonkeyP
         plan()
 
 
-@pytest.mark.parametrize("model", ["sonnet", "/x", "x/"])
+@pytest.mark.parametrize("model", ["gpt-5", "/x", "x/"])
 def test_a_model_needs_its_provider(home: Path, model: str) -> None:
     with pytest.raises(ProviderError, match="provider/model"):
         plan(model=model)
@@ -149,8 +149,9 @@ def test_a_model_needs_its_provider(home: Path, model: str) -> None:
         plan(agents=[AgentSpec(name="a", description="", prompt="", model=model)])
 
 
-def test_a_sub_agent_without_a_model_of_its_own_has_that_of_the_session(home: Path) -> None:
-    content = plan(agents=[AgentSpec(name="a", description="", prompt="", model="inherit")]).content
+@pytest.mark.parametrize("model", ["inherit", "opus", "sonnet", "haiku"])  # families are no models of OpenCode's
+def test_a_sub_agent_without_a_model_of_its_own_has_that_of_the_session(home: Path, model: str) -> None:
+    content = plan(agents=[AgentSpec(name="a", description="", prompt="", model=model)]).content
     assert "model" not in content["agent"]["a"]
 
 

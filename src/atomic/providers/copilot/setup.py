@@ -18,6 +18,7 @@ from atomic.providers.copilot.login import copilot_home, has_login
 from atomic.providers.copilot.server import CommandLine
 from atomic.providers.environment import child_environment
 from atomic.providers.errors import ProviderError
+from atomic.providers.modelnames import named_model
 from atomic.providers.toolnames import spelled
 from atomic.providers.tools import as_tools
 
@@ -115,8 +116,8 @@ def _agent(agent: AgentLike) -> dict[str, Any]:
     config: dict[str, Any] = {"name": agent.name, "description": agent.description, "prompt": agent.prompt}
     if agent.tools is not None:
         config["tools"] = spelled(agent.tools, "copilot")
-    if agent.model:
-        config["model"] = agent.model
+    if model := named_model(agent.model):
+        config["model"] = model
     return config
 
 

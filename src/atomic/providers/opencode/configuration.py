@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import msgspec
 
+from atomic import jsonc
 from atomic.providers.base import AgentLike, McpServer
 from atomic.providers.errors import ProviderError
-from atomic import jsonc
+from atomic.providers.modelnames import named_model
 from atomic.providers.opencode.toolmap import agent_permission
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
@@ -116,8 +117,8 @@ def split_model(id: str) -> tuple[str, str]:
 
 def _agent(agent: AgentLike, servers: Sequence[str]) -> dict[str, Any]:
     config: dict[str, Any] = {"description": agent.description, "prompt": agent.prompt, "mode": "subagent"}
-    if agent.model and agent.model != "inherit":
-        config["model"] = "/".join(split_model(agent.model))
+    if model := named_model(agent.model):
+        config["model"] = "/".join(split_model(model))
     if agent.tools is not None:
         config["permission"] = agent_permission(agent.tools, servers)
     return config

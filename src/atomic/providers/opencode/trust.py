@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from atomic.providers.errors import UntrustedProjectError
 from atomic import jsonc
+from atomic.providers.errors import UntrustedProjectError
 
 _FOLDERS = ("plugin", "plugins")
 _SUFFIXES = (".ts", ".js")

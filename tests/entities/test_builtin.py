@@ -1,0 +1,285 @@
+"""The built-in skills and agents: all are there, in a user's format, and what they ask for can be read by Atomic."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+import pytest
+import yaml
+
+import atomic.entities
+from atomic.providers.toolnames import spelled
+from atomic.tasks import TaskList
+
+FOLDER = Path(atomic.entities.__file__).parent / "builtin"
+SKILLS = {
+    "research-codebase", "create-spec", "create-feature-list", "implement-feature", "commit", "create-gh-pr",
+    "explain-code",
+}  # fmt: skip
+RESEARCHERS = {
+    "codebase-analyzer", "codebase-locator", "codebase-pattern-finder", "codebase-online-researcher",
+    "codebase-research-analyzer", "codebase-research-locator",
+}  # fmt: skip
+RALPH = {"planner", "worker", "reviewer", "fixer"}
+AGENTS = RESEARCHERS | RALPH | {"debugger"}
+FILES = {
+    **{f"skill {name}": FOLDER / "skills" / name / "SKILL.md" for name in sorted(SKILLS)},
+    **{f"agent {name}": FOLDER / "agents" / f"{name}.md" for name in sorted(AGENTS)},
+}
+PARTS = ["## Read first", "## How to work", "## Output", "## Do not"]
+CHANGING = {"write", "edit", "bash"}
+
+
+class Finding(msgspec.Struct, forbid_unknown_fields=True):
+    """A finding of a review, as Ralph reads it."""
+
+    title: str
+    body: str
+    priority: Literal[0, 1, 2, 3] | None
+    location: str | None
+    confidence: float
+
+
+class Review(msgspec.Struct, forbid_unknown_fields=True):
+    """A review, as Ralph reads it."""
+
+    verdict: Literal["approve", "request_changes"]
+    findings: list[Finding]
+    summary: str
+
+
+class Document:
+    """One of the files, taken apart without any help of Atomic."""
+
+    def __init__(self, path: Path) -> None:
+        self.text = path.read_text()
+        _, head, self.body = self.text.split("---\n", 2)
+        self.head = cast("dict[str, Any]", yaml.safe_load(head))
+
+    @property
+    def tools(self) -> list[str] | None:
+        given = self.head.get("tools", self.head.get("allowed-tools"))
+        return None if given is None else [name.strip() for name in given.split(",")]
+
+    @property
+    def hint(self) -> str:
+        """As it stands there: `[file]` is no list."""
+        return re.findall(r"^argument-hint: (.*)$", self.text, re.MULTILINE)[0]
+
+    def example(self) -> str:
+        """The one example of JSON in it."""
+        [example] = re.findall(r"^```json\n(.*?)^```", self.body, re.DOTALL | re.MULTILINE)
+        return example
+
+
+def skill(name: str) -> Document:
+    return Document(FILES[f"skill {name}"])
+
+
+def agent(name: str) -> Document:
+    return Document(FILES[f"agent {name}"])
+
+
+@pytest.fixture(params=FILES, ids=str)
+def document(request: pytest.FixtureRequest) -> Document:
+    return Document(FILES[request.param])
+
+
+def test_there_are_those_that_are_promised_and_no_others() -> None:
+    assert set(FOLDER.rglob("*.md")) == set(FILES.values())
+
+
+@pytest.mark.parametrize("which", FILES)
+def test_the_front_matter_says_what_a_users_would(which: str) -> None:
+    kind, name = which.split()
+    head = Document(FILES[which]).head
+    assert head["name"] == name
+    assert 30 <= len(head["description"]) <= 120
+    known = {
+        "name",
+        "description",
+        "model",
+        "aliases",
+        *(("argument-hint", "allowed-tools") if kind == "skill" else ("tools",)),
+    }
+    assert head.keys() <= known
+    assert ("argument-hint" in head) == (kind == "skill")
+    assert head.get("aliases") == (["ci"] if name == "commit" else None)
+
+
+def test_each_says_its_role_what_to_read_how_to_work_what_comes_out_and_what_not_to_do(document: Document) -> None:
+    before, *_ = document.body.split(PARTS[0])
+    assert re.search(r"^You are (a|an|the) ", before, re.MULTILINE)
+    assert [line for line in document.body.splitlines() if line in PARTS] == PARTS
+    assert "```" in document.body.split("## Output")[1].split("## Do not")[0]  # a template, not only words
+
+
+def test_the_text_is_clean(document: Document) -> None:
+    lines = document.text.splitlines()
+    assert 40 <= len(lines) <= 120
+    assert not [line for line in lines if line != line.rstrip() or "\t" in line or len(line) > 120]
+    assert document.text.endswith("\n")
+    assert not re.search(r"\b(IMPORTANT|NEVER|ALWAYS|MUST|CRITICAL|DO NOT)\b", document.text)
+
+
+@pytest.mark.parametrize("name", sorted(SKILLS))
+def test_a_skill_takes_its_arguments_once_and_leaves_nothing_to_be_run_or_read_by_accident(name: str) -> None:
+    body = skill(name).body
+    assert body.count("$ARGUMENTS") == 1
+    assert not re.search(r"\$\d", body)  # would be an argument
+    assert "!`" not in body  # would be a command
+    assert not re.search(r"(^|\s)@\w", body)  # would be a file
+
+
+# ---- tools and models
+
+
+def test_tools_are_known_to_every_provider(document: Document) -> None:
+    known = {"bash", "read", "write", "edit", "glob", "grep", "webfetch", "websearch", "task", "todo"}
+    assert set(document.tools or ()) <= known
+    assert "Bash" in spelled(["bash"], "claude")
+    for provider in ("claude", "opencode", "copilot"):
+        assert len(spelled(document.tools or (), provider)) >= len(document.tools or ())
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_agents_have_the_tools_that_they_need_and_no_others(name: str) -> None:
+    tools = agent(name).tools
+    if name in {"worker", "fixer", "debugger"}:
+        assert tools is None
+    elif name == "codebase-online-researcher":
+        # It reads what strangers write: with the repository in its hands, they could send it home.
+        assert tools == ["webfetch", "websearch"]
+    elif name == "reviewer":
+        assert tools == ["read", "grep", "glob", "bash"]
+    else:
+        assert tools == ["read", "grep", "glob"]
+
+
+def test_what_may_write_may_edit(document: Document) -> None:
+    tools = document.tools or []
+    assert ("write" in tools) == ("edit" in tools)  # OpenCode has one permission for both
+
+
+def test_explaining_changes_nothing_and_committing_edits_nothing() -> None:
+    assert not CHANGING & set(skill("explain-code").tools or CHANGING)
+    assert not {"write", "edit"} & set(skill("commit").tools or CHANGING)
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_agents_cost_what_their_work_is_worth(name: str) -> None:
+    model = {"planner": "opus", "reviewer": "opus", "debugger": "opus"}.get(
+        name, "haiku" if name.endswith("-locator") else "sonnet"
+    )
+    assert agent(name).head["model"] == model
+
+
+@pytest.mark.parametrize("name", sorted(SKILLS))
+def test_a_skill_goes_on_with_the_model_of_the_conversation(name: str) -> None:
+    assert skill(name).head["model"] == "inherit"  # another one would have to read all of it again, uncached
+
+
+# ---- what the next one reads
+
+
+def test_the_task_list_in_the_prompt_is_one_that_atomic_reads_and_writes() -> None:
+    example = skill("create-feature-list").example()
+    tasks = TaskList.parse(example)
+    assert not tasks.problems
+    assert [task.id for task in tasks.ready()] == ["1"]
+    assert tasks.waiting() == {"2": 'waits for "1"'}
+    assert all(task.description and task.acceptance and task.metadata for task in tasks.tasks)
+    assert json.loads(tasks.dump()) == json.loads(example)  # strictly the shape that Atomic writes
+
+
+def test_the_plan_in_the_prompt_is_one_that_ralph_takes() -> None:
+    plan = json.loads(agent("planner").example())
+    assert plan.keys() == {"tasks"}
+    for source in (plan, plan["tasks"]):  # the list alone will do, too
+        tasks = TaskList.parse(source)
+        assert not tasks.problems
+        assert [task.id for task in tasks.tasks] == ["1", "2"]
+        assert not any(task.metadata for task in tasks.tasks)  # no key that is not one of a task
+
+
+def test_the_review_in_the_prompt_is_one_that_ralph_reads() -> None:
+    review = msgspec.json.decode(agent("reviewer").example(), type=Review)
+    assert review.verdict == "request_changes"
+    [finding] = review.findings
+    assert re.fullmatch(r"\S+:\d+", finding.location or "")
+    assert 0 <= finding.confidence <= 1
+    body = agent("reviewer").body
+    for word in (*Review.__struct_fields__, *Finding.__struct_fields__, "`approve`", "`request_changes`"):
+        assert word in body
+
+
+def test_the_promise_and_the_first_line_are_spelled_as_ralph_spells_them() -> None:
+    assert "`<promise>COMPLETE</promise>`" in agent("worker").body
+    for name in RALPH:
+        [line] = re.findall(r"`\[atomic ([^]]*)\]`", agent(name).body)
+        assert re.fullmatch(rf"role={name}( task=\d+)?( attempt=\d+)?", line)
+
+
+def test_each_skill_of_the_chain_reads_what_the_one_before_leaves() -> None:
+    research, spec, tasks = "research/docs/<date>-<topic>.md", "specs/<date>-<topic>.md", "research/tasks.json"
+    assert f"`{research}`" in output_of("research-codebase")
+    assert research in first_reads_of("create-spec")
+    assert f"`{spec}`" in output_of("create-spec")
+    assert spec in first_reads_of("create-feature-list")
+    assert f"`{tasks}`" in output_of("create-feature-list")
+    assert tasks in first_reads_of("implement-feature")
+
+
+def output_of(name: str) -> str:
+    return skill(name).body.split("## Output")[1]
+
+
+def first_reads_of(name: str) -> str:
+    return skill(name).body.split("## Read first")[1].split("## How to work")[0]
+
+
+def test_what_the_template_of_research_holds_is_what_the_specification_looks_for() -> None:
+    for heading in re.findall(r'"([A-Z][a-z ]+)"', first_reads_of("create-spec")):
+        assert f"## {heading}" in output_of("research-codebase") + output_of("create-spec")
+    assert "- **R1**" in output_of("create-spec")
+    assert "`R1`" in skill("create-feature-list").body
+
+
+def test_research_names_sub_agents_that_exist_and_works_without_them() -> None:
+    body = skill("research-codebase").body
+    assert set(re.findall(r"`(codebase-[a-z-]+)`", body)) == RESEARCHERS
+    assert "If you cannot start sub-agents" in body
+
+
+@pytest.mark.parametrize("which", FILES)
+def test_a_skill_or_agent_that_is_named_exists(which: str) -> None:
+    words = set(re.findall(r"`((?:codebase|create|research|implement|explain)-[a-z-]+)`", Document(FILES[which]).body))
+    assert words <= SKILLS | AGENTS
+
+
+@pytest.mark.parametrize("which", ["agent worker", "agent fixer", "skill implement-feature", "agent debugger"])
+def test_those_who_work_at_night_are_told_what_goes_wrong_there(which: str) -> None:
+    forbidden = Document(FILES[which]).body.split("## Do not")[1]
+    assert re.search(r"(skip|loosen|weaken)", forbidden)  # tests until they pass
+    assert "Checked" in Document(FILES[which]).body  # what ran, and what it printed
+    if which != "agent debugger":
+        assert "`git add -A`" in forbidden  # the files of others
+
+
+def test_the_documentation_shows_all_of_them_and_what_it_shows_is_true() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "skills.md").read_text()
+    for name in SKILLS:
+        assert f"### `/{name} {skill(name).hint}`" in text
+    for name in AGENTS:
+        head, tools = agent(name).head, agent(name).tools
+        assert re.search(
+            rf"^\| `{name}` \|.*\| {', '.join(tools or ['all'])} \| {head['model']} \|$", text, re.MULTILINE
+        )
+    examples = [json.loads(example) for example in re.findall(r"^```json\n(.*?)^```", text, re.DOTALL | re.MULTILINE)]
+    assert TaskList.parse(examples[0]).require("2").metadata["requirements"] == ["R2"]
+    assert TaskList.parse(examples[1]).ready()
+    msgspec.convert(examples[2], Review)
