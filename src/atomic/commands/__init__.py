@@ -1,0 +1,58 @@
+"""Slash commands: what a person types in the prompt, and what it does. A command sees only its `CommandContext`."""
+
+from atomic.commands.builtin import builtin_commands
+from atomic.commands.columns import cut, table, width
+from atomic.commands.context import (
+    AgentTask,
+    CommandContext,
+    LimitedContext,
+    SessionSummary,
+    TurnPrompt,
+)
+from atomic.commands.dispatch import dispatch
+from atomic.commands.errors import (
+    BusyError,
+    CommandClashError,
+    CommandError,
+    CommandNotFoundError,
+    CommandUsageError,
+    UnsupportedError,
+)
+from atomic.commands.from_entities import agent_prompt, entity_commands
+from atomic.commands.hints import Hint, HintState, complete, hint_state, short_hint
+from atomic.commands.parse import CommandCall, Mention, parse, parse_mentions
+from atomic.commands.registry import Category, Command, CommandRegistry, Shadowed
+
+__all__ = [
+    "AgentTask",
+    "BusyError",
+    "Category",
+    "Command",
+    "CommandCall",
+    "CommandClashError",
+    "CommandContext",
+    "CommandError",
+    "CommandNotFoundError",
+    "CommandRegistry",
+    "CommandUsageError",
+    "Hint",
+    "HintState",
+    "LimitedContext",
+    "Mention",
+    "SessionSummary",
+    "Shadowed",
+    "TurnPrompt",
+    "UnsupportedError",
+    "agent_prompt",
+    "builtin_commands",
+    "complete",
+    "cut",
+    "dispatch",
+    "entity_commands",
+    "hint_state",
+    "parse",
+    "parse_mentions",
+    "short_hint",
+    "table",
+    "width",
+]

@@ -1,0 +1,155 @@
+"""The commands that are always there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from atomic.commands.columns import table
+from atomic.commands.context import CommandContext
+from atomic.commands.errors import BusyError, CommandError, CommandUsageError
+from atomic.commands.help import command_help, commands_help
+from atomic.commands.parse import CommandCall
+from atomic.commands.registry import Category, Command, Run
+from atomic.errors import closest
+
+if TYPE_CHECKING:
+    from atomic.mcp import McpEntry
+    from atomic.providers import ModelInfo
+
+
+def builtin_commands() -> list[Command]:
+    """The built-in commands; `/ralph` is none of them, it is a workflow."""
+    return [
+        _command("help", "commands by category, or one in detail", _help, "[command]", "h", "?"),
+        _command("clear", "new conversation, new session", _clear, "", "cls"),
+        _command("compact", "summarise the context, keep the transcript", _compact, "[focus]"),
+        _command("model", "pick a model, or switch to it", _model, "select | refresh | list [provider] | <model>", "m"),
+        _command("agent", "switch to another agent", _agent, "[claude | opencode | copilot | acp:NAME]"),
+        _command("theme", "set a theme, or pick one", _theme, "[name]"),
+        _command("mcp", "MCP servers, their state and origin", _mcp, "[enable | disable <server>]"),
+        _command("sessions", "list runs and conversations, or open one", _sessions, "[id]"),
+        _command("resume", "open a run or conversation again", _sessions, "[id]"),
+        _command("exit", "leave; a running workflow is paused", _exit, "", "quit", "q"),
+    ]
+
+
+def _command(name: str, description: str, run: Run, hint: str, *aliases: str) -> Command:
+    return Command(name, description, Category.BUILTIN, run, aliases, hint)
+
+
+async def _help(call: CommandCall, context: CommandContext) -> None:
+    if not call.args:
+        context.show(commands_help(context.commands, context.width))
+        return
+    command = context.commands.require(call.args.removeprefix("/"))
+    context.show(command_help(command, context.commands))
+
+
+async def _clear(call: CommandCall, context: CommandContext) -> None:
+    _takes_nothing(call)
+    await context.new_conversation()
+
+
+async def _compact(call: CommandCall, context: CommandContext) -> None:
+    _waits_its_turn(call, context)
+    await context.compact(call.args)
+
+
+async def _model(call: CommandCall, context: CommandContext) -> None:
+    match call.args.split():
+        case ["list"] | ["list", _] as words:
+            _show_rows(context, map(_model_row, await context.models(_second(words))), "There are no models.")
+        case ["refresh"]:
+            _show_rows(context, map(_model_row, await context.models(None, refresh=True)), "There are no models.")
+        case [] | ["select"]:
+            _waits_its_turn(call, context)
+            await context.pick_model()
+        case [model] if model != "list":
+            _waits_its_turn(call, context)
+            await context.set_model(model)
+        case _:
+            raise CommandUsageError(f'/model takes select, refresh, list [provider] or a model, not "{call.args}"')
+
+
+async def _agent(call: CommandCall, context: CommandContext) -> None:
+    _waits_its_turn(call, context)
+    if call.args:
+        await context.switch_provider(call.args)
+    else:
+        await context.pick_provider()
+
+
+async def _theme(call: CommandCall, context: CommandContext) -> None:
+    if not call.args:
+        await context.pick_theme()
+        return
+    await context.set_theme(_known(call.args, context.themes(), "Theme"))
+
+
+async def _mcp(call: CommandCall, context: CommandContext) -> None:
+    servers = context.mcp_servers()
+    match call.args.split(maxsplit=1):
+        case []:
+            _show_rows(context, map(_server_row, servers.entries), "There are no MCP servers.")
+            for diagnostic in servers.diagnostics:
+                context.show(str(diagnostic))
+        case [("enable" | "disable") as verb, name]:
+            name = _known(name, [entry.name for entry in servers.winners], "MCP server")
+            await context.set_mcp_server(name, verb == "enable")
+            context.show(f"{name} is {'on' if verb == 'enable' else 'off'}.")
+        case _:
+            raise CommandUsageError(f'/mcp takes nothing, or enable or disable and a server, not "{call.args}"')
+
+
+async def _sessions(call: CommandCall, context: CommandContext) -> None:
+    if call.args:
+        await context.open_session(call.args)
+        return
+    rows = [(session.id, session.status, session.updated, session.title) for session in await context.sessions()]
+    _show_rows(context, rows, "There are no sessions.")
+
+
+async def _exit(call: CommandCall, context: CommandContext) -> None:
+    _takes_nothing(call)
+    await context.leave()
+
+
+def _takes_nothing(call: CommandCall) -> None:
+    if call.args:
+        raise CommandUsageError(f"/{call.name} takes no arguments")
+
+
+def _waits_its_turn(call: CommandCall, context: CommandContext) -> None:
+    if context.is_streaming:
+        raise BusyError(call.name)
+
+
+def _known(name: str, names: Sequence[str], what: str) -> str:
+    """The name as it is written. Raises CommandError with the nearest."""
+    found = next((known for known in names if known.casefold() == name.casefold()), None)
+    if found is None:
+        nearest = closest(name, names)
+        hint = f'did you mean "{nearest}"?' if nearest else f"there are: {', '.join(names) or 'none'}"
+        raise CommandError(f'{what} not found: "{name}" ({hint})')
+    return found
+
+
+def _second(words: Sequence[str]) -> str | None:
+    return words[1] if len(words) > 1 else None
+
+
+def _model_row(model: ModelInfo) -> tuple[str, ...]:
+    name = "" if model.name == model.id else model.name
+    return model.id, name, f"{model.context:,} tokens" if model.context else ""
+
+
+def _server_row(entry: McpEntry) -> tuple[str, ...]:
+    state = "on" if entry.enabled else "off"
+    where = entry.shown_url or " ".join(entry.shown_command)
+    hidden = "" if entry.hidden_by is None else f"(hidden by {entry.hidden_by})"
+    return entry.name, state, entry.transport, f"{entry.origin}, {entry.location}", where, str(entry.path), hidden
+
+
+def _show_rows(context: CommandContext, rows: Iterable[Sequence[str]], nothing: str) -> None:
+    context.show("\n".join(table(rows)) or nothing)

@@ -1,0 +1,46 @@
+"""What can be wrong with a slash command; each says it in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from atomic.errors import AtomicError, closest
+
+
+class CommandError(AtomicError):
+    """A slash command cannot be carried out."""
+
+
+class CommandClashError(CommandError):
+    """A name or an alias is taken."""
+
+    def __init__(self, word: str, command: str, taken_by: str) -> None:
+        self.word, self.command, self.taken_by = word, command, taken_by
+        owner = f'"/{taken_by}"' if taken_by.casefold() == word.casefold() else f'an alias of "/{taken_by}"'
+        what = "The name" if word == command else f'The alias "/{word}" of'
+        super().__init__(f'{what} "/{command}" is taken: there is {owner} already')
+
+
+class CommandNotFoundError(CommandError):
+    """Nothing is called by that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.suggestion = name, closest(name, known)
+        hint = f'did you mean "/{self.suggestion}"?' if self.suggestion else "/help lists them"
+        super().__init__(f'Command not found: "/{name}" ({hint})')
+
+
+class CommandUsageError(CommandError):
+    """A command was given arguments that it cannot mean."""
+
+
+class UnsupportedError(CommandError):
+    """The host cannot do what the command needs."""
+
+
+class BusyError(CommandError):
+    """The command has to wait for the end of the turn."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"/{name} has to wait: the agent is answering (stop it, or wait for its end)")

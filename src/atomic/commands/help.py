@@ -1,0 +1,59 @@
+"""The text of `/help`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from atomic.commands.columns import one_line, table
+from atomic.commands.hints import short_hint
+from atomic.commands.registry import Category, Command, CommandRegistry
+
+ROOM_FOR_HINTS = 100  # columns; with fewer the descriptions need the place
+_TITLES = {
+    Category.BUILTIN: "Slash Commands",
+    Category.COMMAND: "Slash Commands",
+    Category.WORKFLOW: "Workflows",
+    Category.SKILL: "Skills",
+    Category.AGENT: "Sub-Agents",
+}
+
+
+def commands_help(registry: CommandRegistry, width: int) -> str:
+    """All commands that are not hidden, by category, one a line."""
+    sections: dict[str, list[Command]] = {title: [] for title in _TITLES.values()}
+    for command in registry.all():
+        if not command.hidden:
+            sections[_TITLES[command.category]].append(command)
+    commands = [command for section in sections.values() for command in section]
+    lines = iter(table((_row(command, with_hint=width >= ROOM_FOR_HINTS) for command in commands), width - 2))
+    return "\n\n".join(_section(title, len(section), lines) for title, section in sections.items() if section)
+
+
+def _row(command: Command, *, with_hint: bool) -> tuple[str, ...]:
+    hint = (short_hint(command.argument_hint),) if with_hint else ()
+    return f"/{command.name}", *hint, command.description
+
+
+def _section(title: str, count: int, lines: Iterator[str]) -> str:
+    return "\n".join([title, *(f"  {next(lines)}" for _ in range(count))])
+
+
+def command_help(command: Command, registry: CommandRegistry) -> str:
+    """One command in detail: what it takes, which file it comes from, what it hides."""
+    hidden = [one for one in registry.shadowed() if one.by is command and one.word == one.command.name]
+    hides = [*command.hides, *(_described(one.command) for one in hidden)]
+    lines = [
+        f"/{command.name} {command.argument_hint}".rstrip(),
+        one_line(command.description),
+        "",
+        f"category: {_TITLES[command.category]}",
+        f"aliases: {', '.join(f'/{alias}' for alias in command.aliases)}" if command.aliases else "",
+        f"from: {command.origin}" if command.origin else "",
+        *(f"hides: {what}" for what in hides),
+    ]
+    return "\n".join(line for place, line in enumerate(lines) if line or place == 2)
+
+
+def _described(command: Command) -> str:
+    origin = f", {command.origin}" if command.origin else ""
+    return f"the {command.category} /{command.name}{origin}"

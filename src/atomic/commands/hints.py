@@ -1,0 +1,71 @@
+"""What the prompt offers while somebody types: pure functions of text, cursor and "dismissed".
+
+Nothing is remembered between two keys, so nothing can go out of step with the text.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atomic.commands.columns import cut
+from atomic.commands.parse import is_callable
+
+if TYPE_CHECKING:
+    from atomic.commands.registry import Command, CommandRegistry
+
+HINT_COLUMNS = 23
+
+
+class HintState(StrEnum):
+    """What the prompt shows."""
+
+    IDLE = "IDLE"
+    SHOWING_SUGGESTIONS = "SHOWING_SUGGESTIONS"
+    SHOWING_HINT = "SHOWING_HINT"
+    TYPING_ARGS = "TYPING_ARGS"
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """What to show; `hint` is the grey text behind the cursor, `suggestions` the list."""
+
+    state: HintState = HintState.IDLE
+    hint: str = ""
+    suggestions: tuple[Command, ...] = ()
+
+
+def hint_state(text: str, cursor: int, dismissed: bool, registry: CommandRegistry) -> Hint:
+    """What to show for this text. `dismissed`: Esc was pressed, and nothing typed since."""
+    typed = text.lstrip()
+    if dismissed or cursor != len(text) or not typed.startswith("/"):
+        return Hint()
+    name, blank, rest = _split(typed[1:])
+    if name and not is_callable(name):  # a path, or a comment
+        return Hint()
+    if not blank:
+        return Hint(HintState.SHOWING_SUGGESTIONS, suggestions=tuple(registry.search(name)))
+    command = registry.get(name)
+    if command is None:
+        return Hint()
+    if blank == " " and not rest and command.argument_hint:
+        return Hint(HintState.SHOWING_HINT, command.argument_hint)
+    return Hint(HintState.TYPING_ARGS)
+
+
+def complete(text: str, suggestion: Command) -> str:
+    """The text after Tab; the cursor is at its end."""
+    before = text[: len(text) - len(text.lstrip())]
+    return f"{before}/{suggestion.name} "
+
+
+def short_hint(text: str) -> str:
+    """A hint as it stands in the list of suggestions."""
+    return cut(text, HINT_COLUMNS, "...")
+
+
+def _split(typed: str) -> tuple[str, str, str]:
+    """The name, the first blank behind it, and the rest."""
+    at = next((place for place, character in enumerate(typed) if character.isspace()), len(typed))
+    return typed[:at], typed[at : at + 1], typed[at + 1 :]

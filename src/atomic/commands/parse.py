@@ -1,0 +1,61 @@
+"""Read what was typed: a slash command, or agents with their tasks. Pure; it knows no command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may be that of somebody's file.
+_CALL = re.compile(r"\s*/([^\s/*\x00-\x1f\x7f-\x9f][^\s/\x00-\x1f\x7f-\x9f]*)(?:\s+(.*))?", re.DOTALL)
+_MENTION = re.compile(r"(?<!\S)@(\S+)")
+_PUNCTUATION = ",:;"
+
+
+class CommandCall(msgspec.Struct, frozen=True):
+    """A command's name, in lower case, and all that follows it."""
+
+    name: str
+    args: str = ""
+
+
+class Mention(msgspec.Struct, frozen=True):
+    """An agent, and what it is to do."""
+
+    agent: str
+    task: str
+
+
+def parse(text: str) -> CommandCall | None:
+    """The slash command that a text is; None if it is none."""
+    match = _CALL.fullmatch(text.rstrip())
+    return None if match is None else CommandCall(match[1].lower(), (match[2] or "").strip())
+
+
+def is_callable(name: str) -> bool:
+    """Whether a command of that name can be typed."""
+    return parse(f"/{name}") == CommandCall(name.lower())
+
+
+def parse_mentions(text: str, is_agent: Callable[[str], bool]) -> list[Mention]:
+    """The agents of `@name text @other text`, in their order; none unless the text begins with one.
+
+    A word behind `@` that names no agent is text: a file, or part of an address. Agents that stand side by side
+    share the text that follows them.
+    """
+    found = [(match, name) for match in _MENTION.finditer(text) if (name := _agent_in(match[1], is_agent))]
+    if not found or text[: found[0][0].start()].strip():
+        return []
+    ends = [match.start() for match, _ in found[1:]] + [len(text)]
+    mentions: list[Mention] = []
+    task = ""
+    for (match, name), end in zip(reversed(found), reversed(ends), strict=True):
+        task = text[match.end() : end].strip() or task
+        mentions.append(Mention(name, task))
+    return mentions[::-1]
+
+
+def _agent_in(word: str, is_agent: Callable[[str], bool]) -> str:
+    """The agent that a word names, as in `@planner:`; empty if it names none."""
+    return next((name for name in (word, word.rstrip(_PUNCTUATION)) if name and is_agent(name)), "")

@@ -1,0 +1,187 @@
+"""Find a slash command by its name, and list those that begin with what was typed.
+
+Names are compared without case. Registering is strict: a name that is taken is an error. `CommandRegistry.of` is not:
+files of every tool come together there, and who loses is kept as hidden by the winner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from unicodedata import normalize
+
+import msgspec
+
+from atomic.commands.errors import CommandClashError, CommandError, CommandNotFoundError
+from atomic.commands.parse import CommandCall
+
+if TYPE_CHECKING:
+    from atomic.commands.context import CommandContext
+
+Run = Callable[[CommandCall, "CommandContext"], Awaitable[None]]
+
+
+class Category(StrEnum):
+    """What a command was made from."""
+
+    BUILTIN = "builtin"
+    WORKFLOW = "workflow"
+    SKILL = "skill"
+    COMMAND = "command"
+    AGENT = "agent"
+
+
+# Of two with the same name the first wins; in a list one's own come before what is always there.
+_PRECEDENCE = {name: place for place, name in enumerate(Category)}
+_LISTED = {name: place for place, name in enumerate((*list(Category)[1:], Category.BUILTIN))}
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command, and what it does."""
+
+    name: str
+    description: str
+    category: Category
+    run: Run
+    aliases: Sequence[str] = ()
+    argument_hint: str = ""
+    hidden: bool = False
+    origin: str = ""  # the file that defines it, for people
+    hides: Sequence[str] = ()  # other definitions of the name, for people
+
+
+class Shadowed(msgspec.Struct, frozen=True):
+    """A name or an alias that another command has."""
+
+    word: str
+    command: Command
+    by: Command
+
+
+class CommandRegistry:
+    """All commands of a prompt."""
+
+    def __init__(self, commands: Iterable[Command] = ()) -> None:
+        self._by_word: dict[str, Command] = {}
+        self._commands: dict[str, Command] = {}
+        self._losers: list[tuple[str, Command]] = []
+        self._sorted: list[tuple[Command, tuple[str, ...]]] | None = None
+        for command in commands:
+            self.register(command)
+
+    @classmethod
+    def of(cls, commands: Iterable[Command]) -> CommandRegistry:
+        """A registry of all of them: built-in beats workflow, skill, command and agent; `shadowed` tells who lost."""
+        registry = cls()
+        by_rank: dict[Category, list[Command]] = {category: [] for category in _PRECEDENCE}
+        for command in commands:
+            by_rank[_category(command)].append(command)
+        for group in by_rank.values():
+            registry._add_group(sorted(group, key=lambda command: _fold(command.name)))
+        return registry
+
+    def register(self, command: Command) -> None:
+        """Add a command. Raises CommandClashError if its name or an alias is taken; then nothing has changed."""
+        _category(command)
+        for word in (command.name, *command.aliases):
+            if (owner := self._by_word.get(_fold(word))) is not None:
+                raise CommandClashError(word, command.name, owner.name)
+        self._add(command)
+
+    def unregister(self, name: str) -> bool:
+        """Take a command away, by its name; whether it was there."""
+        command = self._commands.pop(_fold(name), None)
+        if command is None:
+            return False
+        self._sorted = None
+        for word in _words(command):
+            del self._by_word[word]
+        return True
+
+    def get(self, name: str) -> Command | None:
+        """The command of that name or alias."""
+        return self._by_word.get(_fold(name))
+
+    def require(self, name: str) -> Command:
+        """The command of that name or alias. Raises CommandNotFoundError with the nearest."""
+        command = self.get(name)
+        if command is None:
+            shown = (word for command in self.all() if not command.hidden for word in (command.name, *command.aliases))
+            raise CommandNotFoundError(name, shown)
+        return command
+
+    def search(self, text: str) -> list[Command]:
+        """Those with a name or alias that begins so: the exact one, then by category and name. None that is hidden."""
+        wanted = _fold(text)
+        found = [
+            command
+            for command, words in self._in_order()
+            if not command.hidden and any(word.startswith(wanted) for word in words)
+        ]
+        exact = self._by_word.get(wanted)
+        if exact is None or exact.hidden:
+            return found
+        return [exact, *(command for command in found if command is not exact)]
+
+    def all(self) -> list[Command]:
+        """All of them, hidden ones too: workflows, skills, commands, agents, built-in ones; each by name."""
+        return [command for command, _ in self._in_order()]
+
+    def shadowed(self) -> Sequence[Shadowed]:
+        """What cannot be called because another command has its name."""
+        losers = ((word, command, self.get(word)) for word, command in self._losers)
+        return [Shadowed(word, command, winner) for word, command, winner in losers if winner is not None]
+
+    def _add_group(self, group: Iterable[Command]) -> None:
+        """Names first: an alias never takes the name of another command of its kind."""
+        winners = [command for command in group if self._add_name(command)]
+        for command in winners:
+            aliases = tuple(alias for alias in command.aliases if self._is_free(alias, command))
+            self._add(msgspec.structs.replace(command, aliases=aliases))
+
+    def _add_name(self, command: Command) -> bool:
+        if self.get(command.name) is not None:
+            self._losers.append((command.name, command))
+            return False
+        self._add(msgspec.structs.replace(command, aliases=()))
+        return True
+
+    def _is_free(self, alias: str, command: Command) -> bool:
+        owner = self.get(alias)
+        if owner is None or owner.name == command.name:
+            return True
+        self._losers.append((alias, command))
+        return False
+
+    def _add(self, command: Command) -> None:
+        self._sorted = None
+        self._commands[_fold(command.name)] = command
+        self._by_word.update(dict.fromkeys(_words(command), command))
+
+    def _in_order(self) -> list[tuple[Command, tuple[str, ...]]]:
+        if self._sorted is None:
+            commands = sorted(self._commands.values(), key=_place)
+            self._sorted = [(command, _words(command)) for command in commands]
+        return self._sorted
+
+
+def _category(command: Command) -> Category:
+    try:
+        return Category(command.category)
+    except ValueError:
+        known = ", ".join(Category)
+        raise CommandError(f'"/{command.name}" has no category "{command.category}": it is one of {known}') from None
+
+
+def _words(command: Command) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_fold(word) for word in (command.name, *command.aliases)))
+
+
+def _place(command: Command) -> tuple[int, str]:
+    return _LISTED[command.category], _fold(command.name)
+
+
+def _fold(word: str) -> str:
+    """A word as it is compared: without case, and é is é however a file system spells it."""
+    return word.casefold() if word.isascii() else normalize("NFC", word).casefold()

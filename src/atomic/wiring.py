@@ -1,0 +1,43 @@
+"""Builds what a host needs, once and only when it is asked for, and hands it down: there is no global."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from atomic.commands import CommandRegistry, builtin_commands, entity_commands
+from atomic.config import Settings, find_project, load_settings
+from atomic.entities import EntityRegistry
+from atomic.mcp import McpList, load_mcp_entries
+
+
+class Wiring:
+    """The settings, entities, commands and MCP servers of one project and its user."""
+
+    def __init__(self, project: Path | None = None, user: Path | None = None) -> None:
+        self.project, self._user = project or find_project(), user
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Raises ConfigError."""
+        return load_settings(self.project, None if self._user is None else self._user / ".atomic")
+
+    @cached_property
+    def entities(self) -> EntityRegistry:
+        return EntityRegistry.load(self.project, self._user)
+
+    @cached_property
+    def commands(self) -> CommandRegistry:
+        """All commands of the prompt."""
+        return CommandRegistry.of([*builtin_commands(), *entity_commands(self.entities)])
+
+    @cached_property
+    def mcp(self) -> McpList:
+        return load_mcp_entries(self.project, self._user)
+
+    def refresh(self) -> bool:
+        """See what changed on the disk since; whether the commands are others now."""
+        if not self.entities.refresh():
+            return False
+        self.__dict__.pop("commands", None)  # computed anew when somebody asks
+        return True
