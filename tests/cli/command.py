@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+import atomic
 from atomic.processes import ExecResult, execute
 
 ATOMIC = Path(sys.executable).with_name("atomic")
+SOURCE = Path(atomic.__file__).parents[1]  # the code under test, wherever the command was installed from
 SDKS = ("claude_agent_sdk", "copilot", "httpx", "acp", "mcp")
 
 
@@ -22,6 +24,7 @@ class User:
         for made in (self.home, self.project, self.bin):
             made.mkdir()
         self.env: dict[str, str] = {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        self.env["PYTHONPATH"] = str(SOURCE)
 
     async def atomic(
         self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = 120
@@ -58,7 +61,7 @@ class User:
             f"    return None if name.partition('.')[0] in {packages} else find(name, path, target)\n"
             "PathFinder.find_spec = find_spec\n"
         )
-        self.env["PYTHONPATH"] = str(hidden)
+        self.env["PYTHONPATH"] = f"{hidden}:{SOURCE}"
 
     def sets(self, text: str) -> Path:
         """Write the user's configuration."""

@@ -24,7 +24,19 @@ async def test_the_version_is_the_whole_answer(user: User) -> None:
 async def test_help_names_all_that_can_be_done(user: User, flag: str) -> None:
     done = await user.atomic(flag)
     assert (done.exit_code, done.stderr) == (0, "")
-    for word in ("-p", "doctor", "models", "--agent", "--model", "--output", "--record", "--version", "--help"):
+    for word in (
+        "-p",
+        "doctor",
+        "models",
+        "entities",
+        "mcp",
+        "--agent",
+        "--model",
+        "--output",
+        "--record",
+        "--version",
+        "--help",
+    ):
         assert word in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 110
 
@@ -33,10 +45,6 @@ async def test_a_verb_has_help_of_its_own(user: User) -> None:
     done = await user.atomic("models", "--help")
     assert (done.exit_code, done.stderr) == (0, "")
     assert "-a, --agent AGENT" in done.stdout
-
-
-async def test_help_is_a_command_of_atomic_and_not_for_the_agent(user: User) -> None:
-    assert (await user.atomic("-p", "/help")).stdout == (await user.atomic("--help")).stdout
 
 
 async def test_nothing_at_all_is_answered_with_help(user: User) -> None:

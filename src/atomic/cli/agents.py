@@ -6,18 +6,31 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from atomic.cli.errors import USAGE, CliError, message_of
 from atomic.config import Settings
-from atomic.providers import AgentProvider, Health, ProgramMissingError, ProviderError, require_provider
+from atomic.providers import (
+    AgentProvider,
+    Health,
+    ModelInfo,
+    ProgramMissingError,
+    ProviderError,
+    fitting_model,
+    require_provider,
+)
+
+if TYPE_CHECKING:
+    from atomic.commands import TurnPrompt
 
 BY_PREFERENCE = ("claude", "opencode", "copilot")
 CHECK_LIMIT = 10.0  # seconds
+MODELS_LIMIT = 60.0  # seconds; some programs ask their service
+_KNOWS_FAMILIES = ("claude", "replay")  # opus, sonnet and haiku are models there
 _PATIENCE = {"copilot": 60.0}  # at its first start it unpacks itself; cut short, it would begin again each time
 
 _log = logging.getLogger(__name__)
@@ -69,6 +82,41 @@ async def remedy_for(provider: AgentProvider) -> str:
     """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""
     with neutral_folder():
         return (await _within_limit(provider.name, provider.check())).remedy
+
+
+async def list_models(provider: AgentProvider) -> Sequence[ModelInfo]:
+    """The models of an agent. Raises CliError if it does not list them."""
+    if not provider.capabilities.models:
+        raise CliError(f"{provider.name} has no list of models")
+    try:
+        with neutral_folder():
+            async with asyncio.timeout(MODELS_LIMIT):
+                return await provider.models()
+    except TimeoutError:
+        raise CliError(f"{provider.name} did not list its models within {MODELS_LIMIT:g} s (atomic doctor)") from None
+
+
+class Fitting:
+    """Finds the agent's models that files name; the agent is asked for its list once, if at all."""
+
+    def __init__(self, provider: AgentProvider, tell: Callable[[str], None]) -> None:
+        self._provider, self._tell = provider, tell
+        self._known: list[str] | None = None
+
+    async def model(self, entity: TurnPrompt) -> str | None:
+        """The model that a skill, command or agent names; None if it names none, or the agent has none such."""
+        provider = self._provider
+        original = entity.original_model if entity.provider == provider.name else None
+        if provider.name in _KNOWS_FAMILIES:
+            return original if original and "claude" in original.casefold() else entity.model
+        if not (original or entity.model) or not provider.capabilities.models:
+            return None
+        if self._known is None:
+            self._known = [model.id for model in await list_models(provider)]
+        model = fitting_model(self._known, original, entity.model)
+        if model is None:
+            self._tell(f"{provider.name} has no model {original or entity.model}: it takes its own")
+        return model
 
 
 async def _within_limit(name: str, checking: Coroutine[Any, Any, Health]) -> Health:

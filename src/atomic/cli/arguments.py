@@ -35,15 +35,18 @@ class Arguments:
         return self._given.get(name)
 
 
-def parse(words: Sequence[str], flags: Iterable[Flag]) -> Arguments:
-    """Flags up to the first word that is none; `--` ends them, `-` is a word.
+def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False) -> Arguments:
+    """Flags up to the first word that is none, or `mixed` among the words; `--` ends them, `-` is a word.
 
     Raises UsageError with the nearest flag.
     """
     by_name = {name: flag for flag in flags for name in flag.names}
     given: dict[str, str] = {}
-    rest = list(words)
-    while rest and _is_flag(rest[0]):
+    rest, others = list(words), list[str]()
+    while rest and rest[0] != "--" and (mixed or _is_flag(rest[0])):
+        if not _is_flag(rest[0]):
+            others.append(rest.pop(0))
+            continue
         name, equals, value = rest.pop(0).partition("=")
         flag = by_name.get(name)
         if flag is None:
@@ -55,7 +58,7 @@ def parse(words: Sequence[str], flags: Iterable[Flag]) -> Arguments:
         given[flag.name] = _checked(flag, value)
     if rest and rest[0] == "--":
         rest.pop(0)
-    return Arguments(given, rest)
+    return Arguments(given, others + rest)
 
 
 def _is_flag(word: str) -> bool:

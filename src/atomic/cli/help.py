@@ -11,7 +11,7 @@ from atomic.cli.verbs import HELP, TURN, VERBS, VERSION, Verb
 def top_help() -> str:
     """The help of `atomic` itself."""
     usage = [('atomic -p "PROMPT" [flags]', TURN[0].help)]
-    usage += [(f"atomic {verb.name} [flags]", verb.summary) for verb in VERBS.values()]
+    usage += [(verb.usage, verb.summary) for verb in VERBS.values()]
     return "\n".join(
         (
             "atomic: the workflow layer for coding agents",
@@ -33,8 +33,13 @@ def top_help() -> str:
 
 
 def verb_help(verb: Verb) -> str:
-    """The help of one verb."""
-    return "\n".join((f"atomic {verb.name}: {verb.summary}", "", "flags:", *_flags(verb.flags), ""))
+    """The help of one verb, or of a group of them."""
+    head = (f"atomic {verb.path}: {verb.summary}", "")
+    if not verb.verbs:
+        return "\n".join((*head, "usage:", f"  {verb.usage} [flags]", "", "flags:", *_flags(verb.flags), ""))
+    rows = [(one.usage, one.summary) for one in verb.verbs.values()]
+    note = f"atomic {verb.path} alone is atomic {verb.path} {verb.default}. Each has --help of its own."
+    return "\n".join((*head, "usage:", *_columns(rows), "", note, ""))
 
 
 def _flags(flags: Sequence[Flag]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from atomic.cli.arguments import Arguments, parse
 from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of, is_debugging, message_of
 from atomic.cli.streams import STDERR, fill_gaps, put, tell, write
-from atomic.cli.verbs import TOP, VERBS
+from atomic.cli.verbs import TOP, VERBS, Verb
 from atomic.errors import AtomicError, closest
 
 
@@ -28,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _carry_out(words: list[str]) -> int:
     if words and not words[0].startswith("-"):
-        return _verb(words[0], words[1:])
+        return _verb(words)
     arguments = parse(words, TOP)
     if arguments.has("--help"):
         return _help()
@@ -47,28 +47,36 @@ def _carry_out(words: list[str]) -> int:
     raise UsageError('Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest')
 
 
-def _verb(name: str, words: list[str]) -> int:
+def _verb(words: list[str]) -> int:
+    verb, rest = _find_verb(words)
+    arguments = parse(rest, verb.flags, mixed=True)
+    if arguments.has("--help") or verb.run is None:
+        from atomic.cli.help import verb_help
+
+        put(verb_help(verb))
+        return 0
+    verb.check(arguments.words)
+    _prepare()
+    return verb.run(arguments)
+
+
+def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
+    """The verb that the first words name, and the others; a group whose own help is asked for is one too."""
+    name, *rest = words
     verb = VERBS.get(name)
     if verb is None:
         nearest = closest(name, [*VERBS, "--help", "--version"])
         hint = f'did you mean "{nearest}"?' if nearest else 'atomic --help lists them; a prompt needs -p: atomic -p "…"'
         raise UsageError(f'Unknown command: "{name}" ({hint})')
-    arguments = parse(words, verb.flags)
-    if arguments.has("--help"):
-        from atomic.cli.help import verb_help
-
-        put(verb_help(verb))
-        return 0
-    if arguments.words:
-        raise UsageError(f'atomic {name} takes no "{arguments.words[0]}" (atomic {name} --help)')
-    _prepare()
-    if name == "doctor":
-        from atomic.cli.doctor import run_doctor
-
-        return run_doctor(as_json=arguments.has("--json"))
-    from atomic.cli.models import run_models
-
-    return run_models(arguments.value("--agent"), as_json=arguments.has("--json"))
+    if not verb.verbs or rest[:1] in (["-h"], ["--help"]):
+        return verb, rest
+    if not rest or rest[0].startswith("-"):
+        return verb.verbs[verb.default], rest
+    if rest[0] not in verb.verbs:
+        nearest = closest(rest[0], verb.verbs)
+        hint = f'did you mean "{nearest}"?' if nearest else f"there are: {', '.join(verb.verbs)}"
+        raise UsageError(f'Unknown command: "{name} {rest[0]}" ({hint})')
+    return verb.verbs[rest[0]], rest[1:]
 
 
 def _turn(arguments: Arguments) -> int:
@@ -76,19 +84,20 @@ def _turn(arguments: Arguments) -> int:
     from atomic.cli.prompt import read_prompt
 
     prompt = read_prompt([word for word in (arguments.value("-p"), *arguments.words) if word])
-    if prompt.strip() == "/help":
-        return _help()
     from atomic.cli.turn import TurnRequest, run_turn
 
-    return run_turn(
-        TurnRequest(
-            prompt,
-            agent=arguments.value("--agent"),
-            model=arguments.value("--model"),
-            output=arguments.value("--output") or "text",
-            record=arguments.value("--record"),
-        )
+    request = TurnRequest(
+        prompt.text,
+        agent=arguments.value("--agent"),
+        model=arguments.value("--model"),
+        output=arguments.value("--output") or "text",
+        record=arguments.value("--record"),
     )
+    if not prompt.said.lstrip().startswith(("/", "@")):
+        return run_turn(request)
+    from atomic.cli.slash import run_prompt
+
+    return run_prompt(request, prompt)
 
 
 def _help() -> int:

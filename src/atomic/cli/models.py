@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import choose_provider, neutral_folder
-from atomic.cli.errors import CliError
+from atomic.cli.agents import choose_provider, list_models
 from atomic.cli.signals import Stop
 from atomic.cli.streams import one_line, put, tell
 from atomic.config import load_settings
-from atomic.providers import AgentProvider, ModelInfo
-
-LIMIT = 60.0  # seconds; some programs ask their service
+from atomic.providers import ModelInfo
 
 
 def run_models(agent: str | None, *, as_json: bool) -> int:
@@ -25,22 +19,11 @@ def run_models(agent: str | None, *, as_json: bool) -> int:
         settings = load_settings()
         for warning in settings.warnings:
             tell(f"warning: {warning}")
-        models = await _models(await choose_provider(agent, settings))
+        models = await list_models(await choose_provider(agent, settings))
         put(msgspec.json.encode(models).decode() + "\n" if as_json else "".join(map(_line, models)))
         return 0
 
     return signals.run(work)
-
-
-async def _models(provider: AgentProvider) -> Sequence[ModelInfo]:
-    if not provider.capabilities.models:
-        raise CliError(f"{provider.name} has no list of models")
-    try:
-        with neutral_folder():
-            async with asyncio.timeout(LIMIT):
-                return await provider.models()
-    except TimeoutError:
-        raise CliError(f"{provider.name} did not list its models within {LIMIT:g} s (atomic doctor)") from None
 
 
 def _line(model: ModelInfo) -> str:

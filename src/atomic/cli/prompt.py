@@ -6,13 +6,27 @@ import os
 import select
 from collections.abc import Sequence
 
+import msgspec
+
 from atomic.cli.errors import UsageError
 from atomic.cli.streams import STDIN, tell
 
 PATIENCE = 3.0  # seconds until we say what we are waiting for
 
 
-def read_prompt(words: Sequence[str]) -> str:
+class Prompt(msgspec.Struct, frozen=True):
+    """What was typed, and what was piped in. Only a person gives Atomic commands: no text that comes from elsewhere."""
+
+    said: str
+    piped: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it, for an agent."""
+        return "\n\n".join(part for part in (self.said, self.piped) if part)
+
+
+def read_prompt(words: Sequence[str]) -> Prompt:
     """The words joined by one space; standard input, if it is no terminal, follows. A last `-` reads it in any case.
 
     Raises UsageError if there is nothing.
@@ -22,10 +36,10 @@ def read_prompt(words: Sequence[str]) -> str:
     # What is not UTF-8 came in as surrogates, which nothing behind here could write.
     said = said.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     piped = _read_input() if wants_input or not os.isatty(STDIN) else ""
-    parts = [part for part in (said, piped) if part.strip()]
-    if not parts:
+    prompt = Prompt(*(part if part.strip() else "" for part in (said, piped)))
+    if not prompt.text:
         raise UsageError('No prompt: give it as in atomic -p "PROMPT", or pipe it in')
-    return "\n\n".join(parts)
+    return prompt
 
 
 def _read_input() -> str:

@@ -39,6 +39,16 @@ def message(text: str) -> str:
     return f"atomic: {one_line(words)}{harmless(mark + diff)}\n"
 
 
+def screen_width() -> int | None:
+    """The columns of the terminal that standard output is; None if it is none."""
+    if not os.isatty(STDOUT):
+        return None
+    try:
+        return os.get_terminal_size(STDOUT).columns or 80  # some have never been told
+    except OSError:
+        return 80
+
+
 def tell(text: str) -> None:
     """Say something to the person, on standard error."""
     try:

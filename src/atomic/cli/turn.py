@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import choose_provider, remedy_for
+from atomic.cli.agents import Fitting, choose_provider, remedy_for
 from atomic.cli.asking import Asker
 from atomic.cli.errors import FAILED, LIMITED, OK, WAITING, CliError, UsageError, exit_code_of, is_debugging, message_of
 from atomic.cli.output import Output
@@ -18,6 +20,9 @@ from atomic.cli.streams import tell
 from atomic.config import Settings, load_settings
 from atomic.errors import AtomicError
 from atomic.providers import AgentProvider, AgentSession, EndReason, SessionOptions, TurnEnded
+
+if TYPE_CHECKING:
+    from atomic.commands import TurnPrompt
 
 _EXITS = {
     EndReason.DONE: OK,
@@ -32,7 +37,7 @@ _WHY = {
     EndReason.MAX_TURNS: "the agent took as many turns as it may and was not done",
     EndReason.LIMIT: "the provider does not serve now: try again later",
 }
-_INTERRUPTED = "interrupted"
+INTERRUPTED = "interrupted"
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
@@ -43,15 +48,16 @@ class TurnRequest(msgspec.Struct, frozen=True):
     model: str | None = None
     output: str = "text"
     record: str | None = None
+    entity: TurnPrompt | None = None  # the skill, command or agent whose turn it is
 
 
 def run_turn(request: TurnRequest) -> int:
     """Run the turn and tell it; its exit code."""
-    return signals.run(lambda stop: _TurnHost(request, stop).run())
+    return signals.run(lambda stop: TurnHost(request, stop).run())
 
 
-class _TurnHost:
-    """The one who reads a turn's events, answers its questions and hears the signals."""
+class Host(ABC):
+    """Carries out what follows `-p` and tells it: the answer, a refusal, an end by a signal. `_turn` does the work."""
 
     def __init__(self, request: TurnRequest, stop: Stop) -> None:
         self._request, self._stop = request, stop
@@ -59,9 +65,9 @@ class _TurnHost:
         self._report = report_for(request.output, self._out)
         self._asker = Asker(self._out, self._interrupt)
         self._session: AgentSession | None = None
-        self._interrupting: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
+        """Carry it out; its exit code."""
         cancel = self._stop.act
         code = await self._attempt()
         self._stop.act = cancel  # whoever reads our output may not read on
@@ -81,15 +87,48 @@ class _TurnHost:
         except asyncio.CancelledError:
             if self._stop.number is None:
                 raise
-            return self._end(TurnEnded(EndReason.INTERRUPTED), _INTERRUPTED)  # by a signal, before the turn began
+            return self._end(TurnEnded(EndReason.INTERRUPTED), INTERRUPTED)  # by a signal, before the turn began
 
+    @abstractmethod
     async def _turn(self) -> int:
+        """Do it and tell its end; the exit code."""
+
+    @abstractmethod
+    def _interrupt(self) -> None:
+        """Stop what runs; its end is told all the same."""
+
+    def _settings(self) -> Settings:
         settings = load_settings()
         for warning in settings.warnings:
             self._out.tell(f"warning: {warning}")
+        return settings
+
+    def _end(self, ended: TurnEnded, why: str) -> int:
+        self._report.end(ended, None if self._session is None else self._session.id, why)
+        if self._asker.unanswered is not None:
+            return WAITING
+        return self._stop.exit_code if ended.reason is EndReason.INTERRUPTED else _EXITS[ended.reason]
+
+    def _nobody_answers(self) -> str:
+        """What to tell the person about a question without an answer; empty if there is none."""
+        if self._asker.unanswered is None:
+            return ""
+        question = self._asker.unanswered.text
+        return f'the agent asks "{question}" and nobody answers (say it in the prompt, or answer in a terminal)'
+
+
+class TurnHost(Host):
+    """The one who reads a turn's events, answers its questions and hears the signals."""
+
+    def __init__(self, request: TurnRequest, stop: Stop) -> None:
+        super().__init__(request, stop)
+        self._interrupting: asyncio.Task[None] | None = None
+
+    async def _turn(self) -> int:
+        settings = self._settings()
         options = self._options(settings)
         provider = await choose_provider(self._request.agent, settings)
-        async with provider.open(options) as session:
+        async with provider.open(await self._fitted(options, provider)) as session:
             self._session, self._stop.act = session, self._interrupt
             ended = await self._watch(session)
             self._stop.act = _nothing  # there is nothing left to stop, and closing takes no longer than it must
@@ -99,12 +138,23 @@ class _TurnHost:
         return self._end(ended, await self._why(ended, provider))
 
     def _options(self, settings: Settings) -> SessionOptions:
+        entity = self._request.entity
         return SessionOptions(
-            cwd=_current_folder(),
+            cwd=current_folder(),
             model=self._request.model or settings.model,
-            record=None if self._request.record is None else _recordable(self._request.record),
+            record=None if self._request.record is None else recordable(self._request.record),
             ask=self._asker.ask,
+            system_prompt=None if entity is None else entity.system_prompt,
+            tools=None if entity is None else entity.tools,
+            denied_tools=() if entity is None else entity.denied_tools,
         )
+
+    async def _fitted(self, options: SessionOptions, provider: AgentProvider) -> SessionOptions:
+        """With the model that the entity names, unless the person named one."""
+        if self._request.entity is None or self._request.model is not None:
+            return options
+        model = await Fitting(provider, self._out.tell).model(self._request.entity)
+        return options if model is None else msgspec.structs.replace(options, model=model)
 
     async def _watch(self, session: AgentSession) -> TurnEnded:
         async for event in session.send(self._request.prompt):
@@ -117,19 +167,12 @@ class _TurnHost:
         if self._session is not None and self._interrupting is None:
             self._interrupting = asyncio.create_task(self._session.interrupt())
 
-    def _end(self, ended: TurnEnded, why: str) -> int:
-        self._report.end(ended, None if self._session is None else self._session.id, why)
-        if self._asker.unanswered is not None:
-            return WAITING
-        return self._stop.exit_code if ended.reason is EndReason.INTERRUPTED else _EXITS[ended.reason]
-
     async def _why(self, ended: TurnEnded, provider: AgentProvider) -> str:
         """What to tell the person about the end, with a way out; empty if all is well."""
-        if self._asker.unanswered is not None:
-            question = self._asker.unanswered.text
-            return f'the agent asks "{question}" and nobody answers (say it in the prompt, or answer in a terminal)'
+        if said := self._nobody_answers():
+            return said
         if ended.reason in (EndReason.DONE, EndReason.INTERRUPTED):
-            return _INTERRUPTED if ended.reason is EndReason.INTERRUPTED else ""
+            return INTERRUPTED if ended.reason is EndReason.INTERRUPTED else ""
         why = ended.error or _WHY[ended.reason]
         why = why if why.startswith(provider.name) else f"{provider.name}: {why}"
         remedy = await remedy_for(provider) if ended.reason is EndReason.ERROR else ""
@@ -140,7 +183,7 @@ def _nothing() -> None:
     pass
 
 
-def _recordable(file: str) -> str:
+def recordable(file: str) -> str:
     """Where to record to. A turn that cannot be recorded is not worth its tokens: that is said before it."""
     path = os.path.abspath(file)
     folder = os.path.dirname(path)
@@ -150,7 +193,7 @@ def _recordable(file: str) -> str:
     return path
 
 
-def _current_folder() -> str:
+def current_folder() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:

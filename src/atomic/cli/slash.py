@@ -1,0 +1,116 @@
+"""What Atomic itself does with `-p`: slash commands and `@agent`s."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from atomic.cli import signals
+from atomic.cli.agents import choose_provider, list_models
+from atomic.cli.crew import CrewHost
+from atomic.cli.errors import OK, UsageError
+from atomic.cli.prompt import Prompt
+from atomic.cli.signals import Stop
+from atomic.cli.streams import harmless, screen_width
+from atomic.cli.turn import Host, TurnHost, TurnRequest
+from atomic.commands import (
+    AgentTask,
+    CommandError,
+    CommandRegistry,
+    LimitedContext,
+    TurnPrompt,
+    UnsupportedError,
+    agent_prompt,
+    dispatch,
+)
+from atomic.mcp import McpList, set_enabled
+from atomic.providers import EndReason, ModelInfo, TurnEnded
+from atomic.wiring import Wiring
+
+
+def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
+    """Carry out the command or the agents that the prompt names; without any it is one turn. The exit code."""
+    return signals.run(lambda stop: _PromptHost(request, prompt, stop).run())
+
+
+class _PromptHost(Host):
+    """Carries out a command and tells what it shows; a turn is told by its own host."""
+
+    def __init__(self, request: TurnRequest, prompt: Prompt, stop: Stop) -> None:
+        super().__init__(request, stop)
+        self._prompt = prompt
+
+    async def _turn(self) -> int:
+        context = HeadlessContext(self._request, self._stop, Wiring())
+        try:
+            is_ours = await dispatch(self._prompt.said, context, attached=self._prompt.piped)
+        except CommandError as error:
+            raise UsageError(str(error)) from error
+        if not is_ours:
+            return await TurnHost(self._request, self._stop).run()
+        if context.exit_code is not None:
+            return context.exit_code
+        # What is shown may come from anybody's files, and where it goes may be a terminal in the end.
+        self._report.end(TurnEnded(EndReason.DONE, harmless("\n".join(context.shown))), None, "")
+        return OK
+
+    def _interrupt(self) -> None:
+        """There is nothing to stop: a turn has a host of its own."""
+
+
+class HeadlessContext(LimitedContext):
+    """`atomic -p` as a host of commands: what it shows, and the exit code of a turn if there was one."""
+
+    name, reason = "atomic -p", "it is one turn without a screen"
+
+    def __init__(self, request: TurnRequest, stop: Stop, wiring: Wiring) -> None:
+        self.shown: list[str] = []
+        self.exit_code: int | None = None
+        self._request, self._stop, self._wiring = request, stop, wiring
+
+    @property
+    def commands(self) -> CommandRegistry:
+        return self._wiring.commands
+
+    @property
+    def width(self) -> int:
+        return screen_width() or sys.maxsize  # a file or a pipe takes all of it
+
+    def is_agent(self, name: str) -> bool:
+        return self._wiring.entities.find("agent", name) is not None
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+
+    async def turn(self, prompt: TurnPrompt) -> None:
+        request = msgspec.structs.replace(self._request, prompt=prompt.text, entity=prompt)
+        self.exit_code = await TurnHost(request, self._stop).run()
+
+    async def spawn(self, tasks: Sequence[AgentTask]) -> None:
+        prompts = [agent_prompt(self._wiring.entities.require("agent", task.agent), task.task) for task in tasks]
+        if len(tasks) == 1:
+            await self.turn(prompts[0])  # one may be heard while it speaks
+        else:
+            crew = CrewHost(self._request, self._stop, tasks, prompts, self._wiring.entities)
+            self.exit_code = await crew.run()
+
+    async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
+        chosen = await choose_provider(provider or self._request.agent, self._wiring.settings)
+        return await list_models(chosen)  # it is asked each time
+
+    async def set_model(self, model: str) -> None:
+        raise UnsupportedError(f"atomic -p has no conversation to switch (name its model with --model {model})")
+
+    async def switch_provider(self, name: str) -> None:
+        raise UnsupportedError(f"atomic -p has no conversation to switch (name its agent with --agent {name})")
+
+    def mcp_servers(self) -> McpList:
+        return self._wiring.mcp
+
+    async def set_mcp_server(self, name: str, enabled: bool) -> None:
+        set_enabled(name, enabled, project=self._wiring.project)
+
+    async def leave(self) -> None:
+        """The program ends by itself."""

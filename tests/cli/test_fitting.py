@@ -1,0 +1,71 @@
+"""The model of a turn, if a file names one and the agent in use calls it differently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from atomic.cli.agents import Fitting
+from atomic.commands import TurnPrompt
+from atomic.providers import AgentProvider, Capabilities, ModelInfo
+
+
+class Provider:
+    """An agent with a list of models."""
+
+    def __init__(self, name: str, *models: str) -> None:
+        self.name, self.capabilities = name, Capabilities(models=bool(models))
+        self.asked = 0
+        self._models = models
+
+    async def models(self) -> Sequence[ModelInfo]:
+        self.asked += 1
+        return [ModelInfo(model) for model in self._models]
+
+
+OPENCODE = "anthropic/claude-opus-4-5", "openai/gpt-5"
+
+
+@pytest.mark.parametrize(
+    ("agent", "models", "written_for", "original", "family", "model"),
+    [
+        ("claude", (), "opencode", "anthropic/claude-opus-4-5", "opus", "opus"),
+        ("claude", (), "claude", "claude-opus-4-1", "opus", "claude-opus-4-1"),
+        ("claude", (), "claude", "SONNET", "sonnet", "sonnet"),
+        ("claude", (), "claude", "gpt-4o", None, None),
+        ("opencode", OPENCODE, "atomic", "opus", "opus", "anthropic/claude-opus-4-5"),
+        ("opencode", OPENCODE, "opencode", "openai/gpt-5", None, "openai/gpt-5"),
+        ("opencode", OPENCODE, "copilot", "gpt-5", None, None),  # it was not written for this one
+        ("opencode", OPENCODE, "atomic", None, None, None),
+        ("acp:x", (), "atomic", "opus", "opus", None),
+    ],
+)
+async def test_a_turn_has_the_model_that_the_file_means(
+    agent: str, models: tuple[str, ...], written_for: str, original: str | None, family: str | None, model: str | None
+) -> None:
+    told: list[str] = []
+    prompt = TurnPrompt(text="x", model=family, original_model=original, provider=written_for)
+    assert await Fitting(as_provider(Provider(agent, *models)), told.append).model(prompt) == model
+    assert told == []
+
+
+async def test_a_model_that_the_agent_does_not_have_is_told() -> None:
+    told: list[str] = []
+    fitting = Fitting(as_provider(Provider("opencode", *OPENCODE)), told.append)
+    assert await fitting.model(TurnPrompt(text="x", model="haiku")) is None
+    assert told == ["opencode has no model haiku: it takes its own"]
+
+
+async def test_the_agent_is_asked_once_for_its_models_and_only_if_need_be() -> None:
+    provider = Provider("opencode", *OPENCODE)
+    fitting = Fitting(as_provider(provider), print)
+    await fitting.model(TurnPrompt(text="x"))
+    assert provider.asked == 0
+    for _ in range(2):
+        await fitting.model(TurnPrompt(text="x", model="opus"))
+    assert provider.asked == 1
+
+
+def as_provider(provider: Provider) -> AgentProvider:
+    return provider  # pyright: ignore[reportReturnType]  # nobody opens a session here

@@ -1,0 +1,63 @@
+"""Skills and agents from `atomic -p` with the real programs on a scripted model: what arrives there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+
+from atomic.testing import ModelCall, ModelServer, claude_env, copilot_env, opencode_env
+from tests.cli.command import User
+from tests.cli.files import agent, skill
+
+COPILOT_CACHE = Path(__file__).parents[2] / ".programs" / "cache" / "copilot"
+SCRIPTS = {"tidy": "All tidy.", "plan": "A plan.", "check": "All well."}
+
+
+def environment(name: str) -> Callable[[ModelServer, Path], dict[str, str]]:
+    if name == "copilot":
+        return lambda server, home: copilot_env(server, home, cache=COPILOT_CACHE)
+    return claude_env if name == "claude" else opencode_env
+
+
+@pytest.fixture(params=["claude", "opencode", "copilot"])
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+async def server(user: User, name: str) -> AsyncGenerator[ModelServer]:
+    async with ModelServer(SCRIPTS, models=("scripted-1", "scripted-sonnet-4")) as server:
+        user.env |= environment(name)(server, user.home) | {"PATH": user.env["PATH"], "ATOMIC_AGENT": name}
+        for program in ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH"):
+            user.env[program] = os.environ[program]
+        yield server
+
+
+def call_of(server: ModelServer, script: str) -> ModelCall:
+    return next(call for call in server.calls if call.script == script)
+
+
+async def test_a_skill_arrives_with_its_prompt_and_tools(user: User, server: ModelServer, name: str) -> None:
+    skill(user.project / ".claude", "tidy", "Tidy $ARGUMENTS and say so. @@tidy@@", head="allowed-tools: Bash, Read\n")
+    done = await user.atomic("-p", "/tidy the tests")
+    assert (done.exit_code, done.stdout) == (0, "All tidy.\n"), done.stderr
+    call = call_of(server, "tidy")
+    assert "Tidy the tests and say so." in call.user_text
+    tools = {tool.casefold() for tool in call.tools}
+    assert "bash" in tools
+    assert not tools & {"write", "edit", "create", "apply_patch"}
+
+
+async def test_several_agents_arrive_with_their_system_prompts(user: User, server: ModelServer, name: str) -> None:
+    agent(user.project / ".atomic", "plan-it", "You plan things like nobody else.", head="model: sonnet\n")
+    agent(user.project / ".atomic", "check-it", "You check things like nobody else.")
+    done = await user.atomic("-p", "@plan-it go @@plan@@ @check-it see @@check@@")
+    assert done.stdout == "## @plan-it\n\nA plan.\n\n## @check-it\n\nAll well.\n", done.stderr
+    plan, check = call_of(server, "plan"), call_of(server, "check")
+    assert "You plan things like nobody else." in plan.system
+    assert "You check things like nobody else." in check.system
+    assert "sonnet" in plan.model or name == "copilot"  # whose list without a login is the one configured model
+    assert "sonnet" not in check.model or name == "claude"
