@@ -19,7 +19,8 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.model_server import Call, Fail, Pause, Script
-from tests.providers.acp.stage import all_of, end_of, stage, text_of, turn
+from tests.providers.acp.stage import stage
+from tests.providers.heard import all_of, end_of, text_of, turn
 
 AGENT = "acp:copilot"
 

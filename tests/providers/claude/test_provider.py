@@ -12,7 +12,7 @@ import pytest
 
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, SessionOptions, require_provider
-from tests.providers.claude.place import LIMIT
+from tests.providers.heard import LIMIT
 
 INSTALL = "pip install 'atomic-workflows[claude]'"
 

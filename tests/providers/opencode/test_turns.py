@@ -28,8 +28,9 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
-from tests.providers.opencode.place import LIMIT, Place, all_of, bash, end, end_of, place, task, text_of, turn
-from tests.providers.opencode.processes import appears, disappears
+from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
+from tests.providers.opencode.place import Place, bash, place, task
+from tests.providers.processes import appears, disappears
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
