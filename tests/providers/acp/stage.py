@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentEvent, AgentSession, SessionOptions, require_provider
-from atomic.testing.conformance import cases_for
 from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
 from tests.providers.conformance.playing import CACHE
 from tests.providers.heard import turn
@@ -57,12 +54,3 @@ def puppet(folder: Path, *flags: str, **options: Any) -> AbstractAsyncContextMan
 async def steps(session: AgentSession, *given: Mapping[str, Any]) -> list[AgentEvent]:
     """A turn in which the puppet does that."""
     return await turn(session, json.dumps(given))
-
-
-def contract(agent: str, quick: Sequence[str]) -> list[object]:
-    """The cases that this agent must pass; all but the quick ones only in the full suite."""
-    cases = cases_for(require_provider(agent, Settings()).capabilities)
-    unknown = set(quick) - {case.name for case in cases}
-    assert not unknown, f"there are no such cases: {unknown}"
-    marks = {True: [], False: [pytest.mark.full]}
-    return [pytest.param(case, id=case.name, marks=marks[case.name in quick]) for case in cases]
