@@ -14,10 +14,10 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-demo agents test test-full check fmt demo torture bench clean
+.PHONY: help setup setup-demo agents test test-full check fmt demo torture bench providers-doc clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
 
 setup: .venv/.setup agents ## install the package, the tools and the agents (quick the second time)
 
@@ -67,6 +67,13 @@ torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
 
 bench: setup ## measure side by side with the others
 	$(PY) bench/run.py
+
+providers-doc: setup ## play the contract on every agent, offline, and write docs/providers.md (half an hour)
+	-$(PY) scripts/offline.py $(PY) -m pytest tests/providers/conformance tests/providers/acp -k contract --junitxml=.programs/conformance.xml
+	for agent in claude opencode copilot; do \
+		$(PY) scripts/offline.py $(PY) -m tests.providers.conformance.interruptions --agent $$agent --turns 200 --seed $(SEED) || exit 1; \
+	done | tee .programs/interruptions.txt
+	$(PY) -m tests.providers.conformance.report .programs/conformance.xml .programs/interruptions.txt
 
 clean: ## remove all that make has made
 	rm -rf .venv .programs .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -168,6 +168,7 @@ async def test_amending_and_taking_back(tmp_path: Path) -> None:
     assert (changes.rewind, len(changes.commits)) == (1, 1)
     changes = await assert_made_again(one, lambda: git(one, "reset", "-q", "--hard", "HEAD~1"), name="third")
     assert (changes.rewind, changes.commits) == (1, ())
+    await assert_made_again(one, amend, name="fourth")  # the first commit of all
 
 
 async def test_branches_and_merges(tmp_path: Path) -> None:

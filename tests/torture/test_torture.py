@@ -10,7 +10,13 @@ SEED = 20261115
 
 
 def test_a_killed_run_loses_nothing_and_repeats_nothing() -> None:
-    total = torture(20, int(os.environ.get("TORTURE_SEED", SEED)))
-    print(total)
-    assert total.clean, f"{total} (seed {SEED})"
-    assert total.kills >= 10
+    """A machine that gets quicker or slower meanwhile makes a kill come too late: then there are more runs."""
+    seed, kills = int(os.environ.get("TORTURE_SEED", SEED)), 0
+    for batch in range(8):
+        total = torture(20, seed + batch)
+        print(total)
+        assert total.clean, f"{total} (seed {seed + batch})"
+        kills += total.kills
+        if kills >= 10:
+            return
+    raise AssertionError(f"only {kills} kills hit")

@@ -75,13 +75,20 @@ class _Application:
         """Make the commits; give the last one. Nothing refers to them yet."""
         scratch = self._scratch
         if head is not None and self._changes.rewind:
-            head = (await scratch.git("rev-parse", "--verify", f"{head}~{self._changes.rewind}")).strip()
+            head = await self._rewound(head)
         await scratch.git(*(("read-tree", "--empty") if head is None else ("read-tree", head)), index="commits")
         for text in self._changes.commits:
             commit = read_mail(text)
             if await self._apply(commit.patch, index="commits", keep=True):
                 head = await self._commit_index(commit, head)
         return head
+
+    async def _rewound(self, head: str) -> str | None:
+        """The commit so many steps back; None if all are taken back."""
+        steps = self._changes.rewind
+        if steps >= int(await self._scratch.git("rev-list", "--first-parent", "--count", head)):
+            return None
+        return (await self._scratch.git("rev-parse", f"{head}~{steps}")).strip()
 
     async def _commit_index(self, commit: Commit, parent: str | None) -> str:
         author = commit.author or _NOBODY

@@ -91,17 +91,19 @@ class FileWatch:
         names = (await scratch.git("rev-list", "--first-parent", "--reverse", *since)).split()
         return _Committed(changed, base, rewind, names if len(names) <= MAX_COMMITS else names[-1:])
 
-    async def _common(self, old: str, new: str) -> tuple[str, int]:
+    async def _common(self, old: str, new: str) -> tuple[str | None, int]:
         """The last commit that two have in common, and how many steps back it is from the old one.
 
-        Where it cannot be reached that way (a merge, another root), nothing is taken back.
+        None, and all steps that there are, if they have none (the first commit was amended). Where the common one
+        cannot be reached that way, because of a merge, nothing is taken back.
         """
+        git = self._scratch.git
         try:
-            base = (await self._scratch.git("merge-base", old, new)).strip()
-            steps = int(await self._scratch.git("rev-list", "--first-parent", "--count", old, f"^{base}"))
-            reached = (await self._scratch.git("rev-parse", f"{old}~{steps}")).strip()
+            base = (await git("merge-base", old, new)).strip()
         except GitError:
-            return old, 0
+            return None, int(await git("rev-list", "--first-parent", "--count", old))
+        steps = int(await git("rev-list", "--first-parent", "--count", old, f"^{base}"))
+        reached = (await git("rev-parse", f"{old}~{steps}")).strip()
         return (base, steps) if reached == base else (old, 0)
 
     async def _mails(

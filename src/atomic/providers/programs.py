@@ -1,7 +1,8 @@
-"""Find an agent's program: by variable, then setting, then PATH, then the copy that came with an extra."""
+"""Find an agent's program (by variable, setting, PATH, then the copy that came with an extra), and its SDK."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Callable
@@ -48,3 +49,16 @@ def _checked(provider: str, origin: str, path: str) -> Path:
             remedy="correct or remove it",
         )
     return program
+
+
+def require_sdk(provider: str, package: str) -> Path:
+    """The folder of a package that an extra brings; it is not imported. Raises ProgramMissingError."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        kind = provider.partition(":")[0]
+        raise ProgramMissingError(
+            f"{provider}: the package '{package}' is not installed",
+            provider=provider,
+            remedy=f"pip install 'atomic-workflows[{kind}]'",
+        )
+    return Path(found.origin).parent

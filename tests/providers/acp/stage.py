@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
-
-import pytest
+from typing import Any
 
 from atomic.config import AcpSettings, Settings
-from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
-from atomic.testing.conformance import cases_for
+from atomic.providers import AgentEvent, AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
 from tests.providers.conformance.playing import CACHE
+from tests.providers.heard import turn
 
-LIMIT = 90  # seconds that anything may take here; the machine may be busy
 PUPPET = Path(__file__).with_name("puppet.py")
-EventT = TypeVar("EventT")
 
 
 class Stage:
@@ -59,33 +54,3 @@ def puppet(folder: Path, *flags: str, **options: Any) -> AbstractAsyncContextMan
 async def steps(session: AgentSession, *given: Mapping[str, Any]) -> list[AgentEvent]:
     """A turn in which the puppet does that."""
     return await turn(session, json.dumps(given))
-
-
-async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
-    """All events of a turn; it has one end, which is the last."""
-    async with asyncio.timeout(LIMIT):
-        events = [event async for event in session.send(prompt)]
-    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
-    return events
-
-
-def end_of(events: list[AgentEvent]) -> TurnEnded:
-    assert isinstance(events[-1], TurnEnded)
-    return events[-1]
-
-
-def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
-
-
-def contract(agent: str, quick: Sequence[str]) -> list[object]:
-    """The cases that this agent must pass; all but the quick ones only in the full suite."""
-    cases = cases_for(require_provider(agent, Settings()).capabilities)
-    unknown = set(quick) - {case.name for case in cases}
-    assert not unknown, f"there are no such cases: {unknown}"
-    marks = {True: [], False: [pytest.mark.full]}
-    return [pytest.param(case, id=case.name, marks=marks[case.name in quick]) for case in cases]

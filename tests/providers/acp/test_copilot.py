@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
+
+import pytest
 
 from atomic.providers import (
     Compacted,
     EndReason,
+    LimitReached,
     McpServer,
     Notice,
     SubagentEnded,
@@ -14,7 +19,8 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.model_server import Call, Fail, Pause, Script
-from tests.providers.acp.stage import all_of, end_of, stage, text_of, turn
+from tests.providers.acp.stage import stage
+from tests.providers.heard import all_of, end_of, text_of, turn
 
 AGENT = "acp:copilot"
 
@@ -43,6 +49,25 @@ async def test_what_the_program_says_is_not_the_models_answer(tmp_path: Path) ->
         assert failed.reason is EndReason.ERROR
         assert "confused" in (failed.error or "")
         assert end_of(await turn(session, "@@write@@ go")).reason is EndReason.DONE
+
+
+async def test_a_limit_is_told_soon_and_with_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a time it tries for a minute, and says so only in its log; with one it gives up, but does not tell it."""
+    monkeypatch.setattr("atomic.providers.acp.patience.PATIENCE", 2.0)
+    scripts: dict[str, Script] = {
+        "long": Fail(429, message="too many requests", headers={"retry-after": "600"}),
+        "short": Fail(429, message="too many requests"),
+    }
+    async with stage(AGENT, tmp_path, scripts) as place, place.open() as session:
+        told = await turn(session, "@@long@@ go")
+        [limit] = all_of(LimitReached, told)
+        assert limit.reset_at is not None
+        assert 500 < (limit.reset_at - datetime.now(UTC)).total_seconds() <= 600
+        began = monotonic()
+        given_up = await turn(session, "@@short@@ go")
+    assert monotonic() - began < 30
+    assert end_of(told).reason is end_of(given_up).reason is EndReason.LIMIT
+    assert [limit.reset_at for limit in all_of(LimitReached, given_up)] == [None]
 
 
 async def test_subagents_have_their_own_text_tools_and_end(tmp_path: Path) -> None:

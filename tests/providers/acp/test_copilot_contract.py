@@ -12,9 +12,8 @@ import pytest
 import pytest_asyncio
 
 from atomic.testing.conformance import AGENTS, Case, House
-from tests.providers.acp.stage import contract
 from tests.providers.conformance.interruptions import interruptions
-from tests.providers.conformance.playing import house_of
+from tests.providers.conformance.playing import house_of, params
 
 AGENT = "acp:copilot"
 QUICK = (
@@ -53,7 +52,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("case", contract(AGENT, QUICK))
+@pytest.mark.parametrize("case", params(AGENT, QUICK))
 async def test_it_keeps_the_contract(house: House, case: Case) -> None:
     await house.play(case)
 

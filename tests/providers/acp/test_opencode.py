@@ -16,7 +16,8 @@ from atomic.providers.acp.agent import find_agent
 from atomic.providers.acp.environ import environment
 from atomic.testing.conformance.world import descendants
 from atomic.testing.model_server import Call, Script
-from tests.providers.acp.stage import Stage, all_of, end_of, stage, text_of, turn
+from tests.providers.acp.stage import Stage, stage
+from tests.providers.heard import all_of, end_of, text_of, turn
 
 AGENT = "acp:opencode"
 

@@ -32,7 +32,8 @@ from atomic.providers import (
     tool,
 )
 from atomic.providers.live import LiveSession
-from tests.providers.acp.stage import all_of, end_of, puppet, steps, text_of, turn
+from tests.providers.acp.stage import puppet, steps
+from tests.providers.heard import all_of, end_of, text_of, turn
 
 
 def call(id: str = "t1", **fields: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import pytest
 
 from atomic.providers import AgentSession, EndReason, TextDelta, TurnEnded
 from atomic.testing.conformance.world import descendants, gone
-from tests.providers.acp.stage import LIMIT, end_of, puppet, steps, text_of
+from tests.providers.acp.stage import puppet, steps
+from tests.providers.heard import LIMIT, end_of, text_of
 
 BROKEN: dict[str, dict[str, Any]] = {
     "half a message": {"print": '{"jsonrpc": "2.0", "method": "session/upd'},

@@ -15,7 +15,8 @@ from atomic.providers import SessionOptions, UntrustedProjectError, require_prov
 from atomic.providers.acp.agent import find_agent
 from atomic.providers.acp.environ import environment
 from atomic.testing.model_server import Call, Script
-from tests.providers.acp.stage import PUPPET, end_of, puppet_settings, stage, turn
+from tests.providers.acp.stage import PUPPET, puppet_settings, stage
+from tests.providers.heard import end_of, turn
 
 
 def put(folder: Path, files: Mapping[str, Any]) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from atomic.config import Settings
-from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
+from atomic.providers import AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import Call, ModelServer, Script, claude_env
-
-LIMIT = 60  # seconds that anything may take here; the machine may be busy
-EventT = TypeVar("EventT")
 
 
 class Place:
@@ -40,31 +36,6 @@ class Place:
 async def place(folder: Path, scripts: Mapping[str, Script], *, retries: int = 0) -> AsyncGenerator[Place]:
     async with ModelServer(scripts) as server:
         yield Place(server, folder, retries)
-
-
-async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
-    """All events of a turn; it has one end, which is the last."""
-    async with asyncio.timeout(LIMIT):
-        events = [event async for event in session.send(prompt)]
-    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
-    return events
-
-
-async def end(session: AgentSession, prompt: str) -> TurnEnded:
-    return end_of(await turn(session, prompt))
-
-
-def end_of(events: list[AgentEvent]) -> TurnEnded:
-    assert isinstance(events[-1], TurnEnded)
-    return events[-1]
-
-
-def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
 
 
 def bash(command: str, **more: Any) -> Call:

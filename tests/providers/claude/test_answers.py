@@ -10,7 +10,8 @@ import pytest
 
 from atomic.providers import AnswerError
 from atomic.testing.model_server import Call, Fail, Word
-from tests.providers.claude.place import LIMIT, end, place
+from tests.providers.claude.place import place
+from tests.providers.heard import LIMIT, end
 
 
 class Finding(msgspec.Struct):

@@ -12,8 +12,9 @@ import pytest
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import EndReason, Usage
 from tests.providers.claude.fake import fake_program
-from tests.providers.claude.place import LIMIT, end, end_of, place, text_of, turn
-from tests.providers.claude.processes import appears, find
+from tests.providers.claude.place import place
+from tests.providers.heard import LIMIT, end, end_of, text_of, turn
+from tests.providers.processes import appears, find
 
 
 def settings_for(program: Path) -> Settings:

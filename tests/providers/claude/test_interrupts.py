@@ -22,8 +22,9 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.model_server import CallState, Drip, Pause, Say, Stop
-from tests.providers.claude.place import LIMIT, agent, all_of, bash, end, end_of, place, waits
-from tests.providers.claude.processes import appears, disappears, find
+from tests.providers.claude.place import agent, bash, place, waits
+from tests.providers.heard import LIMIT, all_of, end, end_of
+from tests.providers.processes import appears, disappears, find
 
 QUICK = 2.5  # seconds; two, and something for a machine that is busy
 

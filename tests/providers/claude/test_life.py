@@ -20,8 +20,9 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.model_server import Drip, Pause, Say
-from tests.providers.claude.place import LIMIT, agent, all_of, bash, end, end_of, place, turn, waits
-from tests.providers.claude.processes import appears, children, disappears, find
+from tests.providers.claude.place import agent, bash, place, waits
+from tests.providers.heard import LIMIT, all_of, end, end_of, turn
+from tests.providers.processes import appears, children, disappears, find
 
 
 async def test_a_session_is_resumed_and_forked_in_a_new_process(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from atomic.providers import EndReason, LimitReached, Notice
 from atomic.providers.claude.limits import reset_of
 from atomic.testing.model_server import Cut, Fail, HalfCharacter, Script
-from tests.providers.claude.place import all_of, end, end_of, place, text_of, turn
+from tests.providers.claude.place import place
+from tests.providers.heard import all_of, end, end_of, text_of, turn
 
 
 async def test_each_error_is_told_and_the_session_goes_on(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from atomic.providers import McpServer, Notice, ProviderError, ToolEnded, ToolSt
 from atomic.providers.claude import provider
 from atomic.testing.model_server import Call, Say
 from tests.providers.claude import mcp_box
-from tests.providers.claude.place import all_of, bash, end, end_of, place, turn
-from tests.providers.claude.processes import find
+from tests.providers.claude.place import bash, place
+from tests.providers.heard import all_of, end, end_of, turn
+from tests.providers.processes import find
 
 PLACEHOLDER = {"DeferredToolPlaceholder"}  # stands for tools that would be told later; there are none
 

@@ -12,7 +12,7 @@ import pytest
 
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, SessionOptions, require_provider
-from tests.providers.claude.place import LIMIT
+from tests.providers.heard import LIMIT
 
 INSTALL = "pip install 'atomic-workflows[claude]'"
 
@@ -72,7 +72,7 @@ async def test_a_missing_sdk_is_told_with_the_remedy(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(importlib.util, "find_spec", missing)
     claude = require_provider("claude", Settings())
-    assert (await claude.check()).remedy == f"claude: its SDK is not installed ({INSTALL})"
+    assert (await claude.check()).remedy == f"claude: the package 'claude_agent_sdk' is not installed ({INSTALL})"
     with pytest.raises(ProgramMissingError) as told:
         async with claude.open(SessionOptions()):
             pass

@@ -9,7 +9,8 @@ from typing import Any
 
 from atomic.providers import EndReason, Option, Question, QuestionAsked, ToolEnded
 from atomic.testing.model_server import Call, Word
-from tests.providers.claude.place import LIMIT, all_of, end, end_of, place, turn
+from tests.providers.claude.place import place
+from tests.providers.heard import LIMIT, all_of, end, end_of, turn
 
 
 def asks(*questions: tuple[str, bool]) -> Call:

@@ -25,8 +25,9 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Big, Call, Fail, HalfCharacter, Pause, Say, Stop, Think, Tokens
-from tests.providers.claude.place import LIMIT, all_of, bash, end, end_of, place, text_of, turn
-from tests.providers.claude.processes import find
+from tests.providers.claude.place import bash, place
+from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
+from tests.providers.processes import find
 
 
 async def test_text_and_thinking_come_in_pieces_and_tools_with_what_they_brought(tmp_path: Path) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from atomic.providers import require_provider
-from atomic.testing.conformance import AGENTS, CASES, House, cases_for
+from atomic.testing.conformance import AGENTS, CASES, Case, House, cases_for
 
 PROJECT = Path(__file__).parents[3]
 CACHE = PROJECT / ".programs" / "cache"
 
 
-def params(agent: str) -> list[object]:
-    """The cases that this agent must pass; the long ones only in the full suite."""
-    capabilities = require_provider(agent).capabilities
-    marks = {True: [pytest.mark.full], False: []}
-    return [pytest.param(case, id=case.name, marks=marks[case.long]) for case in cases_for(capabilities)]
+def params(agent: str, quick: Collection[str] | None = None, slow: Collection[str] = ()) -> list[object]:
+    """The cases that this agent must pass; in the full suite only: long ones, `slow` ones, those not `quick`."""
+    cases = cases_for(require_provider(agent).capabilities)
+    unknown = {*(quick or ()), *slow} - {case.name for case in cases}
+    assert not unknown, f"there are no such cases: {unknown}"
+
+    def marks(case: Case) -> tuple[pytest.MarkDecorator, ...]:
+        is_left = case.long or case.name in slow or (quick is not None and case.name not in quick)
+        return (pytest.mark.full,) if is_left else ()
+
+    return [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]
 
 
 @asynccontextmanager

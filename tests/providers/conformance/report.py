@@ -1,7 +1,6 @@
-"""Write docs/providers.md from the last runs of the suite.
+"""Write docs/providers.md from the last runs of the suite; `make providers-doc` runs it and calls this.
 
-python -m pytest tests/providers/conformance --junitxml=.programs/conformance.xml
-python -m tests.providers.conformance.report .programs/conformance.xml [interruptions.txt ...]
+python -m tests.providers.conformance.report .programs/conformance.xml .programs/interruptions.txt
 """
 
 from __future__ import annotations
@@ -13,10 +12,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from atomic.providers import Capabilities, require_provider
-from atomic.testing.conformance import AGENTS
+from atomic.testing.conformance import Case
 from atomic.testing.conformance.cases import GROUPS
 from tests.providers.conformance.playing import PROJECT
+from tests.providers.conformance.test_replay import LIVE
 
+REPLAY = "replay"
+COLUMNS = {
+    "claude": "Claude Code, through its SDK",
+    "opencode": "OpenCode, through `opencode serve`",
+    "copilot": "GitHub Copilot, through its SDK",
+    "acp:opencode": "OpenCode, through the Agent Client Protocol",
+    "acp:copilot": "GitHub Copilot, through the Agent Client Protocol",
+    REPLAY: "a recording, made of the same case with Claude Code",
+}
 PASSED, FAILED, NOT_OFFERED, NOT_RUN = "yes", "**no**", "–", "not run"
 WORDS = {
     "resume": "takes a session up again",
@@ -57,26 +66,30 @@ def _agent_of(module: str) -> str | None:
     room, _, name = module.rpartition(".test_")
     if room.endswith("acp") and name.endswith("_contract"):
         return f"acp:{name.removesuffix('_contract')}"
-    return name if room.endswith("conformance") and name in AGENTS else None
+    return name if room.endswith("conformance") and name in COLUMNS else None
 
 
 def page(results: Mapping[tuple[str, str], str], notes: Sequence[str]) -> str:
-    capabilities = {name: require_provider(name).capabilities for name in AGENTS}
+    capabilities = {name: _capabilities(name) for name in COLUMNS}
     lines = [
         "# What each agent can do",
         "",
-        f"Written by `make providers-doc` from a run of the suite on the real programs, {datetime.now(UTC).date()}.",
+        f"Written by `make providers-doc` on {datetime.now(UTC).date()}: the suite was run on the real programs,",
+        "against a scripted model, in a network that has loopback and nothing else. Its cases are in",
+        "`atomic.testing.conformance`; `–` is what an agent does not offer, or what a recording cannot show.",
+        "",
+        *(f"* `{name}`: {words}" for name, words in COLUMNS.items()),
         "",
         "## Capabilities",
         "",
-        *_table(["", *AGENTS], [_capability_row(word, capabilities) for word in WORDS]),
+        *_table(["", *COLUMNS], [_capability_row(word, capabilities) for word in WORDS]),
     ]
     for group in GROUPS:
         rows = [
-            [case.title, *(_result(results, name, case.name, case.needs(can)) for name, can in capabilities.items())]
+            [case.title, *(_result(results, name, case, can) for name, can in capabilities.items())]
             for case in group.cases.cases
         ]
-        lines += ["", f"## {group.cases.heading}", "", *_table(["", *AGENTS], rows)]
+        lines += ["", f"## {group.cases.heading}", "", *_table(["", *COLUMNS], rows)]
     if notes:
         lines += ["", "## Turns with random interruptions", "", *(f"* {note}" for note in notes)]
     return "\n".join(lines) + "\n"
@@ -90,8 +103,13 @@ def _capability(value: object) -> str:
     return value if isinstance(value, str) else PASSED if value else NOT_OFFERED
 
 
-def _result(results: Mapping[tuple[str, str], str], agent: str, case: str, offered: bool) -> str:
-    return results.get((agent, case), NOT_RUN) if offered else NOT_OFFERED
+def _result(results: Mapping[tuple[str, str], str], agent: str, case: Case, can: Capabilities) -> str:
+    offered = case.needs(can) and not (agent == REPLAY and case.name in LIVE)
+    return results.get((agent, case.name), NOT_RUN) if offered else NOT_OFFERED
+
+
+def _capabilities(name: str) -> Capabilities:
+    return require_provider("replay:" if name == REPLAY else name).capabilities
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -103,6 +121,7 @@ def main() -> None:
     results = read_results(Path(sys.argv[1]))
     notes = [line for file in sys.argv[2:] for line in Path(file).read_text().splitlines() if line.strip()]
     (PROJECT / "docs" / "providers.md").write_text(page(results, notes))
+    raise SystemExit(FAILED in results.values())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,12 @@ from atomic.testing.conformance import Case, House
 from tests.providers.conformance.playing import house_of, params
 
 AGENT = "copilot"
+SLOW = {
+    "an_internal_error",
+    "a_limit_without_a_reset_time",
+    "an_overload",
+    "half_a_character_and_no_more",
+}  # it tries again
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -22,6 +28,6 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("case", params(AGENT))
+@pytest.mark.parametrize("case", params(AGENT, slow=SLOW))
 async def test_it_keeps_the_contract(house: House, case: Case) -> None:
     await house.play(case)

@@ -1,4 +1,4 @@
-"""The contract of all providers, on the real Opencode."""
+"""The contract of all providers, on the real OpenCode."""
 
 from __future__ import annotations
 
@@ -12,6 +12,24 @@ from atomic.testing.conformance import Case, House
 from tests.providers.conformance.playing import house_of, params
 
 AGENT = "opencode"
+QUICK = {
+    "text_streams",
+    "thinking_streams",
+    "tools_write_edit_and_run",
+    "only_the_named_tools_are_available",
+    "a_custom_tool_returns",
+    "three_subagents_at_once",
+    "two_questions_at_once",
+    "interrupt_in_a_tool",
+    "interrupt_in_a_subagent",
+    "a_session_is_taken_up_again",
+    "an_answer_of_a_type",
+    "the_context_meter_moves",
+    "a_limit_with_a_reset_time",
+    "killed_during_a_tool",
+    "an_answer_of_8_mb",
+    "eight_sessions_at_once",
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -22,6 +40,6 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("case", params(AGENT))
+@pytest.mark.parametrize("case", params(AGENT, QUICK))
 async def test_it_keeps_the_contract(house: House, case: Case) -> None:
     await house.play(case)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from atomic.config import ProviderSettings, Settings
-from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
+from atomic.providers import AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import Call, ModelServer, Protocol, Script, copilot_env
 
 PROJECT = Path(__file__).parents[3]
 PROGRAM = PROJECT / ".programs" / "bin" / "copilot"
 CACHE = PROJECT / ".programs" / "cache" / "copilot"
-LIMIT = 60  # seconds that anything may take here; the machine may be busy
-EventT = TypeVar("EventT")
 
 
 def settings(program: Path = PROGRAM, *, args: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Settings:
@@ -57,31 +54,6 @@ async def furnished(folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerat
     """A place for many tests: the program stays, because starting it is slow."""
     async with place(folder, scripts) as here, here.open():
         yield here
-
-
-async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
-    """All events of a turn; it has one end, which is the last."""
-    async with asyncio.timeout(LIMIT):
-        events = [event async for event in session.send(prompt)]
-    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
-    return events
-
-
-async def end(session: AgentSession, prompt: str) -> TurnEnded:
-    return end_of(await turn(session, prompt))
-
-
-def end_of(events: list[AgentEvent]) -> TurnEnded:
-    assert isinstance(events[-1], TurnEnded)
-    return events[-1]
-
-
-def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
 
 
 def bash(command: str, **more: Any) -> Call:

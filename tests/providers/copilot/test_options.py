@@ -15,7 +15,8 @@ from atomic.providers.copilot.byok import own_endpoint
 from atomic.providers.copilot.denials import goes_where_it_may_not, without_denials
 from atomic.testing.model_server import Call, Script
 from tests.providers.claude.mcp_box import over_http
-from tests.providers.copilot.place import CACHE, PROGRAM, Place, bash, end, furnished, place, settings
+from tests.providers.copilot.place import CACHE, PROGRAM, Place, bash, furnished, place, settings
+from tests.providers.heard import end
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

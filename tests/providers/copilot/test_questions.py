@@ -13,7 +13,8 @@ import pytest_asyncio
 from atomic.providers import EndReason, Question
 from atomic.providers.copilot.forms import Form
 from atomic.testing.model_server import Call, Script
-from tests.providers.copilot.place import Place, end, end_of, furnished, task, turn
+from tests.providers.copilot.place import Place, furnished, task
+from tests.providers.heard import end, end_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

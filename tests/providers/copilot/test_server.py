@@ -13,8 +13,9 @@ from pathlib import Path
 
 from atomic.providers import EndReason, ToolStarted
 from atomic.testing.model_server import Drip, Script
-from tests.providers.copilot.place import LIMIT, PROGRAM, bash, end, end_of, place, turn
-from tests.providers.copilot.processes import appears, children, disappears, find, listening, with_home
+from tests.providers.copilot.place import PROGRAM, bash, place
+from tests.providers.heard import LIMIT, end, end_of, turn
+from tests.providers.processes import appears, children, disappears, find, listening, with_home
 
 ALONE = """
 import asyncio, os, sys
@@ -35,15 +36,15 @@ async def test_sessions_share_a_server_that_has_no_port_and_ends_with_the_last(t
     async with place(tmp_path, {"say": "hello"}) as here:
         async with here.open() as first:
             async with here.open() as second:
-                [server] = with_home(here.home)
+                [server] = with_home(here.home, "--headless")
                 assert not listening(server)
                 assert (await end(second, "@@say@@")).text == "hello"
-            assert with_home(here.home) == [server]
+            assert with_home(here.home, "--headless") == [server]
             assert (await end(first, "@@say@@")).text == "hello"
             async with here.open(env={"OTHER": "1"}):
-                assert len(with_home(here.home)) == 2
-            assert with_home(here.home) == [server]
-        assert not with_home(here.home)
+                assert len(with_home(here.home, "--headless")) == 2
+            assert with_home(here.home, "--headless") == [server]
+        assert not with_home(here.home, "--headless")
 
 
 async def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -75,12 +76,12 @@ async def test_it_dies_with_atomic_also_by_kill_9(tmp_path: Path) -> None:
         with atomic.stdout:
             try:
                 assert await asyncio.to_thread(atomic.stdout.readline) == b"open\n"
-                [server] = with_home(here.home)
+                [server] = with_home(here.home, "--headless")
             finally:
                 atomic.kill()
                 atomic.wait()
         async with asyncio.timeout(10):
-            while server in with_home(here.home):
+            while server in with_home(here.home, "--headless"):
                 await asyncio.sleep(0.01)
 
 
@@ -91,7 +92,7 @@ async def test_killed_it_is_named_and_all_its_sessions_go_on_with_a_new_one(tmp_
         running, talking = asyncio.create_task(turn(session, "@@run@@")), asyncio.create_task(turn(other, "@@slow@@"))
         await appears("sleep 4711")
         await here.server.wait_for(lambda call: call.script == "slow")
-        [server] = with_home(here.home)
+        [server] = with_home(here.home, "--headless")
         os.kill(server, signal.SIGKILL)
         for events in (await running, await talking):
             assert end_of(events).reason is EndReason.ERROR
@@ -99,7 +100,7 @@ async def test_killed_it_is_named_and_all_its_sessions_go_on_with_a_new_one(tmp_
         assert (await end(session, "@@say@@")).text == "hello"
         assert (await end(other, "@@say@@ which?")).text == "hello"
         assert "4712" in str(here.server.calls[-1].body)
-        [new] = with_home(here.home)
+        [new] = with_home(here.home, "--headless")
         assert new != server
         await disappears("sleep 4711", within=10)  # it was in a session of its own
 
@@ -111,23 +112,23 @@ async def test_a_server_that_hangs_is_given_up_and_its_other_sessions_are_told(t
         async with asyncio.timeout(LIMIT):
             while len(here.server.calls) < 2:
                 await asyncio.sleep(0.01)
-        [server] = with_home(here.home)
+        [server] = with_home(here.home, "--headless")
         os.kill(server, signal.SIGSTOP)
         await session.interrupt()
         assert end_of(await running).reason is EndReason.INTERRUPTED
         assert f"Copilot (process {server}) did not answer any more" in str(end_of(await talking).error)
         assert (await end(session, "@@say@@")).text == "hello"
         assert (await end(other, "@@say@@")).text == "hello"
-        assert server not in with_home(here.home)
+        assert server not in with_home(here.home, "--headless")
 
 
 async def test_killed_between_turns_it_is_started_again(tmp_path: Path) -> None:
     async with place(tmp_path, {"say": "hello"}) as here, here.open() as session:
         await end(session, "@@say@@ my number is 4713")
-        [server] = with_home(here.home)
+        [server] = with_home(here.home, "--headless")
         os.kill(server, signal.SIGKILL)
         async with asyncio.timeout(LIMIT):
-            while server in with_home(here.home):
+            while server in with_home(here.home, "--headless"):
                 await asyncio.sleep(0.01)
         assert (await end(session, "@@say@@ which?")).text == "hello"
         assert "4713" in str(here.server.calls[-1].body)

@@ -20,7 +20,8 @@ from atomic.providers import (
 )
 from atomic.providers.copilot.setup import set_up
 from atomic.testing.model_server import Call, Fail, Script
-from tests.providers.copilot.place import Place, all_of, bash, end_of, furnished, task, text_of, turn
+from tests.providers.copilot.place import Place, bash, furnished, task
+from tests.providers.heard import all_of, end_of, text_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

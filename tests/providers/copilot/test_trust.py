@@ -12,7 +12,8 @@ from atomic.providers import EndReason, McpServer, ToolEnded, ToolStarted
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.testing.model_server import Call, Script
 from tests.providers.copilot.canaries import Canaries
-from tests.providers.copilot.place import Place, all_of, bash, end, end_of, place, settings, task, turn
+from tests.providers.copilot.place import Place, bash, place, settings, task
+from tests.providers.heard import all_of, end, end_of, turn
 
 
 def scripts(repository: Path) -> dict[str, Script]:

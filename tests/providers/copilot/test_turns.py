@@ -21,8 +21,9 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.model_server import Call, Fail, Protocol, Say, Script, Stop, Tokens
-from tests.providers.copilot.place import LIMIT, Place, all_of, bash, end, end_of, furnished, place, text_of, turn
-from tests.providers.copilot.processes import appears, disappears
+from tests.providers.copilot.place import Place, bash, furnished, place
+from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
+from tests.providers.processes import appears, disappears
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,4 +1,4 @@
-"""The real OpenCode behind a wire that swallows its events for as long as the file $MUTE exists."""
+"""The real OpenCode behind wires that break without a sound while the file $MUTE exists, if they carry its events."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import os
 import sys
 
 
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, lossy: bool) -> None:
-    while data := await reader.read(64 * 1024):
-        if lossy and os.path.exists(os.environ["MUTE"]):
-            continue
-        writer.write(data)
-        await writer.drain()
-    writer.close()
+class Wire:
+    """One connection; what was asked on it decides whether it can break."""
 
+    def __init__(self) -> None:
+        self._carries_events = self._is_broken = False
 
-async def connect(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    first = await reader.readuntil(b"\r\n")
-    back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
-    back_writer.write(first)
-    await asyncio.gather(
-        pump(reader, back_writer, lossy=False),
-        pump(back_reader, writer, lossy=b"/global/event" in first),
-        return_exceptions=True,
-    )
-    writer.close()
+    async def ask(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(64 * 1024):
+            self._carries_events = self._carries_events or b"GET /global/event" in data
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(64 * 1024):
+            self._is_broken = self._is_broken or (self._carries_events and os.path.exists(os.environ["MUTE"]))
+            if not self._is_broken:
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 async def main() -> None:
@@ -38,10 +39,10 @@ async def main() -> None:
     port = int(line.rpartition(b":")[2])
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await connect(port, reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):  # who hangs up has nothing more to say
-            writer.close()
+        back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
+        wire = Wire()
+        # Who hangs up has nothing more to say.
+        await asyncio.gather(wire.ask(reader, back_writer), wire.answer(back_reader, writer), return_exceptions=True)
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     print(f"opencode server listening on http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from atomic.config import ProviderSettings, Settings
-from atomic.providers import AgentEvent, AgentSession, SessionOptions, TextDelta, TurnEnded, require_provider
+from atomic.providers import AgentSession, SessionOptions, require_provider
 from atomic.providers.opencode.provider import OpencodeProvider
 from atomic.testing.model_server import Call, ModelServer, Script, opencode_env
 
 PROJECT = Path(__file__).parents[3]
 PROGRAM = PROJECT / ".programs" / "bin" / "opencode"
-LIMIT = 60  # seconds that anything may take here; the machine may be busy
-EventT = TypeVar("EventT")
 
 
 def provider(program: Path = PROGRAM, *, liveness: float | None = None) -> OpencodeProvider:
@@ -68,31 +65,6 @@ async def place(
     async with ModelServer(scripts) as server:
         yield Place(server, folder, user or {})
     assert not server.other
-
-
-async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
-    """All events of a turn; it has one end, which is the last."""
-    async with asyncio.timeout(LIMIT):
-        events = [event async for event in session.send(prompt)]
-    assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
-    return events
-
-
-async def end(session: AgentSession, prompt: str) -> TurnEnded:
-    return end_of(await turn(session, prompt))
-
-
-def end_of(events: list[AgentEvent]) -> TurnEnded:
-    assert isinstance(events[-1], TurnEnded)
-    return events[-1]
-
-
-def all_of(kind: type[EventT], events: list[AgentEvent]) -> list[EventT]:
-    return [event for event in events if isinstance(event, kind)]
-
-
-def text_of(events: list[AgentEvent], agent: str | None = None) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == agent)
 
 
 def bash(command: str) -> Call:

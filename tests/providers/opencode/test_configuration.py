@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from atomic import jsonc
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
-from atomic.providers.opencode.configuration import merge, read_user_configuration, without_asking
+from atomic.providers.opencode.configuration import CONTENT, merge, read_user_configuration, without_asking
 from atomic.providers.opencode.plan import ServerPlan, plan_server
 
 SECRETS = {
@@ -118,7 +119,7 @@ def test_the_users_content_is_merged_and_never_replaced(home: Path, monkeypatch:
         "model": "a/b",
         "agent": {
             "mine": {"prompt": "x"},
-            "worker": {"description": "Works.", "prompt": "You work.", "mode": "subagent", "model": "a/c"},
+            "worker": {"description": "Works.", "prompt": "You work.", "mode": "all", "model": "a/c"},
         },
         "mcp": {
             "own": {"type": "local"},
@@ -153,6 +154,25 @@ def test_a_model_needs_its_provider(home: Path, model: str) -> None:
 def test_a_sub_agent_without_a_model_of_its_own_has_that_of_the_session(home: Path, model: str) -> None:
     content = plan(agents=[AgentSpec(name="a", description="", prompt="", model=model)]).content
     assert "model" not in content["agent"]["a"]
+
+
+def test_what_a_caller_says_is_not_taken_for_a_reference(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"username": "{env:USER}"}')
+    words = "Never print {env:SECRET} or {file:/etc/passwd}, {but} this."
+    text = plan(agents=[AgentSpec(name="a", description=words, prompt=words)]).environment(None, tmp_path)[CONTENT]
+    assert re.findall(r"\{(?:env|file):[^}]+\}", text) == ["{env:USER}"]
+    assert json.loads(text)["agent"]["a"]["prompt"] == json.loads(text)["agent"]["a"]["description"] == words
+
+
+def test_prompts_that_do_not_fit_into_the_environment_are_in_files(home: Path, tmp_path: Path) -> None:
+    agents = [AgentSpec(name=f"a{n}", description="", prompt=f"{{env:A}} {n} " + "ö" * 30_000) for n in range(3)]
+    text = plan(agents=agents).environment(None, tmp_path)[CONTENT]
+    assert len(text.encode()) < 10_000
+    for agent in agents:
+        reference = json.loads(text)["agent"][agent.name]["prompt"]
+        assert Path(reference.removeprefix("{file:").removesuffix("}")).read_text("utf-8") == agent.prompt
 
 
 def test_the_last_file_wins(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

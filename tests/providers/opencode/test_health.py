@@ -75,4 +75,4 @@ async def test_a_program_that_hangs_is_not_waited_for(home: Path, monkeypatch: p
     monkeypatch.setattr("atomic.providers.opencode.health._LIMIT", 0.2)
     health = await provider(program(home, "sleep 60")).check()
     assert not health.ok
-    assert "longer than" in health.remedy
+    assert "longer than 0.2 s" in health.remedy

@@ -19,20 +19,9 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, Drip, Script
-from tests.providers.opencode.place import (
-    LIMIT,
-    PROGRAM,
-    all_of,
-    bash,
-    end_of,
-    imitation,
-    place,
-    provider,
-    task,
-    text_of,
-    turn,
-)
-from tests.providers.opencode.processes import servers_of
+from tests.providers.heard import LIMIT, all_of, end_of, text_of, turn
+from tests.providers.opencode.place import PROGRAM, bash, imitation, place, provider, task
+from tests.providers.processes import with_home
 
 QUESTION = {"question": "Which?", "header": "H", "options": [{"label": "A", "description": "a"}]}
 TODOS = [{"content": "one", "status": "completed", "priority": "high"}]
@@ -107,7 +96,7 @@ async def test_the_end_is_not_missed(tmp_path: Path) -> None:
             assert text_of(events) == end_of(events).text == "hello"
 
             # And one that stays silent is an error; the session goes on in another server.
-            before = set(servers_of(here.home))
+            before = set(with_home(here.home, "serve --hostname"))
             reading = asyncio.create_task(turn(session, "@@slow@@"))
             await here.server.wait_for(lambda call: call.script == "slow", timeout=LIMIT)
             mute.touch()
@@ -116,4 +105,4 @@ async def test_the_end_is_not_missed(tmp_path: Path) -> None:
             assert "no sign of life within 2 s" in (ended.error or "")
             mute.unlink()
             assert end_of(await turn(session, "@@say@@ again")).text == "hello"
-            assert not before & set(servers_of(here.home))
+            assert not before & set(with_home(here.home, "serve --hostname"))

@@ -16,8 +16,9 @@ import pytest
 
 from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted
 from atomic.testing.model_server import CallState, Drip
-from tests.providers.opencode.place import LIMIT, PROGRAM, bash, end, end_of, place, provider, turn
-from tests.providers.opencode.processes import appears, children, disappears, find, listening, servers_of
+from tests.providers.heard import LIMIT, end, end_of, turn
+from tests.providers.opencode.place import PROGRAM, bash, place, provider
+from tests.providers.processes import appears, children, disappears, find, listening, with_home
 
 LOOPBACK = "0100007F"  # 127.0.0.1
 ALONE = """
@@ -43,7 +44,7 @@ SCRIPTS = {
 async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_with_the_last(tmp_path: Path) -> None:
     async with place(tmp_path, SCRIPTS) as here:
         async with here.open() as first:
-            [server] = servers_of(here.home)
+            [server] = with_home(here.home, "serve --hostname")
             [(address, port)] = listening(server)
             assert address == LOOPBACK
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=LIMIT) as probe:
@@ -52,13 +53,13 @@ async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_wi
                 for user in ("opencode", "atomic"):
                     assert (await probe.get("/session", auth=(user, "guessed"))).status_code == 401
             async with here.open(system_prompt="x", tools=["read"]) as second:
-                assert servers_of(here.home) == [server]
+                assert with_home(here.home, "serve --hostname") == [server]
                 assert (await end(second, "@@say@@")).text == "hello"
             assert (await end(first, "@@say@@")).text == "hello"
             async with here.open(env={"OTHER": "1"}):
-                assert len(servers_of(here.home)) == 2
-            assert servers_of(here.home) == [server]
-        assert not servers_of(here.home)
+                assert len(with_home(here.home, "serve --hostname")) == 2
+            assert with_home(here.home, "serve --hostname") == [server]
+        assert not with_home(here.home, "serve --hostname")
 
 
 async def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -96,12 +97,12 @@ async def test_it_dies_with_atomic_also_by_kill_9_and_so_does_what_the_agent_run
         atomic = subprocess.Popen(command, env=here.env, stdout=subprocess.PIPE)
         try:
             await appears("sleeper-of-atomic")
-            assert len(servers_of(here.home)) == 1
+            assert len(with_home(here.home, "serve --hostname")) == 1
         finally:
             atomic.kill()
             atomic.communicate()
         async with asyncio.timeout(10):
-            while servers_of(here.home) or find("sleeper-of-atomic"):
+            while with_home(here.home, "serve --hostname") or find("sleeper-of-atomic"):
                 await asyncio.sleep(0.02)
 
 
@@ -109,7 +110,7 @@ async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_session
     tmp_path: Path,
 ) -> None:
     async with place(tmp_path, SCRIPTS) as here, here.open() as one, here.open() as two:
-        [server] = servers_of(here.home)
+        [server] = with_home(here.home, "serve --hostname")
         ids = one.id, two.id
         turns = [asyncio.create_task(turn(one, "@@tool@@")), asyncio.create_task(turn(two, "@@slow@@"))]
         await appears("sleeper-of-the-server")
@@ -123,7 +124,7 @@ async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_session
         assert [answer.text for answer in answers] == ["hello", "hello"]
         assert ids == (one.id, two.id)
         assert "@@tool@@" in str(here.server.calls[-2].body) + str(here.server.calls[-1].body)
-        [other] = servers_of(here.home)
+        [other] = with_home(here.home, "serve --hostname")
         assert other != server
 
 

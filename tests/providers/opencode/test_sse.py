@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 from hypothesis import given
@@ -44,3 +45,14 @@ def test_an_event_that_is_too_big_is_told_by_its_beginning_and_the_next_ones_are
 def test_many_lines_that_are_too_big_together_are_too_big() -> None:
     events = SseReader(limit=1000).feed(b"data: 0123456789\n" * 1000 + b"\n")
     assert [event.too_big for event in events] == [True]
+
+
+def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
+    reader, piece = SseReader(limit=10_000), b"x" * 100_000
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            assert not reader.feed(piece)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

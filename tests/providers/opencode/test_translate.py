@@ -98,7 +98,28 @@ def test_idle_is_not_the_end_before_the_prompt_was_taken_up_and_worked_on() -> N
     stage.message(PROMPT, role="user")
     stage.idle()  # an abort that came too early says so
     assert stage.end is None
+    assert not stage.translator.is_idle_in_vain
     stage.status("busy")
+    stage.complete("a")
+    stage.idle()
+    assert stage.end is not None
+    assert stage.end.reason is EndReason.DONE
+
+
+def test_what_was_told_to_stop_and_went_on_is_interrupted_all_the_same() -> None:
+    stage = Stage().begin()
+    stage.complete("a")
+    stage.turn.ending = True
+    stage.complete("b")  # an abort may end a sub-agent alone
+    stage.idle()
+    assert stage.end is not None
+    assert stage.end.reason is EndReason.INTERRUPTED
+
+
+def test_what_was_done_before_it_could_be_stopped_is_done() -> None:
+    stage = Stage().begin()
+    stage.message("a")
+    stage.turn.ending = True
     stage.complete("a")
     stage.idle()
     assert stage.end is not None

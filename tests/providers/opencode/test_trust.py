@@ -14,7 +14,8 @@ import pytest
 from atomic.providers import SessionOptions, UntrustedProjectError
 from atomic.providers.opencode.trust import project_code
 from atomic.testing.model_server import Call
-from tests.providers.opencode.place import LIMIT, end, place, provider
+from tests.providers.heard import LIMIT, end
+from tests.providers.opencode.place import place, provider
 
 PLUGIN = ".opencode/plugin/x.js"
 

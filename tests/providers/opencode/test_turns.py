@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from atomic.providers import (
     AgentEvent,
+    AgentSpec,
     EndReason,
     LimitReached,
     PlanChanged,
@@ -27,8 +28,9 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
-from tests.providers.opencode.place import LIMIT, Place, all_of, bash, end, end_of, place, task, text_of, turn
-from tests.providers.opencode.processes import appears, disappears
+from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
+from tests.providers.opencode.place import Place, bash, place, task
+from tests.providers.processes import appears, disappears
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,6 +63,8 @@ SCRIPTS: dict[str, Script] = {
     "stubborn": [[bash("trap '' TERM; exec -a stubborn-sleeper sleep 300")], "slept"],
     "delegate": [[task("part")], "delegated"],
     "part": "part done",
+    "write": [[task("written", agent="writer")], "delegated"],
+    "written": "written",
 }
 
 
@@ -220,6 +224,17 @@ async def test_a_tool_that_ignores_the_end_is_ended_all_the_same(here: Place) ->
         assert asyncio.get_running_loop().time() - began < 2.5
         assert end_of(await reading).reason is EndReason.INTERRUPTED
         await disappears("stubborn-sleeper", within=10)
+
+
+async def test_sub_agents_may_have_long_prompts_that_speak_of_anything(here: Place) -> None:
+    words = "Never print {env:HOME}. " + "Work well. " * 20_000
+    writer = AgentSpec(name="writer", description="Writes {file:/nowhere}.", prompt=words, tools=["read"])
+    async with here.open(agents=[writer]) as session:
+        events = await turn(session, "@@write@@")
+    assert end_of(events).text == "delegated"
+    [call] = [call for call in here.server.calls if call.script == "written"]
+    assert words.strip() in call.system
+    assert not {"bash", "edit", "write"} & set(call.tools)
 
 
 async def test_the_end_of_a_turn_has_the_text_of_the_last_message_only(here: Place) -> None:

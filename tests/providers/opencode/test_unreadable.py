@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 
 from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions
-from tests.providers.opencode.place import end, imitation, provider, text_of, turn
+from tests.providers.heard import end, text_of, turn
+from tests.providers.opencode.place import imitation, provider
 
 
 @pytest_asyncio.fixture

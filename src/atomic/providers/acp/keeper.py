@@ -13,6 +13,7 @@ from acp.schema import AgentCapabilities
 from atomic.providers.acp.client import Client
 from atomic.providers.acp.errors import RefusedError
 from atomic.providers.acp.launch import Launch
+from atomic.providers.acp.logs import log_of
 from atomic.providers.acp.options import model_choice
 from atomic.providers.acp.patience import Complaints
 from atomic.providers.acp.program import AcpProgram, Opened, running_agent
@@ -82,6 +83,7 @@ class Keeper:
                 )
             )
             child.listener = self._complaints.hear
+            self._complaints.program_started(log_of(agent.ways.log, launch.env, child.pid))
             await program.shake_hands(may_ask=launch.options.ask is not None)
             opened = await self._open(program, self._servers(program.can))
             self._translator.program_started(self.id, opened.config_options or ())

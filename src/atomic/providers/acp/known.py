@@ -13,6 +13,14 @@ import msgspec
 from atomic.providers.base import Capabilities
 
 
+class LogPlace(msgspec.Struct, frozen=True):
+    """Where a program writes its log: below the folder of a variable, or below one in the home folder."""
+
+    variable: str
+    folder: str
+    name: str
+
+
 class Ways(msgspec.Struct, frozen=True, kw_only=True):
     """Where an agent differs from what the protocol lets expect."""
 
@@ -26,6 +34,7 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
     compact: bool = False  # knows the command /compact
     compact_focus: bool = False  # which takes a focus
     model_variable: str = ""  # by which the user sets the model
+    log: LogPlace | None = None  # a file in which alone it says that a call failed
     model_flag: str = ""  # for agents that let the model be chosen only when they start
     only_tools_flag: str = ""
     denied_tools_flag: str = ""
@@ -109,6 +118,7 @@ KNOWN: Mapping[str, Known] = {
             subagents_speak_unnamed=True,
             any_model=True,
             model_variable="COPILOT_MODEL",
+            log=LogPlace("COPILOT_HOME", ".copilot", "process-*-{pid}.log"),
             compact=True,
             compact_focus=True,
             only_tools_flag="--available-tools",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -16,15 +15,15 @@ from atomic.providers.acp.agent import command_line, find_agent
 from atomic.providers.acp.environ import environment
 from atomic.providers.acp.launch import Launch
 from atomic.providers.base import Health, ModelInfo, SessionOptions
-from atomic.providers.errors import ProgramMissingError, ProviderError
+from atomic.providers.errors import ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
+from atomic.providers.programs import require_sdk
 from atomic.providers.tool_server import ToolServer, serving_tools
 from atomic.providers.tools import as_tools
 
 if TYPE_CHECKING:
     from atomic.providers.acp.session import AcpSession
 
-_INSTALL = "pip install 'atomic-workflows[acp]'"
 _SECONDS = 30.0  # to tell a version
 
 
@@ -59,7 +58,7 @@ class AcpProvider(LiveProvider):
     async def check(self) -> Health:
         """Installed? Which version? Whether it is logged in, only a session can tell."""
         try:
-            _require_sdk(self.name)
+            require_sdk(self.name, "acp")
             program, *args = command_line(self._agent, self.settings)
         except ProviderError as error:
             return Health(False, remedy=str(error))
@@ -78,7 +77,7 @@ class AcpProvider(LiveProvider):
 
     @asynccontextmanager
     async def _started(self, options: SessionOptions) -> AsyncGenerator[AcpSession]:
-        _require_sdk(self.name)
+        require_sdk(self.name, "acp")
         from atomic.providers.acp.session import AcpSession
 
         async with _serving(options) as tools:
@@ -93,8 +92,3 @@ class AcpProvider(LiveProvider):
 def _serving(options: SessionOptions) -> AbstractAsyncContextManager[ToolServer | None]:
     """The caller's own tools, where an agent can call them."""
     return serving_tools(as_tools(options.custom_tools)) if options.custom_tools else nullcontext()
-
-
-def _require_sdk(provider: str) -> None:
-    if importlib.util.find_spec("acp") is None:
-        raise ProgramMissingError(f"{provider}: its SDK is not installed", provider=provider, remedy=_INSTALL)

@@ -21,7 +21,7 @@ from atomic.providers.acp.prompts import command_of, is_compaction, no_command, 
 from atomic.providers.acp.translate import Translator
 from atomic.providers.base import ContextUsage, ModelInfo
 from atomic.providers.errors import ProviderError, UnsupportedError
-from atomic.providers.events import Compacted, EndReason, TurnEnded, UsageReported
+from atomic.providers.events import Compacted, EndReason, LimitReached, TurnEnded, UsageReported
 from atomic.providers.live import POLITE, LiveSession, undisturbed
 from atomic.providers.turns import Turn
 
@@ -88,8 +88,10 @@ class AcpSession(LiveSession):
 
     async def _ask(self, prompt: str, turn: Turn) -> None:
         texts = await self._spoken(prompt)
+        if turn.over:
+            return
         self._translator.begin(turn)
-        self._complaints.forget()
+        self._complaints.begin()
         self._is_asked, self._keeper.is_empty = True, False
         answer = asyncio.create_task(self._keeper.program.prompt(self.id, texts))
         given_up = asyncio.create_task(self._complaints.run_out())
@@ -142,7 +144,9 @@ class AcpSession(LiveSession):
 
     def _fail(self, turn: Turn, why: str) -> None:
         if (limit := limit_in(why)) is not None:
-            turn.tell(limit)
+            known = limit_in(self._complaints.latest())  # the log may say until when
+            reset_at = limit.reset_at or (known.reset_at if known is not None else None)
+            turn.tell(LimitReached(reset_at, limit.message))
         self._translator.finish("interrupted")
         turn.end(EndReason.ERROR, error=why)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,11 +10,10 @@ from pathlib import Path
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
 from atomic.providers.claude.environ import PROVIDER, adds_sandbox_word, environment
 from atomic.providers.claude.health import health_of
-from atomic.providers.errors import ProgramMissingError, ProviderError
+from atomic.providers.errors import ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.programs import find_program
+from atomic.providers.programs import find_program, require_sdk
 
-_PACKAGE = "claude_agent_sdk"
 _INSTALL = "pip install 'atomic-workflows[claude]'"
 _AS_ROOT = "Running as root: Claude Code gets IS_SANDBOX=1, without which it would not let all tools run."
 
@@ -84,10 +82,7 @@ class ClaudeProvider(LiveProvider):
 
     def _find_program(self) -> Path:
         """Where it is. Raises ProgramMissingError, also where only the SDK is missing."""
-        package = importlib.util.find_spec(_PACKAGE)
-        if package is None or package.origin is None:
-            raise ProgramMissingError("claude: its SDK is not installed", provider=PROVIDER, remedy=_INSTALL)
-        bundled = Path(package.origin).parent / "_bundled" / "claude"
+        bundled = require_sdk(PROVIDER, "claude_agent_sdk") / "_bundled" / "claude"
         return find_program(
             PROVIDER, "claude", self.settings, install=_INSTALL, own_copy=lambda: bundled if bundled.is_file() else None
         )

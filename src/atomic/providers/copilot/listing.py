@@ -11,9 +11,9 @@ from atomic.config import Settings
 from atomic.providers.base import ModelInfo
 from atomic.providers.copilot.byok import own_endpoint, own_model
 from atomic.providers.copilot.denials import without_denials
+from atomic.providers.copilot.environ import environment
 from atomic.providers.copilot.login import has_login, is_about_login
 from atomic.providers.copilot.server import CommandLine, shared_server
-from atomic.providers.copilot.setup import environment
 from atomic.providers.errors import ProviderError
 
 

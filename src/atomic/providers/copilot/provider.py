@@ -1,4 +1,4 @@
-"""GitHub Copilot, driven through its SDK on the Copilot CLI."""
+"""GitHub Copilot, driven through its SDK on the Copilot CLI. The SDK is imported only when there is work for it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
+from atomic.providers.copilot.environ import environment
+from atomic.providers.copilot.health import INSTALL, examine
 from atomic.providers.errors import ProgramMissingError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.programs import find_program
-
-try:
-    from atomic.providers.copilot.health import INSTALL, examine
-    from atomic.providers.copilot.listing import list_models
-    from atomic.providers.copilot.session import CopilotSession
-    from atomic.providers.copilot.setup import environment, set_up
-except ModuleNotFoundError as error:
-    if (error.name or "").startswith("atomic"):
-        raise
-    raise ProgramMissingError(
-        f"copilot: its SDK is not installed ({error.name})",
-        provider="copilot",
-        remedy="pip install 'atomic-workflows[copilot]'",
-    ) from error
+from atomic.providers.programs import find_program, require_sdk
 
 
 class CopilotProvider(LiveProvider):
@@ -52,7 +40,11 @@ class CopilotProvider(LiveProvider):
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
         """Open a session; leaving the context ends it. Raises ProviderError."""
-        session = CopilotSession(self.capabilities, options, set_up(self._program(), options, self.settings))
+        program = self._program()
+        from atomic.providers.copilot.session import CopilotSession
+        from atomic.providers.copilot.setup import set_up
+
+        session = CopilotSession(self.capabilities, options, set_up(program, options, self.settings))
         try:
             await session.open()
             yield session
@@ -61,7 +53,10 @@ class CopilotProvider(LiveProvider):
 
     async def models(self) -> Sequence[ModelInfo]:
         """GitHub's list with a login; without one, the models that the user set. Raises ProviderError."""
-        return await list_models(self._program(), self.settings)
+        program = self._program()
+        from atomic.providers.copilot.listing import list_models
+
+        return await list_models(program, self.settings)
 
     async def check(self) -> Health:
         """Installed? New enough? Logged in?"""
@@ -72,4 +67,5 @@ class CopilotProvider(LiveProvider):
         return await examine(program, environment(self.settings))
 
     def _program(self) -> Path:
+        require_sdk(self.name, "copilot")
         return find_program("copilot", "copilot", self.settings, install=INSTALL)

@@ -14,17 +14,14 @@ from atomic.config import Settings
 from atomic.providers.base import AgentLike, CustomTool, McpServer, SessionOptions
 from atomic.providers.copilot.byok import own_endpoint, own_model
 from atomic.providers.copilot.denials import Rule, without_denials
+from atomic.providers.copilot.environ import environment
 from atomic.providers.copilot.login import copilot_home, has_login
 from atomic.providers.copilot.server import CommandLine
-from atomic.providers.environment import child_environment
 from atomic.providers.errors import ProviderError
 from atomic.providers.modelnames import named_model
 from atomic.providers.toolnames import spelled
 from atomic.providers.tools import as_tools
 
-OWN = ("COPILOT_", "GH_", "GITHUB_")
-# It would have Copilot trust the folder it works in; all tools are allowed anyway.
-_NOT_PASSED = ("COPILOT_ALLOW_ALL",)
 _ASKING, _DELEGATING = "ask_user", "task"
 # A project says in .github/lsp.json which programs are its language servers; this tool starts them.
 _RUNS_PROJECT_CODE = ("lsp",)
@@ -39,13 +36,6 @@ class Setup(msgspec.Struct, frozen=True):
     tools: Mapping[str, CustomTool]
     denied: Sequence[Rule]
     has_login: bool
-
-
-def environment(settings: Settings, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of Copilot's program."""
-    own = settings.provider("copilot").env
-    env = child_environment(OWN, passed=settings.env.pass_, extra={**own, **(extra or {})})
-    return {name: value for name, value in env.items() if name not in _NOT_PASSED}
 
 
 def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:

@@ -18,6 +18,8 @@ from atomic.providers.opencode.toolmap import agent_permission
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 _NAMES = ("opencode.json", "opencode.jsonc")
 _REFERENCE = re.compile(r"\{env:([^}]+)\}")
+_ANY_REFERENCE = re.compile(r"\{(?=(?:env|file):)")
+_BRACE = "\ue000"  # stands for a brace that OpenCode must not see before it has read the JSON
 TOOL_SERVER = "atomic"  # by this name the model sees our own tools
 _FOREVER = 24 * 60 * 60 * 1000  # milliseconds that one of our own tools may take
 
@@ -105,6 +107,33 @@ def tool_server_as_configuration(url: str, token: str) -> dict[str, Any]:
     return {"type": "remote", "url": url, "headers": headers, "oauth": False, "enabled": True, "timeout": _FOREVER}
 
 
+def literally(value: Any) -> Any:
+    """A value in which OpenCode will not find references of its own: `{env:NAME}` and `{file:PATH}` stay words."""
+    if isinstance(value, str):
+        return _ANY_REFERENCE.sub(_BRACE, value)
+    if isinstance(value, Mapping):
+        return {literally(key): literally(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [literally(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
+def encoded(content: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(content).decode().replace(_BRACE, "\\u007b")
+
+
+def with_prompts_in_files(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same, with the prompts of all agents in files: a variable of the environment holds 128 KB and no more."""
+    agents: dict[str, Any] = {}
+    for number, (name, agent) in enumerate(_pairs(content.get("agent"))):
+        prompt = cast("Mapping[str, Any]", agent).get("prompt") if isinstance(agent, Mapping) else None
+        if isinstance(prompt, str):
+            file = folder / f"{number}.md"
+            file.write_text(prompt.replace(_BRACE, "{"), "utf-8")
+            agents[name] = {"prompt": f"{{file:{file}}}"}
+    return merge(content, {"agent": agents})
+
+
 def split_model(id: str) -> tuple[str, str]:
     """`provider/model` apart. Raises ProviderError."""
     provider, slash, model = id.partition("/")
@@ -116,7 +145,7 @@ def split_model(id: str) -> tuple[str, str]:
 
 
 def _agent(agent: AgentLike, servers: Sequence[str]) -> dict[str, Any]:
-    config: dict[str, Any] = {"description": agent.description, "prompt": agent.prompt, "mode": "subagent"}
+    config: dict[str, Any] = {"description": agent.description, "prompt": agent.prompt, "mode": "all"}
     if model := named_model(agent.model):
         config["model"] = "/".join(split_model(model))
     if agent.tools is not None:
@@ -176,6 +205,10 @@ def _keys(value: Any) -> list[str]:
 
 def _texts(value: Any) -> list[str]:
     return [one for one in cast("list[Any]", value) if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    return list(cast("Mapping[str, Any]", value).items()) if isinstance(value, Mapping) else []
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:

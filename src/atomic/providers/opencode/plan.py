@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -21,22 +22,26 @@ from atomic.providers.opencode.configuration import (
     TOOL_SERVER,
     UserConfiguration,
     agents_as_configuration,
+    encoded,
+    literally,
     merge,
     read_user_configuration,
     servers_as_configuration,
     split_model,
     tool_server_as_configuration,
+    with_prompts_in_files,
     without_asking,
 )
 from atomic.providers.opencode.keys import USUAL, variables_of
 from atomic.providers.tool_server import ToolServer
 from atomic.providers.tools import as_tools
 
+_USUAL = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}  # not while it works for us
 _FIXED = {
-    "OPENCODE_DISABLE_AUTOUPDATE": "1",  # not while it works for us
     "OPENCODE_ENABLE_QUESTION_TOOL": "1",  # each session says whether it wants it
     "OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS": "0",  # they would outlive the turn that began them
 }
+_ROOM = 100_000  # bytes in a variable of the environment, of the 128 KB that Linux allows
 _STRANGERS_OUT = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
 # Both run programs that they find in the project, such as node_modules/.bin/prettier.
 _STRANGERS_PROGRAMS_OUT = {"formatter": False, "lsp": False}
@@ -61,13 +66,16 @@ class ServerPlan:
         own = tuple(id(tool) for tool in self.given)
         return self.program, self.args, frozenset(self.env.items()), content, own, self.liveness
 
-    def environment(self, tools: ToolServer | None) -> dict[str, str]:
-        """The whole environment of the program; `tools` is where our own can be called."""
+    def environment(self, tools: ToolServer | None, folder: Path) -> dict[str, str]:
+        """The whole environment of the program. `tools`: where our own can be called; `folder`: for what is too big."""
         content = self.content
         if tools is not None:
             added = {"mcp": {TOOL_SERVER: tool_server_as_configuration(tools.url, tools.token)}}
             content = merge(content, added)
-        return {**self.env, CONTENT: msgspec.json.encode(content).decode()}
+        text = encoded(content)
+        if len(text.encode()) > _ROOM:
+            text = encoded(with_prompts_in_files(content, folder))
+        return {**self.env, CONTENT: text}
 
 
 def plan_server(program: str, settings: Settings, options: SessionOptions, *, liveness: float) -> ServerPlan:
@@ -75,7 +83,7 @@ def plan_server(program: str, settings: Settings, options: SessionOptions, *, li
     own = settings.provider("opencode")
     extra = {**own.env, **(options.env or {})}
     user = read_user_configuration({**os.environ, **extra})
-    env = {**_FIXED, **environment(settings, user, options)}
+    env = {**_USUAL, **environment(settings, user, options), **_FIXED}
     if not options.trusted:
         env |= _STRANGERS_OUT
     env.pop(CONTENT, None)
@@ -117,7 +125,7 @@ def _content(user: UserConfiguration, options: SessionOptions) -> dict[str, Any]
         added["mcp"] = servers_as_configuration(options.mcp_servers)
     if not options.trusted:
         added |= _STRANGERS_PROGRAMS_OUT
-    return merge(without_asking(user.content), added)
+    return merge(without_asking(user.content), literally(added))
 
 
 def _names(value: Any) -> list[str]:

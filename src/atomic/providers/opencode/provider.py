@@ -1,4 +1,4 @@
-"""OpenCode, driven through `opencode serve` on loopback."""
+"""OpenCode, driven through `opencode serve` on loopback. Its client is imported only when there is work for it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,18 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from atomic.config import atomic_home
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramMissingError, ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.programs import find_program
+from atomic.providers.opencode.health import INSTALL, examine
+from atomic.providers.opencode.trust import refuse_strangers
+from atomic.providers.programs import find_program, require_sdk
 
-try:
-    from atomic.providers.opencode.health import INSTALL, examine
-    from atomic.providers.opencode.models import list_models
-    from atomic.providers.opencode.plan import ServerPlan, plan_server
-    from atomic.providers.opencode.pool import leased
-    from atomic.providers.opencode.session import OpencodeSession
-    from atomic.providers.opencode.stream import LIVENESS
-    from atomic.providers.opencode.trust import refuse_strangers
-except ModuleNotFoundError as error:
-    raise ProgramMissingError(
-        f"opencode: a package that it needs is not installed ({error.name})",
-        provider="opencode",
-        remedy="pip install 'atomic-workflows[opencode]'",
-    ) from error
+if TYPE_CHECKING:
+    from atomic.providers.opencode.plan import ServerPlan
 
 
 class OpencodeProvider(LiveProvider):
@@ -52,7 +43,7 @@ class OpencodeProvider(LiveProvider):
         compact=True,
         structured="native",
     )
-    liveness = LIVENESS  # seconds
+    liveness = 45.0  # seconds without a byte; the server sends a heartbeat every ten
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
@@ -60,7 +51,11 @@ class OpencodeProvider(LiveProvider):
         folder = _folder(options)
         if not options.trusted:
             refuse_strangers(folder)
-        async with leased(self._plan(options)) as shared:
+        plan = self._plan(options)
+        from atomic.providers.opencode.pool import leased
+        from atomic.providers.opencode.session import OpencodeSession
+
+        async with leased(plan) as shared:
             session = OpencodeSession(shared, self.capabilities, options, str(folder))
             try:
                 await session.open()
@@ -70,7 +65,11 @@ class OpencodeProvider(LiveProvider):
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models of all providers that can be used here. Raises ProviderError."""
-        async with leased(self._plan(SessionOptions())) as shared, shared.use() as server:
+        plan = self._plan(SessionOptions())
+        from atomic.providers.opencode.models import list_models
+        from atomic.providers.opencode.pool import leased
+
+        async with leased(plan) as shared, shared.use() as server:
             return await list_models(server.api, _neutral_folder())
 
     async def check(self) -> Health:
@@ -82,9 +81,13 @@ class OpencodeProvider(LiveProvider):
         return await examine(program, self.settings)
 
     def _plan(self, options: SessionOptions) -> ServerPlan:
-        return plan_server(str(self._program()), self.settings, options, liveness=self.liveness)
+        program = self._program()
+        from atomic.providers.opencode.plan import plan_server
+
+        return plan_server(str(program), self.settings, options, liveness=self.liveness)
 
     def _program(self) -> Path:
+        require_sdk(self.name, "httpx")
         return find_program("opencode", "opencode", self.settings, install=INSTALL)
 
 

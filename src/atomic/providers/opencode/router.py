@@ -88,6 +88,8 @@ class Router:
     def _route(self, payload: wire.Payload) -> None:
         owner = wire.read(payload.properties, wire.Owner)
         if owner.session is None:
+            if payload.type == "session.error":  # it does not say whose
+                _log.warning("opencode complains: %s", bytes(payload.properties)[:500].decode("utf-8", "replace"))
             return
         if payload.type == "session.created":
             self._born(payload.properties)

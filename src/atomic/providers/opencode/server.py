@@ -12,6 +12,7 @@ import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 
@@ -128,8 +129,9 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
     mark, password = new_mark(), secrets.token_urlsafe(32)
     async with AsyncExitStack() as stack:
         tools = await stack.enter_async_context(serving_tools(plan.tools)) if plan.tools else None
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="atomic-opencode-")))
         env = {
-            **plan.environment(tools),
+            **plan.environment(tools, folder),
             **mark,
             "OPENCODE_SERVER_USERNAME": _USER,
             "OPENCODE_SERVER_PASSWORD": password,

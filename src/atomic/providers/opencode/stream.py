@@ -11,7 +11,6 @@ import httpx
 from atomic.providers.opencode.router import Gap, Router
 from atomic.providers.opencode.sse import SseEvent, SseReader
 
-LIVENESS = 45.0  # seconds without a byte; the server sends a heartbeat every ten
 _TRIES = 4  # in a row without a single event, then it is given up
 _WELCOME = 10.0  # seconds for its first word, which it says at once
 _PAUSE = 0.1  # seconds before the second one; doubled each time

@@ -76,6 +76,7 @@ class Translator:
         self._early: dict[str, list[Event]] = {}  # by session: of a sub-agent whose call is not yet known
         self._complaint: wire.Problem | None = None
         self._verdict: Outcome | None = None  # why we stop it ourselves
+        self._went_on = False  # it was told to stop, and asked the model once more
         self._plan: dict[str, list[wire.Todo]] = {}
         self._calls = 0  # of the model, by the agent itself
         self._compacted_from: int | None = None
@@ -137,6 +138,7 @@ class Translator:
         elif message.role == "assistant" and self.is_taken_up:
             if message.id not in self._answers:
                 self._turn.begin_message()
+                self._went_on = self._went_on or self._turn.ending
             self._answers[message.id] = message
             self._measure(message)
 
@@ -160,6 +162,7 @@ class Translator:
     def take_work(self) -> None:
         """The session is at work."""
         self._is_at_work = self._is_at_work or self.is_taken_up
+        self.is_idle_in_vain = False
 
     def take_idle(self, session: str) -> None:
         last = self._last()
@@ -178,6 +181,9 @@ class Translator:
         found = outcome(self._last(), self._complaint, now=datetime.now(UTC), wants_value=self.wants_value)
         if self._verdict is not None and found.reason is not EndReason.DONE:
             found = self._verdict
+        elif self._went_on and found.reason is EndReason.DONE:
+            # An abort can end a sub-agent alone. What is then said of its work is not what was asked for.
+            found = Outcome(EndReason.INTERRUPTED)
         if found.limit is not None:
             self._tell(found.limit)
         self.leave()

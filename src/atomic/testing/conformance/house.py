@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
-from atomic.providers import SessionOptions, require_provider
+from atomic.providers import AgentProvider, SessionOptions, require_provider
 from atomic.testing.conformance.agents import Agent
 from atomic.testing.conformance.case import Case
 from atomic.testing.conformance.world import Stage, World
@@ -40,11 +42,15 @@ class House:
             await stack.enter_async_context(provider.open(SessionOptions(cwd=home)))
             yield self
 
-    async def play(self, case: Case) -> None:
-        """Play one case. Raises AssertionError where the agent does not do what users rely on."""
+    async def play(self, case: Case, *, provider: AgentProvider | None = None, **usual: Any) -> None:
+        """Play one case in an empty folder. Raises AssertionError where the agent does not do what users rely on.
+
+        Another provider may play in the agent's place; `usual` are options of every session.
+        """
         stage = self._stages[case.name]
-        stage.folder.mkdir(parents=True, exist_ok=True)
-        await case.play(World(self.agent, stage, self.server))
+        shutil.rmtree(stage.folder, ignore_errors=True)
+        stage.folder.mkdir(parents=True)
+        await case.play(World(self.agent, stage, self.server, provider=provider, **usual))
 
 
 @contextmanager

@@ -72,15 +72,18 @@ class Heard:
 class World:
     """One agent on one stage."""
 
-    def __init__(self, agent: Agent, stage: Stage, server: ModelServer) -> None:
+    def __init__(
+        self, agent: Agent, stage: Stage, server: ModelServer, *, provider: AgentProvider | None = None, **usual: Any
+    ) -> None:
+        """`provider` plays in the agent's place, `usual` are options of every session."""
         self.agent, self.stage, self.server = agent, stage, server
-        self.provider: AgentProvider = require_provider(agent.name)
+        self.provider: AgentProvider = provider or require_provider(agent.name)
         self.folder = stage.folder
+        self._usual: dict[str, Any] = {"cwd": self.folder, **usual}
 
     @asynccontextmanager
     async def open(self, **options: Any) -> AsyncGenerator[AgentSession]:
-        options.setdefault("cwd", self.folder)
-        async with self.provider.open(SessionOptions(**options)) as session:
+        async with self.provider.open(SessionOptions(**{**self._usual, **options})) as session:
             yield session
 
     def prompt(self, script: str, text: str = "Go on.") -> str:

@@ -6,17 +6,19 @@ import asyncio
 import os
 from pathlib import Path
 
-from tests.providers.copilot.place import LIMIT
+from tests.providers.heard import LIMIT
 
 
 def find(word: str) -> list[int]:
     """The living processes with that word in their command line."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        line = _read(entry / "cmdline").replace(b"\0", b" ") if entry.name.isdigit() else b""
-        if word.encode() in line and int(entry.name) != os.getpid():
-            found.append(int(entry.name))
-    return found
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if pid != os.getpid() and word.encode() in _read(pid, "cmdline").replace(b"\0", b" ")]
+
+
+def with_home(home: Path, word: str) -> list[int]:
+    """The living processes with that word in their command line that have that home folder."""
+    own = f"HOME={home}".encode()
+    return [pid for pid in find(word) if own in _read(pid, "environ").split(b"\0")]
 
 
 async def appears(word: str) -> list[int]:
@@ -32,25 +34,18 @@ async def disappears(word: str, *, within: float = LIMIT) -> None:
             await asyncio.sleep(0.01)
 
 
-def with_home(home: Path) -> list[int]:
-    """The living servers of Copilot that have that home folder."""
-    word = f"HOME={home}".encode()
-    return [pid for pid in find("--headless") if word in _read(Path(f"/proc/{pid}/environ")).split(b"\0")]
-
-
 def children() -> list[int]:
     """The processes that this one started and that have not gone, not even as zombies."""
     tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
-def listening(pid: int) -> list[str]:
-    """The TCP sockets on which a process takes connections."""
+def listening(pid: int) -> list[tuple[str, int]]:
+    """The addresses on which a process takes connections, as in /proc/net/tcp, and the ports."""
     sockets = {_link(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
-    lines = [
-        line.split() for name in ("tcp", "tcp6") for line in _read(Path(f"/proc/{pid}/net/{name}")).splitlines()[1:]
-    ]
-    return [str(words[1]) for words in lines if words[3] == b"0A" and f"socket:[{words[9].decode()}]" in sockets]
+    lines = [line.split() for name in ("tcp", "tcp6") for line in _read(pid, f"net/{name}").splitlines()[1:]]
+    own = [words[1].decode() for words in lines if words[3] == b"0A" and f"socket:[{words[9].decode()}]" in sockets]
+    return [(address.partition(":")[0], int(address.partition(":")[2], 16)) for address in own]
 
 
 def _link(path: Path) -> str:
@@ -60,8 +55,8 @@ def _link(path: Path) -> str:
         return ""
 
 
-def _read(path: Path) -> bytes:
+def _read(pid: int, name: str) -> bytes:
     try:
-        return path.read_bytes()
+        return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:  # it ended meanwhile
         return b""
