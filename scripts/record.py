@@ -6,7 +6,6 @@ The recordings are in tests/providers/recordings/; look at the difference before
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.providers import recorded  # noqa: E402  # the root of the project has to be on the path first
+from tests.programs import use_programs  # noqa: E402  # the root of the project has to be on the path first
+from tests.providers import recorded  # noqa: E402
 
 
 async def record(agent: str) -> Path:
@@ -39,6 +39,5 @@ async def main(agents: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    for name in ("opencode", "copilot"):
-        os.environ.setdefault(f"ATOMIC_{name.upper()}_PATH", str(ROOT / ".programs" / "bin" / name))
+    use_programs()
     asyncio.run(main(sys.argv[1:] or ["claude", "opencode", "copilot"]))

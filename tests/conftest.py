@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+from tests.programs import use_programs
 
 # The machine may be shared: how long an example took says nothing about the code.
 SLOW_MACHINE = (HealthCheck.too_slow,)
@@ -21,7 +22,4 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-# The real programs are those that `make agents` installed. One that is missing there is an error, never a skipped test.
-PROGRAMS = Path(__file__).parents[1] / ".programs" / "bin"
-os.environ.setdefault("ATOMIC_OPENCODE_PATH", str(PROGRAMS / "opencode"))
-os.environ.setdefault("ATOMIC_COPILOT_PATH", str(PROGRAMS / "copilot"))
+use_programs()

@@ -21,6 +21,7 @@ from atomic.testing.conformance import AGENTS, Agent
 from atomic.testing.conformance.house import environment
 from atomic.testing.conformance.world import descendants
 from atomic.testing.model_server import Drip, ModelServer, Script, Stall
+from tests.programs import use_programs
 from tests.providers.conformance.playing import CACHE
 
 PATIENCE = 90.0
@@ -153,6 +154,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    use_programs()
     with tempfile.TemporaryDirectory() as folder:
         report = asyncio.run(
             interruptions(AGENTS[options.agent], turns=options.turns, seed=options.seed, folder=Path(folder))
