@@ -97,6 +97,47 @@ async def test_an_agent_is_reached_by_its_mention_even_if_a_skill_has_its_name()
     assert what == "turn"
 
 
+WRITER = Entity("agent", "writer", "Writes.", prompt="You write.", tools=["read", "write"], model="opus")
+
+
+async def test_a_file_may_say_which_agent_runs_it() -> None:
+    plain = Entity("command", "note", prompt="Note $1", agent="writer")
+    ((_, prompt),) = await typed("/note it", plain, WRITER)
+    assert prompt == TurnPrompt(
+        text="Note it", model="opus", provider="atomic", tools=["read", "write"], denied_tools=[],
+        system_prompt="You write.",
+    )  # fmt: skip
+    own = Entity("command", "note", prompt="Note", agent="writer", tools=["grep"], denied_tools=["bash"], model="haiku")
+    ((_, prompt),) = await typed("/note", own, WRITER)
+    assert isinstance(prompt, TurnPrompt)
+    assert (prompt.system_prompt, prompt.model) == ("You write.", "haiku")
+    assert (prompt.tools, prompt.denied_tools) == (["grep"], ["bash"])
+
+
+async def test_a_sub_task_is_done_by_its_agent_alone() -> None:
+    entity = Entity("command", "note", prompt="Note $1", agent="writer", subtask=True)
+    assert await typed("/note it", entity, WRITER) == [("spawn", ("writer", "Note it"))]
+
+
+async def test_an_agent_that_no_file_defines_is_the_tools_own_and_the_turn_runs_all_the_same() -> None:
+    prompt = await prompt_of("/x", Entity("command", "x", prompt="Go.", agent="build", subtask=True))
+    assert (prompt.text, prompt.system_prompt, prompt.subtask) == ("Go.", None, True)
+
+
+async def test_the_agents_that_a_skill_speaks_of_can_be_called_from_within() -> None:
+    careful = Entity("agent", "careful", "Cares.", prompt="You care.", denied_tools=["bash", "write"])
+    other = Entity("agent", "other", prompt="x")
+    skill = Entity("skill", "x", prompt="Ask `writer` and @careful, not other; `nobody` too: $ARGUMENTS")
+    ((_, prompt),) = await typed("/x go `other` @other", skill, WRITER, careful, other)
+    assert isinstance(prompt, TurnPrompt)
+    agents = {agent.name: agent for agent in prompt.agents}
+    assert list(agents) == ["careful", "writer"]  # what the user types names none
+    assert (agents["writer"].prompt, agents["writer"].tools) == ("You write.", ["read", "write"])
+    assert agents["careful"].tools is not None
+    assert "read" in agents["careful"].tools
+    assert not {"bash", "write"} & set(agents["careful"].tools)  # what is denied stays denied
+
+
 def test_a_command_is_called_and_described_as_its_file_says() -> None:
     entity = Entity(
         "skill", "Commit", "Commit all.", ["ci", "Commit it"], argument_hint="[message]\n [more]", hidden=True,

@@ -129,6 +129,23 @@ def test_argument_hints(tmp_path: Path, file: str) -> None:
     assert one(tmp_path, file, "---\nargument-hint: [file] [--all]\n---\nHi").argument_hint == "[file] [--all]"
 
 
+@pytest.mark.parametrize("file", [*COMMANDS, *SKILLS])
+def test_who_is_to_run_it(tmp_path: Path, file: str) -> None:
+    entity = one(tmp_path, file, "---\ndescription: x\nagent: writer\nsubtask: true\n---\nGo.")
+    assert (entity.agent, entity.subtask) == ("writer", True)
+
+
+def test_claudes_word_for_a_session_of_its_own(tmp_path: Path) -> None:
+    entity = one(tmp_path, ".claude/skills/x/SKILL.md", "---\ndescription: x\ncontext: fork\n---\nGo.")
+    assert (entity.agent, entity.subtask) == (None, True)
+
+
+def test_opencodes_json_says_who_is_to_run_it(tmp_path: Path) -> None:
+    text = '{"command": {"x": {"template": "Go.", "agent": "plan", "subtask": true}, "y": {"template": "Go."}}}'
+    x, y = own(load(tmp_path, {"opencode.json": text}))
+    assert (x.agent, x.subtask, y.agent, y.subtask) == ("plan", True, None, False)
+
+
 @pytest.mark.parametrize("text", ['"a\\e[2Jb"', "a\x1b[2Jb", '"a\x1b[2Jb"'])
 def test_no_text_commands_the_terminal(tmp_path: Path, text: str) -> None:
     entity = one(tmp_path, COMMANDS[0], f"---\ndescription: {text}\nargument-hint: x\x9b[1my\n---\nHi")

@@ -144,12 +144,21 @@ def _shown(entity: Entity, arguments: str, registry: EntityRegistry) -> str:
         ("model", _model(entity)),
         ("tools", "all" if entity.tools is None else ", ".join(entity.tools) or "none"),
         ("without", ", ".join(entity.denied_tools)),
+        ("run by", _runner(entity, registry)),
         ("hidden", "it is not offered, only found by its name" if entity.hidden else ""),
     ]
     head = [f"{one_line(entity.name)} ({entity.kind})", one_line(entity.description)]
     lines = table((f"{name}:", one_line(fact)) for name, fact in facts if fact)
     title = "system prompt" if entity.kind is EntityKind.AGENT else "expands to"
     return "\n".join([*head, *(f"  {line}" for line in lines), f"  {title}:", "", harmless(_prompt(entity, arguments))])
+
+
+def _runner(entity: Entity, registry: EntityRegistry) -> str:
+    if entity.agent is None:
+        return "a session of its own" if entity.subtask else ""
+    known = registry.find(EntityKind.AGENT, entity.agent) is not None
+    alone = ", as a sub-agent" if entity.subtask and known else ""
+    return f"{entity.agent}{alone}" if known else f"{entity.agent}, which no file defines: by whom you talk to"
 
 
 def _where(entity: Entity) -> str:

@@ -147,6 +147,7 @@ class TurnHost(Host):
             system_prompt=None if entity is None else entity.system_prompt,
             tools=None if entity is None else entity.tools,
             denied_tools=() if entity is None else entity.denied_tools,
+            agents=() if entity is None else entity.agents,
         )
 
     async def _fitted(self, options: SessionOptions, provider: AgentProvider) -> SessionOptions:

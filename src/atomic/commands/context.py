@@ -15,7 +15,7 @@ from atomic.commands.errors import UnsupportedError
 if TYPE_CHECKING:
     from atomic.commands.registry import CommandRegistry
     from atomic.mcp import McpList
-    from atomic.providers import ModelInfo
+    from atomic.providers import AgentLike, ModelInfo
 
 
 class TurnPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +28,8 @@ class TurnPrompt(msgspec.Struct, frozen=True, kw_only=True):
     tools: Sequence[str] | None = None  # None: all
     denied_tools: Sequence[str] = ()
     system_prompt: str | None = None  # of the agent that is to do it
+    subtask: bool = False  # in a session of its own: what it reads does not fill the conversation
+    agents: Sequence[AgentLike] = ()  # those that its text speaks of, to be called from within
 
 
 class AgentTask(msgspec.Struct, frozen=True):

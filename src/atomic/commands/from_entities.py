@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from atomic.commands.columns import one_line
-from atomic.commands.context import CommandContext, TurnPrompt
+from atomic.commands.context import AgentTask, CommandContext, TurnPrompt
 from atomic.commands.dispatch import agent_task
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
+from atomic.entities import KNOWN_TOOLS
+from atomic.providers import AgentSpec
 
 if TYPE_CHECKING:
     from atomic.entities import Entity, EntityRegistry
 
 _KINDS = (Category.SKILL, Category.COMMAND, Category.AGENT)
+_NAMED = re.compile(r"`@?([^`\s]+)`|(?<!\S)@([^\s,:;.!?)]+)")
 
 
 def entity_commands(entities: EntityRegistry) -> list[Command]:
@@ -30,7 +37,7 @@ def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
         entity.name,
         entity.description,
         kind,
-        _spawning(entity) if kind is Category.AGENT else _asking(entity),
+        _spawning(entity) if kind is Category.AGENT else _asking(entity, entities),
         tuple(alias for alias in entity.aliases if is_callable(alias) and entities.find(kind, alias) is entity),
         one_line(entity.argument_hint),
         entity.hidden,
@@ -44,14 +51,49 @@ def agent_prompt(entity: Entity, task: str) -> TurnPrompt:
     return _prompt(entity, task, system_prompt=entity.prompt)
 
 
-def _asking(entity: Entity) -> Run:
+def _asking(entity: Entity, entities: EntityRegistry) -> Run:
     async def run(call: CommandCall, context: CommandContext) -> None:
-        await context.turn(_prompt(entity, entity.expand(call.args)))
+        text = entity.expand(call.args)
+        agent = entities.find(Category.AGENT, entity.agent) if entity.agent else None
+        if agent is not None and entity.subtask:
+            await context.spawn([AgentTask(agent.name, text)])
+        else:
+            await context.turn(_turn(entity, agent, text, named_agents(entity, entities)))
 
     return run
 
 
-def _prompt(entity: Entity, text: str, *, system_prompt: str | None = None) -> TurnPrompt:
+def _turn(entity: Entity, agent: Entity | None, text: str, agents: Sequence[AgentSpec]) -> TurnPrompt:
+    """What the file says itself comes before what its agent's says. An agent that nobody defines is the tool's own."""
+    if agent is None:
+        return _prompt(entity, text, agents=agents)
+    who = _prompt(agent, text, system_prompt=agent.prompt, agents=agents)
+    return msgspec.structs.replace(
+        who if entity.model is None else _prompt(entity, text, system_prompt=agent.prompt, agents=agents),
+        tools=agent.tools if entity.tools is None else entity.tools,
+        denied_tools=[*agent.denied_tools, *entity.denied_tools],
+    )
+
+
+def named_agents(entity: Entity, entities: EntityRegistry) -> tuple[AgentSpec, ...]:
+    """The agents that a file speaks of, as `name` or @name: whoever reads it can call them."""
+    words = {match[1] or match[2] for match in _NAMED.finditer(entity.prompt)}
+    found = {agent.name: agent for word in sorted(words) if (agent := entities.find(Category.AGENT, word))}
+    return tuple(_spec(agent) for agent in found.values())
+
+
+def _spec(agent: Entity) -> AgentSpec:
+    """Providers know what an agent may use, not what it may not: of all tools those that are not denied."""
+    allowed = KNOWN_TOOLS if agent.tools is None and agent.denied_tools else agent.tools
+    tools = None if allowed is None else [tool for tool in allowed if tool not in agent.denied_tools]
+    return AgentSpec(
+        name=agent.name, description=agent.description, prompt=agent.prompt, tools=tools, model=agent.model
+    )
+
+
+def _prompt(
+    entity: Entity, text: str, *, system_prompt: str | None = None, agents: Sequence[AgentSpec] = ()
+) -> TurnPrompt:
     return TurnPrompt(
         text=text,
         model=None if entity.model == "inherit" else entity.model,
@@ -60,6 +102,8 @@ def _prompt(entity: Entity, text: str, *, system_prompt: str | None = None) -> T
         tools=entity.tools,
         denied_tools=entity.denied_tools,
         system_prompt=system_prompt,
+        subtask=entity.subtask,
+        agents=agents,
     )
 
 

@@ -6,9 +6,11 @@ makes the prompt of one.
 
 from atomic.entities.errors import BodyError, EntityNotFoundError
 from atomic.entities.model import Diagnostic, Entity, EntityKind, Location, Provider, Source
+from atomic.entities.normalize import KNOWN_TOOLS
 from atomic.entities.registry import EntityRegistry
 
 __all__ = [
+    "KNOWN_TOOLS",
     "BodyError",
     "Diagnostic",
     "Entity",

@@ -111,6 +111,7 @@ class Entity:
     __slots__ = (
         "_body",
         "_text",
+        "agent",
         "aliases",
         "argument_hint",
         "denied_tools",
@@ -121,6 +122,7 @@ class Entity:
         "name",
         "original_model",
         "source",
+        "subtask",
         "tools",
     )
 
@@ -138,6 +140,8 @@ class Entity:
         argument_hint: str = "",
         hidden: bool = False,
         source: Source | None = None,
+        agent: str | None = None,
+        subtask: bool = False,
     ) -> None:
         self.kind = EntityKind(kind)
         self.name = name
@@ -152,6 +156,8 @@ class Entity:
         self.argument_hint = argument_hint
         self.hidden = hidden  # found by its name, but not offered
         self.source = source or Source()
+        self.agent = agent  # who is to do it; None: the one that the user talks to
+        self.subtask = subtask  # in a session of its own
 
     @property
     def prompt(self) -> str:

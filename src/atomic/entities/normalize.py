@@ -38,9 +38,22 @@ class Tools(NamedTuple):
 
 
 # The names that all providers know under one spelling; what is not here is kept as it is.
-KNOWN = ("write", "edit", "bash", "read", "glob", "grep", "webfetch", "websearch", "task", "todo", "skill", "question")
+KNOWN_TOOLS = (
+    "write",
+    "edit",
+    "bash",
+    "read",
+    "glob",
+    "grep",
+    "webfetch",
+    "websearch",
+    "task",
+    "todo",
+    "skill",
+    "question",
+)
 _SAME: dict[str, tuple[str, ...]] = {
-    **{name: (name,) for name in KNOWN},
+    **{name: (name,) for name in KNOWN_TOOLS},
     **dict.fromkeys(("shell", "execute", "powershell", "runcommands", "runinterminal", "runcommand"), ("bash",)),
     **dict.fromkeys(("view", "notebookread", "readfile"), ("read",)),
     **dict.fromkeys(("create", "createfile", "new"), ("write",)),
@@ -89,13 +102,13 @@ def denied_by_permission(value: Value | None) -> list[str]:
     Its `edit` is about every change of a file. `deny` alone is about everything.
     """
     if isinstance(value, str):
-        return list(KNOWN) if _is_no(value) else []
+        return list(KNOWN_TOOLS) if _is_no(value) else []
     if not isinstance(value, Mapping):
         return []
     denied = [name for name, rule in value.items() if _denies(rule)]
     if "*" in denied:
         allowed = {one for name in value if name not in denied for one in _permission(name)}
-        return [name for name in KNOWN if name not in allowed]
+        return [name for name in KNOWN_TOOLS if name not in allowed]
     return _distinct(one for name in denied for one in _permission(name))
 
 

@@ -10,7 +10,7 @@ from atomic.testing.conformance import AGENTS
 from tests.providers.conformance.interruptions import interruptions
 
 
-@pytest.mark.parametrize("agent", ["claude", "copilot", pytest.param("opencode", marks=pytest.mark.full)])
+@pytest.mark.parametrize("agent", ["claude", "opencode", "copilot"])
 async def test_turns_with_random_interruptions_end_once(agent: str, tmp_path: Path) -> None:
     report = await interruptions(AGENTS[agent], turns=20, seed=20261116, folder=tmp_path)
     print(report)

@@ -62,6 +62,7 @@ def make(
 ) -> Entity:
     """The entity of some fields, of whichever format."""
     model, original = normal_model(fields.get("model"))
+    agent = None if kind is EntityKind.AGENT else clean(text(fields.get("agent"))).strip() or None
     return Entity(
         kind,
         name,
@@ -75,6 +76,8 @@ def make(
         _hint(first(fields, *_HINTS)),
         is_true(fields.get("hidden")) or is_false(first(fields, *_INVOCABLE)),
         source,
+        agent,
+        is_true(fields.get("subtask")) or text(fields.get("context")).strip().lower() == "fork",  # Claude's word for it
     )
 
 

@@ -119,6 +119,11 @@ class Api:
     async def mcp(self, folder: str) -> dict[str, wire.McpStatus]:
         return await self._ask("GET", "/mcp", folder, dict[str, wire.McpStatus], limit=SLOW)
 
+    async def warm_up(self, folder: str) -> None:
+        """Have it load what the first prompt in a folder would load: to be stopped in the middle of that breaks it."""
+        for path in ("/config/providers", "/agent", "/experimental/tool/ids", "/mcp", "/skill", "/command"):
+            await self._ask("GET", path, folder, None, limit=SLOW)
+
     async def healthy(self, *, limit: float) -> None:
         """Whether the server answers at all. Raises ProgramFailedError."""
         await self._ask("GET", "/global/health", None, None, limit=limit)

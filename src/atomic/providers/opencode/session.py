@@ -69,6 +69,7 @@ class OpencodeSession(LiveSession):
             if resume is None:
                 raise
             raise ProviderError(f'OpenCode has no session "{resume}"', provider="opencode") from error
+        await api.warm_up(self._folder)
         if self._model is not None:
             await require_model(api, self._folder, self._model)
         # Asking for the MCP servers waits until all are there, or are given up.
