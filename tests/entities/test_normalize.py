@@ -115,11 +115,17 @@ def test_a_permission_that_denies_all_denies_every_tool(tmp_path: Path, lines: s
     assert known - set(entity.denied_tools) == left
 
 
+def test_rules_for_some_files_or_commands_deny_no_tool(tmp_path: Path) -> None:
+    rules = 'permission:\n  edit:\n    "**/.git/**": deny\n  bash:\n    "*": deny\n    "git *": allow\n  task: allow\n'
+    entity = one(tmp_path, ".opencode/agent/x.md", f"---\ndescription: x\n{rules}---\nHi\n")
+    assert (entity.tools, entity.denied_tools) == (None, ["bash"])
+
+
 @pytest.mark.parametrize(
     ("names", "tools"),
     [
-        ("['search/codebase', 'edit/editFiles', 'execute/runInTerminal']", ["grep", "glob", "edit", "bash"]),
-        ("['runCommands', 'fetch', 'editFiles', 'codebase']", ["bash", "webfetch", "edit", "grep", "glob"]),
+        ("['search/codebase', 'edit/editFiles', 'execute/runInTerminal']", ["grep", "glob", "read", "edit", "bash"]),
+        ("['runCommands', 'fetch', 'editFiles', 'codebase']", ["bash", "webfetch", "edit", "grep", "glob", "read"]),
         (
             "['read', 'search', 'web', 'agent', 'todo', 'execute']",
             ["read", "grep", "glob", "webfetch", "websearch", "task", "todo", "bash"],

@@ -60,7 +60,8 @@ _SAME: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("multiedit", "notebookedit", "apply_patch", "patch", "editfiles"), ("edit",)),
     **dict.fromkeys(("filesearch", "findfiles"), ("glob",)),
     **dict.fromkeys(("textsearch", "findtextinfiles"), ("grep",)),
-    **dict.fromkeys(("codebase", "search"), ("grep", "glob")),
+    "search": ("grep", "glob"),
+    "codebase": ("grep", "glob", "read"),  # it gives what it finds
     **dict.fromkeys(("web_fetch", "fetch"), ("webfetch",)),
     **dict.fromkeys(("web_search",), ("websearch",)),
     "web": ("webfetch", "websearch"),
@@ -167,12 +168,10 @@ def _from_mapping(value: Mapping[str, Value]) -> Tools:
 
 
 def _denies(rule: Value) -> bool:
-    """Whether it denies all: the word, or a mapping whose rule for everything, or whose every rule, does."""
+    """Whether it denies all: the word, or a mapping whose rule for everything does. What no rule is for is allowed."""
     if isinstance(rule, str):
         return _is_no(rule)
-    if not isinstance(rule, Mapping) or not rule:
-        return False
-    return _denies(rule["*"]) if "*" in rule else all(_denies(each) for each in rule.values())
+    return isinstance(rule, Mapping) and "*" in rule and _denies(rule["*"])
 
 
 def _is_no(word: str) -> bool:
