@@ -1,0 +1,67 @@
+"""What `session.json` says of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class SessionStatus(StrEnum):
+    """Where a run is; `interrupted` is only shown: a running one whose owner is dead."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    CHAT = "chat"
+    INTERRUPTED = "interrupted"
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What was spent so far; `usd` None: nobody tells the price."""
+
+    usd: float | None = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class OpenQuestion(msgspec.Struct, frozen=True):
+    """A question that waits for an answer."""
+
+    id: str
+    text: str
+    options: Sequence[str] = ()
+    node: str = ""
+
+
+class OwnerInfo(msgspec.Struct, frozen=True):
+    """The process that works on it."""
+
+    pid: int
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The file, field for field; times are ISO 8601 in UTC."""
+
+    id: str
+    workflow: str
+    workflow_version: str = ""
+    project: str = ""
+    prompt: str = ""
+    status: SessionStatus = SessionStatus.RUNNING
+    reason: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    ended_at: str | None = None
+    config: Mapping[str, Any] = {}
+    cost: Cost = Cost()
+    questions: Sequence[OpenQuestion] = ()
+    owner: OwnerInfo | None = None
+    pr: str | None = None
+    atomic_version: str = ""
+    state_version: int = 1
