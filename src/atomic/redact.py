@@ -88,11 +88,11 @@ class Redactor:
 
     def finds(self, text: str) -> bool:
         """Whether there is a secret in it; for what cannot be redacted, like the bytes of a picture."""
-        return self._holds_known(text) or any(True for _ in _tokens(text))
+        return self._holds_known(text) or any(True for _ in (*_tokens(text), *_encoded(text)))
 
     def spans(self, text: str, *, code: bool = False) -> list[Span]:
         """Where secrets are, in order, none overlapping another."""
-        found = [*_tokens(text), *_private_keys(text)]
+        found = [*_tokens(text), *_private_keys(text), *_encoded(text)]
         known = self._holds_known(text)
         for start, end in _parts(text):
             found += _assigned(text, start, end, code)
@@ -115,7 +115,7 @@ def redact(text: str) -> str:
 
 
 def _spellings(secrets: Iterable[str]) -> set[str]:
-    """Each line of each secret, as it is and as it stands within JSON and within an address."""
+    """Each line of each secret, as it is and as it stands within JSON, within an address and within base64."""
     from urllib.parse import quote
 
     spellings: set[str] = set()
@@ -125,7 +125,23 @@ def _spellings(secrets: Iterable[str]) -> set[str]:
             if len(plain) >= SHORTEST and plain not in MARK:
                 escaped = (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
                 spellings.update((plain, *escaped, quote(plain, safe="", errors="replace")))
+                spellings.update(_in_base64(plain))
     return spellings
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """How a secret stands in the base64 of a text that it is a part of: it may begin at each third of a group."""
+    from base64 import b64encode, urlsafe_b64encode
+
+    data = secret.encode("utf-8", "replace")
+    for before in range(3):
+        for encode in (b64encode, urlsafe_b64encode):
+            encoded = encode(bytes(before) + data).decode().rstrip("=")
+            # What comes before and behind it has a part of the letters at its ends.
+            first, left = (0, 2, 3)[before], (before + len(data)) % 3
+            inner = encoded[first : len(encoded) - 1 if left else len(encoded)]
+            if len(inner) >= SHORTEST:
+                yield inner
 
 
 def _without(text: str, spans: Iterable[Span]) -> str:
@@ -197,6 +213,21 @@ def _tokens(text: str) -> Iterator[Span]:
         if any(hint in text for hint in hints):
             for match in pattern.finditer(text):
                 yield match.span(1)
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+
+
+def _encoded(text: str) -> Iterator[Span]:
+    """Base64 in which a token stands."""
+    from base64 import b64decode
+
+    for match in _BASE64.finditer(text):
+        letters = match.group().rstrip("=").replace("-", "+").replace("_", "/")
+        letters = letters[:-1] if len(letters) % 4 == 1 else letters  # no text has such a length
+        data = b64decode(letters + "=" * (-len(letters) % 4))
+        if data.isascii() and any(True for _ in _tokens(data.decode("ascii"))):
+            yield match.span()
 
 
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")

@@ -55,6 +55,9 @@ class FakeHost(LimitedContext):
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
         self.done.append(("spawn", *((task.agent, task.task) for task in tasks)))
 
+    async def run_workflow(self, name: str, arguments: str) -> None:
+        self.done.append(("workflow", name, arguments))
+
     async def new_conversation(self) -> None:
         self.done.append(("new conversation",))
 

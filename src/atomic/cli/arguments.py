@@ -25,25 +25,32 @@ class Flag:
 class Arguments:
     """A command line that was read."""
 
-    def __init__(self, given: dict[str, str], words: list[str]) -> None:
+    def __init__(self, given: dict[str, list[str]], words: list[str]) -> None:
         self._given, self.words = given, words
 
     def has(self, name: str) -> bool:
         return name in self._given
 
     def value(self, name: str) -> str | None:
-        return self._given.get(name)
+        """What was given last."""
+        return self.values(name)[-1] if self.has(name) else None
+
+    def values(self, name: str) -> list[str]:
+        """All that was given, in order."""
+        return self._given.get(name, [])
 
 
-def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False) -> Arguments:
+def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, leading: int | None = None) -> Arguments:
     """Flags up to the first word that is none, or `mixed` among the words; `--` ends them, `-` is a word.
+
+    `leading`: so many words may stand among the flags; the next one begins a prompt, whatever it contains.
 
     Raises UsageError with the nearest flag.
     """
     by_name = {name: flag for flag in flags for name in flag.names}
-    given: dict[str, str] = {}
+    given: dict[str, list[str]] = {}
     rest, others = list(words), list[str]()
-    while rest and rest[0] != "--" and (mixed or _is_flag(rest[0])):
+    while rest and rest[0] != "--" and (_is_flag(rest[0]) or (mixed and (leading is None or len(others) < leading))):
         if not _is_flag(rest[0]):
             others.append(rest.pop(0))
             continue
@@ -55,7 +62,7 @@ def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False) -
             raise UsageError(f"{name} takes no value")
         if flag.value and not equals:
             value = _take(rest, flag)
-        given[flag.name] = _checked(flag, value)
+        given.setdefault(flag.name, []).append(_checked(flag, value))
     if rest and rest[0] == "--":
         rest.pop(0)
     return Arguments(given, others + rest)

@@ -47,7 +47,7 @@ class Asker:
         while True:
             self._out.show(prompt_of(question))
             try:
-                line = await _read_line()
+                line = await read_line()
             except asyncio.CancelledError:
                 self._out.show("\n")
                 raise
@@ -98,7 +98,7 @@ def _chosen(word: str, labels: Sequence[str]) -> str:
     return next((label for label in labels if label.casefold() == word.casefold()), word)
 
 
-async def _read_line() -> str:
+async def read_line() -> str:
     """A line of the terminal, which sends whole ones; empty at its end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()

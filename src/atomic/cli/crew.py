@@ -11,7 +11,7 @@ import msgspec
 from atomic.cli.agents import Fitting, choose_provider
 from atomic.cli.signals import Stop
 from atomic.cli.streams import STDERR, one_line
-from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, current_folder, recordable
+from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, current_folder, is_trusted, recordable
 from atomic.commands import AgentTask, TurnPrompt
 from atomic.config import Settings
 from atomic.entities import EntityRegistry
@@ -48,7 +48,13 @@ class CrewHost(Host):
         folder = current_folder()
         provider = await choose_provider(self._request.agent, settings)
         bridge = Bridge(
-            provider, entities=self._entities, cwd=folder, ask=self._asker.ask, record=record, watch=self._hear
+            provider,
+            entities=self._entities,
+            cwd=folder,
+            ask=self._asker.ask,
+            record=record,
+            watch=self._hear,
+            trusted=is_trusted(),
         )
         fitting = Fitting(provider, self._out.tell)
         requests = [await self._subagent(place, fitting, settings) for place in range(len(self._tasks))]

@@ -41,8 +41,8 @@ def message_of(error: Exception) -> str:
 
 def exit_code_of(error: Exception) -> int:
     """The exit code that an error ends the command with."""
-    if isinstance(error, CliError):
-        return error.exit_code
+    if isinstance(error, AtomicError) and isinstance(code := getattr(error, "exit_code", None), int):
+        return code
     from atomic.config import ConfigError
     from atomic.providers import ProviderError, UnknownProviderError, UntrustedProjectError
 

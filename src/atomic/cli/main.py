@@ -27,6 +27,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(words: list[str]) -> int:
+    if words[:1] == ["complete"]:  # a shell asks, at every Tab: nothing else may take its time
+        from atomic.cli.completion import complete
+
+        return complete(words[1:])
     if words and not words[0].startswith("-"):
         return _verb(words)
     arguments = parse(words, TOP)
@@ -49,7 +53,7 @@ def _carry_out(words: list[str]) -> int:
 
 def _verb(words: list[str]) -> int:
     verb, rest = _find_verb(words)
-    arguments = parse(rest, verb.flags, mixed=True)
+    arguments = parse(rest, verb.flags, mixed=True, leading=verb.leading)
     if arguments.has("--help") or verb.run is None:
         from atomic.cli.help import verb_help
 
@@ -74,6 +78,8 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
         return verb.verbs[verb.default], rest
     if rest[0] not in verb.verbs:
         nearest = closest(rest[0], verb.verbs)
+        if nearest is None and verb.verbs[verb.default].words:  # atomic tasks FILE
+            return verb.verbs[verb.default], rest
         hint = f'did you mean "{nearest}"?' if nearest else f"there are: {', '.join(verb.verbs)}"
         raise UsageError(f'Unknown command: "{name} {rest[0]}" ({hint})')
     return verb.verbs[rest[0]], rest[1:]

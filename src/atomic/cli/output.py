@@ -26,6 +26,11 @@ class Output:
         # A daemon: at the second Ctrl+C nobody waits for a reader that does not read.
         threading.Thread(target=self._work, name="output", daemon=True).start()
 
+    @property
+    def backlog(self) -> int:
+        """How much waits to be written."""
+        return self._queue.qsize()
+
     def put(self, text: str) -> None:
         """Write to standard output."""
         self._queue.put((STDOUT, text))

@@ -32,14 +32,24 @@ def read_prompt(words: Sequence[str]) -> Prompt:
     Raises UsageError if there is nothing.
     """
     wants_input = bool(words) and words[-1] == "-"
-    said = " ".join(words[:-1] if wants_input else words)
-    # What is not UTF-8 came in as surrogates, which nothing behind here could write.
-    said = said.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    said = _readable(" ".join(words[:-1] if wants_input else words))
     piped = _read_input() if wants_input or not os.isatty(STDIN) else ""
     prompt = Prompt(*(part if part.strip() else "" for part in (said, piped)))
     if not prompt.text:
         raise UsageError('No prompt: give it as in atomic -p "PROMPT", or pipe it in')
     return prompt
+
+
+def read_words(words: Sequence[str]) -> str:
+    """The prompt of a run: the words joined by one space; a last `-` reads standard input."""
+    if not words or words[-1] != "-":
+        return Prompt(_readable(" ".join(words))).text
+    return Prompt(_readable(" ".join(words[:-1])), _read_input()).text
+
+
+def _readable(text: str) -> str:
+    # What is not UTF-8 came in as surrogates, which nothing behind here could write.
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _read_input() -> str:

@@ -96,6 +96,9 @@ class HeadlessContext(LimitedContext):
             crew = CrewHost(self._request, self._stop, tasks, prompts, self._wiring.entities)
             self.exit_code = await crew.run()
 
+    async def run_workflow(self, name: str, arguments: str) -> None:
+        raise UnsupportedError(f'atomic -p is one turn of an agent (a workflow is run by atomic run {name} "…")')
+
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
         chosen = await choose_provider(provider or self._request.agent, self._wiring.settings)
         return await list_models(chosen)  # it is asked each time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ from atomic.cli.output import Output
 from atomic.cli.reports import report_for
 from atomic.cli.signals import Stop
 from atomic.cli.streams import tell
-from atomic.config import Settings, load_settings
+from atomic.config import Settings, atomic_home, load_settings
 from atomic.errors import AtomicError
 from atomic.providers import AgentProvider, AgentSession, EndReason, SessionOptions, TurnEnded
 
@@ -148,6 +149,7 @@ class TurnHost(Host):
             tools=None if entity is None else entity.tools,
             denied_tools=() if entity is None else entity.denied_tools,
             agents=() if entity is None else entity.agents,
+            trusted=is_trusted(),
         )
 
     async def _fitted(self, options: SessionOptions, provider: AgentProvider) -> SessionOptions:
@@ -192,6 +194,15 @@ def recordable(file: str) -> str:
     if not writable or not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise UsageError(f"--record cannot write to {path} (name a file in a folder that is there)")
     return path
+
+
+def is_trusted() -> bool:
+    """Whether what the current folder brings for agents may run: somebody has approved it as it is now."""
+    if not os.path.exists(atomic_home() / "trust.json"):
+        return False
+    from atomic.workflows import trust
+
+    return trust.look().allows(Path(current_folder()))
 
 
 def current_folder() -> str:

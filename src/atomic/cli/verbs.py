@@ -27,6 +27,7 @@ VERSION = Flag("--version", help="the version of Atomic and of its SDK")
 TOP = (*TURN, VERSION, HELP)
 
 
+PROMPT = "[PROMPT...]"  # all that follows, whatever it contains
 _KIND = Flag("--kind", value="KIND", choices=("command", "skill", "agent"), help="only commands, skills or agents")
 
 
@@ -53,6 +54,11 @@ class Verb:
         self.path = name  # with the name of its group
         for verb in verbs:
             verb.path = f"{name} {verb.name}"
+
+    @property
+    def leading(self) -> int | None:
+        """How many words stand before a prompt; None if it takes none."""
+        return self.words.index(PROMPT) if PROMPT in self.words else None
 
     @property
     def usage(self) -> str:
@@ -104,6 +110,226 @@ def _mcp_list(arguments: Arguments) -> int:
     return list_servers(as_json=arguments.has("--json"))
 
 
+def _workflows_list(arguments: Arguments) -> int:
+    from atomic.cli.workflows import list_workflows
+
+    return list_workflows(as_json=arguments.has("--json"))
+
+
+def _workflows_show(arguments: Arguments) -> int:
+    from atomic.cli.workflows import show_workflow
+
+    return show_workflow(arguments.words[0], as_json=arguments.has("--json"))
+
+
+def _workflows_check(arguments: Arguments) -> int:
+    from atomic.cli.workflows import check_workflows
+
+    return check_workflows(arguments.value("--trust"))
+
+
+def _workflows_graph(arguments: Arguments) -> int:
+    from atomic.cli.workflows import draw_workflow
+
+    if arguments.has("--mermaid") and arguments.has("--svg"):
+        raise UsageError("--mermaid and --svg are two pictures: choose one")
+    return draw_workflow(
+        arguments.words[0], arguments.value("--trust"), mermaid=arguments.has("--mermaid"), svg=arguments.has("--svg")
+    )
+
+
+def _workflows_new(arguments: Arguments) -> int:
+    from atomic.cli.workflows import new_workflow
+
+    return new_workflow(arguments.words[0])
+
+
+def _trust(arguments: Arguments) -> int:
+    from atomic.cli.trust import run_trust
+
+    return run_trust(arguments)
+
+
+def _sessions_list(arguments: Arguments) -> int:
+    from atomic.cli.sessions import list_sessions
+
+    project = arguments.has("--project")
+    return list_sessions(arguments.value("--status"), here=project, as_json=arguments.has("--json"))
+
+
+def _sessions_show(arguments: Arguments) -> int:
+    from atomic.cli.sessions import show_page, show_session
+
+    if arguments.has("--html"):
+        return show_page(*arguments.words)
+    if len(arguments.words) > 1:
+        raise UsageError("a FILE is only for --html: atomic sessions show ID --html FILE")
+    return show_session(arguments.words[0], as_json=arguments.has("--json"))
+
+
+def _sessions_report(arguments: Arguments) -> int:
+    from atomic.cli.sessions import report_session
+
+    return report_session(arguments.words[0])
+
+
+def _sessions_export(arguments: Arguments) -> int:
+    from atomic.cli.archive import export_session
+
+    return export_session(*arguments.words)
+
+
+def _sessions_prune(arguments: Arguments) -> int:
+    from atomic.cli.archive import prune_sessions
+
+    return prune_sessions(arguments.value("--older-than"), arguments.value("--status"), yes=arguments.has("--yes"))
+
+
+def _tasks_show(arguments: Arguments) -> int:
+    from atomic.cli.tasks import show_tasks
+
+    return show_tasks(arguments.words[0], as_json=arguments.has("--json"))
+
+
+def _tasks_next(arguments: Arguments) -> int:
+    from atomic.cli.tasks import next_task
+
+    return next_task(arguments.words[0], as_json=arguments.has("--json"))
+
+
+def _tasks_check(arguments: Arguments) -> int:
+    from atomic.cli.tasks import check_tasks
+
+    return check_tasks(arguments.words[0], as_json=arguments.has("--json"))
+
+
+def _tasks_convert(arguments: Arguments) -> int:
+    from atomic.cli.tasks import convert_tasks
+
+    return convert_tasks(arguments.words[0], arguments.value("--to"))
+
+
+def _config(arguments: Arguments) -> int:
+    from atomic.cli.config import show_config
+
+    return show_config(as_json=arguments.has("--json"))
+
+
+def _init(arguments: Arguments) -> int:
+    from atomic.cli.init import init_project
+
+    return init_project()
+
+
+def _completion(arguments: Arguments) -> int:
+    from atomic.cli.completion import SCRIPTS, print_script
+
+    shell = arguments.words[0]
+    if shell not in SCRIPTS:
+        raise UsageError(f'There is no completion for "{shell}": it is one of {", ".join(SCRIPTS)}')
+    return print_script(shell)
+
+
+def _replay(arguments: Arguments) -> int:
+    from atomic.cli.replay import ReplayRequest, run_replay
+
+    return run_replay(
+        ReplayRequest(
+            arguments.words[0],
+            speed=arguments.value("--speed"),
+            as_json=arguments.has("--json"),
+            changes=not arguments.has("--no-changes"),
+        )
+    )
+
+
+def _run(arguments: Arguments) -> int:
+    from atomic.cli.run import run_command
+
+    return run_command(arguments)
+
+
+def _resume(arguments: Arguments) -> int:
+    from atomic.cli.resume import resume_command
+
+    return resume_command(arguments)
+
+
+def _answer(arguments: Arguments) -> int:
+    from atomic.cli.answer import answer_command
+
+    return answer_command(arguments)
+
+
+def _stop(arguments: Arguments) -> int:
+    from atomic.cli.stop import stop_command
+
+    return stop_command(arguments.words[0], cancel=arguments.has("--cancel"))
+
+
+def _attach(arguments: Arguments) -> int:
+    from atomic.cli.attach import attach_command
+
+    return attach_command(arguments.words[0], as_json=arguments.has("--json"))
+
+
+_STATUSES = ("running", "paused", "completed", "failed", "cancelled", "blocked", "chat", "interrupted")
+_STATUS = Flag("--status", value="STATUS", choices=_STATUSES, help="only those with that status")
+_SESSIONS = (
+    Verb(
+        "list",
+        "all runs, the newest first",
+        (_STATUS, Flag("--project", help="only those of this project"), _JSON),
+        run=_sessions_list,
+    ),
+    Verb(
+        "show",
+        "one run: its graph with what ran, who worked when, what it cost",
+        (Flag("--html", help="as a page of its own, on standard output or in FILE"), _JSON),
+        words=("ID", "[FILE]"),
+        run=_sessions_show,
+    ),
+    Verb("report", "its report", words=("ID",), run=_sessions_report),
+    Verb("export", "all of it as one archive, without secrets", words=("ID", "FILE"), run=_sessions_export),
+    Verb(
+        "prune",
+        "delete old ones; it shows them and asks",
+        (
+            Flag("--older-than", value="AGE", help="only those not changed for so long: 30d, 12h"),
+            _STATUS,
+            Flag("--yes", help="delete without asking"),
+        ),
+        run=_sessions_prune,
+    ),
+)
+_TASKS = (
+    Verb("show", "all tasks, and what each waits for", (_JSON,), words=("FILE",), run=_tasks_show),
+    Verb("next", "the task that may start now", (_JSON,), words=("FILE",), run=_tasks_next),
+    Verb(
+        "convert",
+        "an older feature list as tasks",
+        (Flag("--to", value="FILE", help="write to a file that is not there yet"),),
+        words=("FILE",),
+        run=_tasks_convert,
+    ),
+    Verb("check", "all that is wrong with it", (_JSON,), words=("FILE",), run=_tasks_check),
+)
+
+
+_TRUST = Flag("--trust", value="HASH", help="for this command only: let this project's code run as it is now")
+_WORKFLOWS = (
+    Verb("list", "all that are found; none of their code runs", (_JSON,), run=_workflows_list),
+    Verb("show", "what a workflow's file says about itself", (_JSON,), words=("NAME",), run=_workflows_show),
+    Verb("check", "load all of them and show every problem", (_TRUST,), run=_workflows_check),
+    Verb(
+        "graph",
+        "draw a workflow",
+        (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as an SVG picture"), _TRUST),
+        words=("NAME",),
+        run=_workflows_graph,
+    ),
+    Verb("new", "write a first file for a workflow", words=("NAME",), run=_workflows_new),
+)
 _ENTITIES = (
     Verb("list", "all that are found, of every tool", (_KIND, _JSON), run=_entities_list),
     Verb(
@@ -116,12 +342,74 @@ _ENTITIES = (
 )
 _MCP = (Verb("list", "all that are configured, and where", (_JSON,), run=_mcp_list),)
 
+_LINES = Flag("--json", help="for programs: one JSON object a line on standard output")
+_RUN = (
+    Flag("-a", "--agent", value="[ROLE=]AGENT", help="claude, opencode, copilot, acp:NAME, replay:FILE; for one role"),
+    Flag("-m", "--model", value="[ROLE=]MODEL", help="one of the agent's models; for one role"),
+    Flag("--max-cost", value="USD", help="pause when so much is spent, all resumes together"),
+    Flag("--max-tokens", value="N", help="pause when so many tokens are used"),
+    Flag("--max-time", value="TIME", help="pause after so much time of work: 90s, 30m, 6h"),
+    Flag(
+        "--on-limit",
+        value="WHAT",
+        choices=("wait", "stop", "switch"),
+        help="when an agent's usage limit is reached: wait for its reset, stop, or switch to another agent",
+    ),
+    Flag("--record", value="FILE", help="write what the agents do to a file that replay:FILE plays"),
+    _TRUST,
+    _LINES,
+)
 VERBS = {
     verb.name: verb
     for verb in (
+        Verb("run", "run a workflow", _RUN, words=("WORKFLOW", PROMPT), run=_run),
+        Verb("resume", "go on with a run", _RUN, words=("ID",), run=_resume),
+        Verb(
+            "answer",
+            "answer a question of a run, which goes on",
+            (*_RUN, Flag("--no-resume", help="only keep the answer")),
+            words=("ID", "[QUESTION]", "ANSWER"),
+            run=_answer,
+        ),
+        Verb(
+            "stop",
+            "pause a run that another terminal runs",
+            (Flag("--cancel", help="end it for good"),),
+            words=("ID",),
+            run=_stop,
+        ),
+        Verb("attach", "watch a run that another terminal runs", (_LINES,), words=("ID",), run=_attach),
+        Verb("workflows", "workflows of the project, of yours and built in", verbs=_WORKFLOWS, default="list"),
+        Verb(
+            "trust",
+            "show what this project could run, and approve it",
+            (
+                Flag("--show", help="only show it: the items, what changed, the hash"),
+                _JSON,
+                Flag("--revoke", help="take the approval back"),
+            ),
+            words=("[HASH]",),
+            run=_trust,
+        ),
         Verb("entities", "commands, skills and agents of every tool", verbs=_ENTITIES, default="list"),
+        Verb("sessions", "runs, past and present", verbs=_SESSIONS, default="list"),
+        Verb("tasks", "a list of tasks", verbs=_TASKS, default="show"),
+        Verb(
+            "replay",
+            "play a recording of agents once more",
+            (
+                Flag("--speed", value="N", help="how many times as fast, or max (1)"),
+                Flag("--no-changes", help="leave the files as they are"),
+                _JSON,
+            ),
+            words=("FILE",),
+            run=_replay,
+        ),
+        Verb("init", "begin a project: configuration, example", run=_init),
+        Verb("config", "what is set, and where", (_JSON,), run=_config),
+        Verb("completion", "the script for a shell", words=("SHELL",), run=_completion),
         Verb("mcp", "MCP servers of every tool", verbs=_MCP, default="list"),
         Verb("models", "the models of an agent", (_AGENT, _JSON), run=_models),
-        Verb("doctor", "which agents can be used here, and what is missing for the others", (_JSON,), run=_doctor),
+        Verb("doctor", "which agents can be used here, and what the others need", (_JSON,), run=_doctor),
     )
 }

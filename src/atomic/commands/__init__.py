@@ -19,6 +19,7 @@ from atomic.commands.errors import (
     UnsupportedError,
 )
 from atomic.commands.from_entities import agent_prompt, entity_commands
+from atomic.commands.from_workflows import workflow_command, workflow_commands
 from atomic.commands.hints import Hint, HintState, complete, hint_state, short_hint
 from atomic.commands.parse import CommandCall, Mention, parse, parse_mentions
 from atomic.commands.registry import Category, Command, CommandRegistry, Shadowed
@@ -55,4 +56,6 @@ __all__ = [
     "short_hint",
     "table",
     "width",
+    "workflow_command",
+    "workflow_commands",
 ]

@@ -82,6 +82,10 @@ class CommandContext(Protocol):
         """Run sub-agents to their end, all at once, and show what each says."""
         ...
 
+    async def run_workflow(self, name: str, arguments: str) -> None:
+        """Run a workflow to its end; one without a graph gives its prompt to the conversation."""
+        ...
+
     async def new_conversation(self) -> None:
         """Begin again, in a new session."""
         ...
@@ -169,6 +173,9 @@ class LimitedContext:
 
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
         raise self.refusal("run sub-agents")
+
+    async def run_workflow(self, name: str, arguments: str) -> None:
+        raise self.refusal("run a workflow")
 
     async def new_conversation(self) -> None:
         raise self.refusal("begin a new conversation")

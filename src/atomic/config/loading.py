@@ -21,23 +21,41 @@ if TYPE_CHECKING:
 Table = dict[str, Any]
 
 
+class Layer:
+    """What one place sets: the user's file, the project's, or the environment."""
+
+    def __init__(self, origin: str, values: Table, file: ConfigFile | None = None) -> None:
+        self.origin, self.values, self.file = origin, values, file
+
+
 def load_settings(project: Path | None = None, home: Path | None = None) -> Settings:
     """The settings that hold in a project; without one, in the project of the current folder.
 
     Raises ConfigError with file, line and reason. What is unknown or not a project's to set is in `warnings`.
     """
-    user_file, project_file = config_files(project, home)
+    layers, warnings = read_layers(project, home)
     settings: Table = {}
+    for layer in layers:
+        _merge(settings, layer.values)
+    return msgspec.convert({**settings, "warnings": warnings}, Settings)
+
+
+def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[list[Layer], list[str]]:
+    """What each place sets, the one that beats the others last, and what was ignored. Raises ConfigError."""
+    user_file, project_file = config_files(project, home)
+    layers: list[Layer] = []
     warnings: list[str] = []
+    user: Table = {}
     if (file := _read(user_file)) is not None:
-        settings = _Reader(file, warnings, by_project=False).read()
-        _place_programs(settings, user_file.parent)
+        user = _Reader(file, warnings, by_project=False).read()
+        _place_programs(user, user_file.parent)
+        layers.append(Layer("user", user, file))
     if project_file is not None and (file := _read(project_file)) is not None:
         reader = _Reader(file, warnings, by_project=True)
         proposed = reader.read()
-        reader.hold_caps(proposed, settings)
-        _merge(settings, proposed)
-    return msgspec.convert({**settings, **_from_environment(), "warnings": warnings}, Settings)
+        reader.hold_caps(proposed, user)
+        layers.append(Layer("project", proposed, file))
+    return [*layers, Layer("environment", {**_from_environment()})], warnings
 
 
 def _read(path: Path) -> ConfigFile | None:
@@ -129,9 +147,11 @@ def _place_programs(settings: Table, folder: Path) -> None:
 
 
 def _merge(below: Table, above: Table) -> None:
+    """Lay one table over another; tables that are laid over an empty place are copied, the next one may change them."""
     for name, value in above.items():
-        if isinstance(value, dict) and isinstance(below.get(name), dict):
-            _merge(below[name], cast("Table", value))
+        if isinstance(value, dict):
+            inner = below[name] = {**below[name]} if isinstance(below.get(name), dict) else {}
+            _merge(inner, cast("Table", value))
         else:
             below[name] = value
 

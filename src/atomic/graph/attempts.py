@@ -79,12 +79,13 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
         await asyncio.sleep(delay)
         ctx.attempt += 1
         await token.note_started(ctx.step_id, ctx.attempt)
+        token.run.tell_started(ctx)
 
 
 async def _one_attempt(op: StepOp, ctx: StepContext) -> Any:
     if op.timeout is None:
         return await op.call(ctx)
-    limit = asyncio.timeout(op.timeout)
+    limit = ctx.limit = asyncio.timeout(op.timeout)
     try:
         async with limit:
             return await op.call(ctx)
@@ -92,6 +93,8 @@ async def _one_attempt(op: StepOp, ctx: StepContext) -> Any:
         if limit.expired():
             raise TimeoutError(f"timed out after {op.timeout:g} s") from None
         raise
+    finally:
+        ctx.limit = None
 
 
 def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:

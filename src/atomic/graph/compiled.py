@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Input = Mapping[str, Any] | State
 Answers = Mapping[str, "str | Sequence[str]"]
-MODES = ("values", "updates", "events", "debug", "live")
+MODES = ("values", "updates", "events", "debug", "live", "result")
 
 
 class RunResult(msgspec.Struct, Generic[StateT], frozen=True):
@@ -54,10 +54,14 @@ class RunResult(msgspec.Struct, Generic[StateT], frozen=True):
     questions: Sequence[Question]
     execution_id: str
     warnings: Sequence[Event] = ()
+    codes: Sequence[str] = ()  # why it waits, one word each: those of `Suspend`
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """One piece of news: `values`, `updates`, `events` and `debug` come with each finished step, `live` at once."""
+    """One piece of news: `values`, `updates`, `events` and `debug` come with each finished step, `live` at once.
+
+    `result` is the last of all: the RunResult.
+    """
 
     mode: str
     node_id: str
@@ -382,6 +386,7 @@ class _Running(Generic[StateT]):
             questions,
             self.run.execution_id,
             tuple(self.run.warnings),
+            tuple(suspend.code for suspend in self.token.suspended if suspend.code),
         )
 
     def _release(self) -> None:
@@ -427,6 +432,8 @@ async def _told(running: _Running[Any], modes: Sequence[str] | None) -> AsyncIte
             told = len(running.run.warnings)
     for event in _warnings_of(running.run, told, modes or ()):
         yield event
+    if modes and "result" in modes:
+        yield StreamEvent("result", "", running.result)
 
 
 def _events_of(item: Step[Any] | StreamEvent, modes: Sequence[str]) -> Iterable[StreamEvent]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -30,6 +31,8 @@ class StepContext:
     events: list[Event] | None = None
     usage: dict[str, float] | None = None
     programs: set[asyncio.Task[Any]] | None = None  # who waits for a program right now
+    limit: asyncio.Timeout | None = None  # of the attempt that runs
+    _deps: Any = None
     _over = False
 
     def __init__(self, token: Token, op: StepOp, n: int, attempt: int) -> None:
@@ -63,7 +66,11 @@ class StepContext:
 
     @property
     def deps(self) -> Any:
-        return self._token.run.deps
+        if self._deps is None:
+            deps = self._token.run.deps
+            bind = getattr(deps, "bound_to", None)  # one that wants to know which step it works for
+            self._deps = deps if bind is None else bind(self)
+        return self._deps
 
     @property
     def item(self) -> Any:
@@ -92,6 +99,32 @@ class StepContext:
             asked = msgspec.structs.replace(asked, id=f"{self.node_id}-{self._asked}")
         token = self._token
         return await token.run.ask(asked, self.step_id, self.node_id, place=self._asked - 1, scope=token.place.path)
+
+    async def ask_for_agent(self, question: Question) -> Answer:
+        """`ask` for somebody who may ask something else the second time: answers are found by the question's words."""
+        token = self._token
+        return await token.run.ask(question, self.step_id, self.node_id, place=-1, scope=token.place.path)
+
+    def answers_for_agent(self) -> Mapping[str, Answer]:
+        """What agents asked in earlier attempts of this step, by the question's words."""
+        past = self._token.run.past
+        return {} if past is None else past.told_agents(self.step_id)
+
+    @contextmanager
+    def resting(self) -> Generator[None]:
+        """The time that is spent inside, waiting for a person or a limit, is not the attempt's."""
+        limit, loop = self.limit, asyncio.get_running_loop()
+        when = None if limit is None else limit.when()
+        if limit is None or when is None:
+            yield
+            return
+        began = loop.time()
+        limit.reschedule(None)
+        try:
+            yield
+        finally:
+            if not limit.expired():
+                limit.reschedule(when + loop.time() - began)
 
     async def exec(
         self,

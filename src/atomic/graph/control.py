@@ -123,7 +123,14 @@ class Suspend(BaseException):
     """
 
     def __init__(
-        self, reason: str, *, status: RunStatus = RunStatus.PAUSED, question: Question | None = None, node_id: str = ""
+        self,
+        reason: str,
+        *,
+        status: RunStatus = RunStatus.PAUSED,
+        question: Question | None = None,
+        node_id: str = "",
+        code: str = "",
     ) -> None:
         self.reason, self.status, self.question, self.node_id = reason, status, question, node_id
+        self.code = code  # one word for programs: why it waits
         super().__init__(reason)

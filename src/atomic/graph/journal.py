@@ -127,6 +127,7 @@ class AskedBody(_Body, frozen=True):
     time: float
     question: Question
     scope: str = ""
+    by_agent: bool = False  # of an agent that the step has called
 
 
 class AnsweredBody(_Body, frozen=True):

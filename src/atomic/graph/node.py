@@ -255,6 +255,10 @@ class Dispatcher(Protocol):
         """All keys, in the order in which the updates of several workers are merged."""
         ...
 
+    def items(self) -> Sequence[Any]:
+        """All items as they are now, for whoever shows them."""
+        ...
+
     def unfinished(self) -> str | None:
         """Why work is left; None if all is done."""
         ...

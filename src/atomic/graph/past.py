@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,6 +32,7 @@ from atomic.graph.state import Values, encode_value
 if TYPE_CHECKING:
     from atomic.graph.context import Answer
     from atomic.graph.token import Token
+    from atomic.questions import Question
 
 Visit = StepBody | OpenedBody | JoinedBody | AnsweredBody
 
@@ -80,6 +81,7 @@ class Past:
         self.migrated: MigratedBody | None = None
         self.snapshot = _read_snapshot(history.snapshot)
         self._answers: dict[str, list[Answer]] = {}
+        self._told_agents: dict[str, dict[str, Answer]] = {}
         self._scopes: dict[str, list[Visit]] = {}
         self._errors: dict[str, list[NodeError]] = {}
         self._open: dict[tuple[str, str], OpenedBody] = {}
@@ -184,8 +186,10 @@ class Past:
     # answers -----------------------------------------------------------------------------------------------
 
     def answered(self, body: AnsweredBody) -> None:
-        self.asked.pop(body.question_id, None)
-        if body.scope is None:
+        asked = self.asked.pop(body.question_id, None)
+        if asked is not None and asked.by_agent:
+            self._told_agents.setdefault(body.step_id, {})[asked.question.text] = body.answer
+        elif body.scope is None:
             self._answers.setdefault(body.step_id, []).append(body.answer)
         else:
             self._scopes.setdefault(body.scope, []).append(body)
@@ -194,7 +198,13 @@ class Past:
         """The scope whose state the answer changes, if the step that asked is finished."""
         return self._asking.get(asked.step_id)
 
-    def answer(self, step_id: str, place: int) -> Answer | None:
+    def told_agents(self, step_id: str) -> Mapping[str, Answer]:
+        """What agents of a step asked, by the question's words."""
+        return self._told_agents.get(step_id, {})
+
+    def answer_to(self, question: Question, step_id: str, place: int) -> Answer | None:
+        if place < 0:
+            return self.told_agents(step_id).get(question.text)
         answers = self._answers.get(step_id, ())
         return answers[place] if place < len(answers) else None
 

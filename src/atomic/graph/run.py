@@ -88,12 +88,14 @@ class Run:
         """A recorded answer, or a host's, or the end of this step until somebody answers.
 
         `finished`: the step itself is recorded, so that the answer is an update of its scope by itself.
+        `place` is which question of the step it is, -1 for one of an agent, whose questions have no order.
         """
-        if self.past is not None and (known := self.past.answer(step_id, place)) is not None:
+        if self.past is not None and (known := self.past.answer_to(question, step_id, place)) is not None:
             return known
         if self.pen is not None:
-            body = AskedBody(step_id, node_id, time.time(), question, scope)
+            body = AskedBody(step_id, node_id, time.time(), question, scope, place < 0)
             await self.pen.write(encode_row(RowKind.ASKED, body))
+        self.tell_live(node_id, Event("asked", question))
         broker = getattr(self.deps, "broker", None)
         if broker is None:
             raise Suspend(f"waits for an answer to '{question.id}'", question=question, node_id=node_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from atomic.errors import AtomicError
-from atomic.graph.control import RunStatus
+from atomic.graph.control import Event, RunStatus
 from atomic.graph.errors import NodeError, StateError
 from atomic.graph.forks import Fork
 from atomic.graph.journal import RowKind, StepBody, encode_row
@@ -31,6 +31,8 @@ class SubgraphFork(Fork):
         self.more: list[Values] = []
         self.graph = self._resolve()
         self.values = self._first_values()
+        step_id = self.run.step_id(self.node_id, int(self.key.rpartition("#")[2]))
+        self.run.tell_live(self.node_id, Event("started", {"step_id": step_id, "attempt": 1}))
 
     def _resolve(self) -> Any:
         if not isinstance(self.body.graph, str):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from atomic.graph.control import RunStatus, Suspend
+from atomic.graph.control import Event, RunStatus, Suspend
 from atomic.graph.errors import NodeError
 from atomic.graph.forks import Fork
 from atomic.graph.node import Dispatcher, TasksBody
@@ -91,6 +91,7 @@ class TasksFork(Fork):
                 taken = self._ask(lambda: self.dispatcher.take(self.state_now))
                 if taken is not None:
                     self._busy += 1
+                    self._tell()
                     return taken
                 if not self._busy:
                     return None
@@ -132,6 +133,7 @@ class TasksFork(Fork):
     def ended(self, name: str) -> None:
         error = self.errors.get(name)
         self._ask(lambda: self.dispatcher.finish(name, error))
+        self._tell()
         if error is None:
             self._finished.append(name)
         until = self.body.until
@@ -153,6 +155,10 @@ class TasksFork(Fork):
             self._broken = self._broken or as_node_error(self.node_id, error)
             self._stop = True
             return None
+
+    def _tell(self) -> None:
+        if self.run.live is not None:  # a list may have thousands
+            self.run.tell_live(self.node_id, Event("tasks_changed", self.dispatcher.items()))
 
     def failure(self) -> NodeError | None:
         return self._broken  # a failed task is the list's affair

@@ -1,11 +1,14 @@
-"""What goes wrong with a journal's file, and what is told of it.
+"""What goes wrong with a session's folder, and what is told of it.
 
-The errors do not leave this room: they become a repair or a JournalError.
+DamagedError and BrokenChainError do not leave this room: they become a repair or a JournalError.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from atomic.errors import AtomicError
 
 
 class DamagedError(Exception):
@@ -34,3 +37,42 @@ class Recovery:
     lost_bytes: int = 0  # of the log
     runs_cut: tuple[str, ...] = ()
     runs_dropped: tuple[str, ...] = ()
+
+
+class SessionError(AtomicError):
+    """A session cannot be had. `exit_code` is that of a command line which asked for it."""
+
+    exit_code = 2
+
+
+class NoSessionIdError(SessionError):
+    """What was given cannot be the id of a session."""
+
+    def __init__(self, given: str) -> None:
+        self.given = given
+        super().__init__(
+            f'"{given}" is not the id of a session: give its uuid or the first 8 characters or more of it '
+            "(atomic sessions lists them)"
+        )
+
+
+class UnknownSessionError(SessionError):
+    """No session has that id."""
+
+    def __init__(self, given: str) -> None:
+        self.given = given
+        super().__init__(f'There is no session "{given}" (atomic sessions lists them)')
+
+
+class AmbiguousSessionError(SessionError):
+    """Several sessions begin with it."""
+
+    def __init__(self, given: str, ids: Sequence[str]) -> None:
+        self.given, self.ids = given, tuple(ids)
+        super().__init__(f'"{given}" is the beginning of {len(ids)} sessions: {", ".join(ids[:5])}; give more of it')
+
+
+class SessionDamagedError(SessionError):
+    """The `session.json` of a session cannot be read."""
+
+    exit_code = 1

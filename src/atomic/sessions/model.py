@@ -37,12 +37,16 @@ class OpenQuestion(msgspec.Struct, frozen=True):
     text: str
     options: Sequence[str] = ()
     node: str = ""
+    header: str = ""
+    multi_select: bool = False
+    default: str | None = None
 
 
 class OwnerInfo(msgspec.Struct, frozen=True):
-    """The process that works on it."""
+    """The process that works on it; `mark` tells it from another that gets its number later."""
 
     pid: int
+    mark: str = ""
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,3 +69,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     pr: str | None = None
     atomic_version: str = ""
     state_version: int = 1
+    cwd: str = ""  # where the run was started
+    options: Mapping[str, Any] = {}  # agents, models, caps and what is to be done at a limit: what a resume keeps
+    parked_until: float | None = None  # seconds since 1970
+    named: Mapping[str, Sequence[str]] = {}  # sessions that nodes share by name: provider and its id
+    trust: Any = None  # what the project's code was when the run was started, and what the run made of it

@@ -126,3 +126,22 @@ def _text_of(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def mark_of_this_process() -> str:
+    """A text that tells this process from every other, of any machine and at any time."""
+    me = Owner.this_process("")
+    return "|".join((me.host, me.boot, me.space, me.born))
+
+
+def is_running(pid: int, mark: str) -> bool:
+    """Whether the process is still there; one that cannot be seen from here is taken to be."""
+    if not mark:
+        return _exists(pid, _born(pid) or "")  # its number is all that is known
+    me = Owner.this_process("")
+    host, boot, space, born = (*mark.split("|"), "", "", "", "")[:4]
+    if host == me.host and boot and me.boot and boot != me.boot:
+        return False  # the machine was started again
+    if (boot, space) != (me.boot, me.space):
+        return True
+    return _exists(pid, born)

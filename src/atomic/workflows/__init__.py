@@ -1,7 +1,9 @@
 """What workflow authors import: one door to the engine, its nodes, the journals and the tasks.
 
-It imports quickly: a journal's database and an agent's SDK are loaded when they are used.
+It imports quickly: a journal's database, an agent's SDK and all that runs a workflow are loaded when they are used.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from atomic.errors import AtomicError
 from atomic.graph import (
@@ -55,7 +57,8 @@ from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.builder import WorkflowBuilder, graph
-from atomic.workflows.errors import SubagentError
+from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.errors import SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
 from atomic.workflows.nodes import (
     agent_node,
     clear_context_node,
@@ -69,6 +72,9 @@ from atomic.workflows.nodes import (
 from atomic.workflows.runtime import SubagentRequest, SubagentResult, WorkflowRuntime
 from atomic.workflows.task_loop import criteria_loop_node, task_loop_node
 from atomic.workflows.templates import map_reduce, review_cycle, sequential, task_loop
+
+if TYPE_CHECKING:
+    from atomic.workflows.executor import run_workflow
 
 __all__ = [
     "END",
@@ -84,6 +90,7 @@ __all__ = [
     "GraphError",
     "Journal",
     "JournalError",
+    "LoadedWorkflow",
     "MemoryJournal",
     "Node",
     "NodeContext",
@@ -116,8 +123,13 @@ __all__ = [
     "Task",
     "TaskList",
     "TaskStatus",
+    "UntrustedError",
     "WorkflowBuilder",
+    "WorkflowDefinition",
+    "WorkflowLoadError",
+    "WorkflowNotFoundError",
     "WorkflowRuntime",
+    "WorkflowStateParams",
     "WorkflowTask",
     "agent_node",
     "ask_user_node",
@@ -136,6 +148,7 @@ __all__ = [
     "parallel_subagent_node",
     "reducers",
     "review_cycle",
+    "run_workflow",
     "sequential",
     "skill_node",
     "subagent_node",
@@ -145,3 +158,11 @@ __all__ = [
     "tool_node",
     "wait_node",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "run_workflow":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from atomic.workflows.executor import run_workflow
+
+    return run_workflow

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from atomic.errors import AtomicError
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atomic.errors import AtomicError, closest
+
+if TYPE_CHECKING:
+    from pathlib import Path  # the door for workflow authors opens without it
 
 
 class SubagentError(AtomicError):
@@ -11,3 +19,71 @@ class SubagentError(AtomicError):
     def __init__(self, agent: str, reason: str) -> None:
         self.agent, self.reason = agent, reason
         super().__init__(f'agent "{agent}" failed: {reason}')
+
+
+class WorkflowProblem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a file."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+class WorkflowLoadError(AtomicError):
+    """A workflow cannot be loaded; `problems` lists all that is wrong with its file."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, problems: Sequence[WorkflowProblem]) -> None:
+        self.name, self.problems = name, tuple(problems)
+        why = "; ".join(map(str, self.problems)) or "it has no file"
+        super().__init__(f'Workflow "{name}" cannot be loaded: {why}')
+
+
+class WorkflowNotFoundError(AtomicError):
+    """A workflow was named that nothing defines."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.suggestion = name, closest(name, known)
+        hint = f'did you mean "{self.suggestion}"?' if self.suggestion else "atomic workflows list shows them"
+        super().__init__(f'Workflow not found: "{name}" ({hint})')
+
+
+class ToolNotFoundError(AtomicError):
+    """A custom tool was named that no file defines."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        names = tuple(known)
+        self.name, self.suggestion = name, closest(name, names)
+        hint = f'did you mean "{self.suggestion}"?' if self.suggestion else f"there are: {', '.join(names) or 'none'}"
+        super().__init__(f'Tool not found: "{name}" ({hint})')
+
+
+class UntrustedError(AtomicError):
+    """Code of the project would run, and nobody has approved it as it is now."""
+
+    exit_code = 4
+
+    def __init__(self, project: str, hash: str, items: Sequence[str], *, given: str | None = None) -> None:
+        self.project, self.hash, self.items, self.given = project, hash, tuple(items), given
+        what = ", ".join(self.items[:5]) + (f" and {len(self.items) - 5} more" if len(self.items) > 5 else "")
+        if given is not None:
+            said = f"--trust {given} is not the hash of this project as it is now ({hash})"
+        else:
+            said = f"this project is not trusted as it is now; it would run {what or 'nothing'}"
+        super().__init__(f"{said} (look: atomic trust --show; approve: atomic trust; for one command: --trust {hash})")
+
+
+class TrustError(AtomicError):
+    """An approval cannot be read, given or kept."""
+
+
+class WorkflowFileError(AtomicError):
+    """A workflow's file cannot be written."""
+
+    exit_code = 2

@@ -95,6 +95,9 @@ class TaskDispatcher:
     def order(self) -> list[str]:
         return [task.id for task in self._tasks.tasks]
 
+    def items(self) -> list[Task]:
+        return list(self._tasks.tasks)
+
     def unfinished(self) -> str | None:
         tasks = self._tasks.tasks
         left = [task for task in tasks if task.status not in _DONE]

@@ -1,0 +1,55 @@
+"""One agent for each file, four at once, then one that joins what they say: `atomic run summarize-files "src/*.py"`.
+
+Each file is recorded by itself: after a kill only those are read again that were not finished.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from atomic.workflows import NodeContext, State, WorkflowRuntime, WorkflowStateParams, graph
+
+name = "summarize-files"
+description = "Summarise each file that a pattern names, then all of them together"
+argument_hint = "PATTERN"
+default_config = {"most": 20}
+node_descriptions = {"summarize": "Reading the files", "join": "Joining the summaries"}
+
+
+class FilesState(State):
+    prompt: str = ""
+    most: int = 20
+    files: list[str] = []
+    summary: str = ""
+
+
+def create_state(params: WorkflowStateParams) -> FilesState:
+    return FilesState(prompt=params.prompt or "*.md", most=params.config["most"])
+
+
+def find_files(state: FilesState) -> list[str]:
+    """In a node, and so recorded: the list stays the same when the run is resumed."""
+    found = sorted(str(path) for path in Path().glob(state.prompt) if path.is_file())
+    if not found:
+        raise ValueError(f"no file is named by {state.prompt}")
+    return found[: state.most]
+
+
+async def summarize(ctx: NodeContext[FilesState, WorkflowRuntime]) -> dict[str, Any]:
+    """`ctx.item` is the item. What each leaves under its own id, the map lists in the order of the items."""
+    answer = await ctx.deps.turn(f"Summarise the file {ctx.item} in one sentence.")
+    return {"outputs": {"one": f"{ctx.item}: {answer}"}}
+
+
+def join_prompt(state: FilesState) -> str:
+    return "Join these summaries into one paragraph:\n" + "\n".join(state.outputs["summarize"])
+
+
+workflow = (
+    graph(FilesState)
+    .tool("find", find_files, output_mapper=lambda files, state: {"files": files})
+    .map("summarize", lambda state: state.files, graph(FilesState).node("one", summarize), max_concurrency=4)
+    .agent("join", join_prompt, output_mapper=lambda answer, state: {"summary": answer})
+    .compile()
+)

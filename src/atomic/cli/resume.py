@@ -1,0 +1,70 @@
+"""`atomic resume ID`: go on with a run, from any folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from atomic.cli.arguments import Arguments
+from atomic.cli.progress import Asking
+from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_settings
+from atomic.config import atomic_home
+from atomic.sessions.store import Session, SessionStore
+from atomic.workflows.executor import WorkflowRun, run_workflow
+
+Answers = Mapping[str, "str | list[str]"]
+
+
+def resume_command(arguments: Arguments) -> int:
+    """Go on with a run to its end; its exit code."""
+
+    async def start(person: Asking | None) -> WorkflowRun:
+        flags = read_flags(arguments)
+        return await go_on(find_session(arguments.words[0]), flags, person)
+
+    return host(start, as_json=arguments.has("--json"))
+
+
+def find_session(id: str) -> Session:
+    """The session with that id. Raises SessionError."""
+    return SessionStore(atomic_home()).find(id)
+
+
+async def go_on(
+    session: Session, flags: RunFlags, person: Asking | None, answers: Answers | None = None
+) -> WorkflowRun:
+    """Take a run up where it is. Raises AtomicError before anything is changed."""
+    record = session.record
+    flags = flags.over(record.options)
+    place = _place_of(session, flags)
+    os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in
+    warn_of_settings(place)
+    definition = place.catalog.definition(record.workflow)
+    loaded = definition.load()
+    runtime = await place.runtime(flags, loaded, person)
+    model = flags.models.get("") or record.options.get("model")
+    return run_workflow(definition, record.prompt, runtime, session=session, resume=True, answers=answers, model=model)
+
+
+def _place_of(session: Session, flags: RunFlags) -> Place:
+    record = session.record
+    project, cwd = Path(record.project), Path(record.cwd or record.project)
+    for folder in (project, cwd):
+        if not folder.is_dir():
+            raise gone(str(folder))
+    return Place(project, cwd, flags.trust or _trusted_at_start(session, project))
+
+
+def _trusted_at_start(session: Session, project: Path) -> str | None:
+    """The hash of the project as it is, if it is what the run was started with and what the run made of it."""
+    from atomic.workflows import trust
+
+    started = session.record.trust
+    if not started:
+        return None
+    import msgspec
+
+    snapshot = trust.look(project)
+    known = msgspec.convert(started, trust.RunTrust)
+    return snapshot.hash if not snapshot.trusted and not known.strange(snapshot) else None

@@ -1,0 +1,287 @@
+"""What the verbs that run a workflow have in common: their flags, what a run may reach, and the one who watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atomic.cli import signals
+from atomic.cli.agents import BY_PREFERENCE, check, choose_provider, named_provider, neutral_folder
+from atomic.cli.arguments import Arguments
+from atomic.cli.errors import OK, CliError, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.output import Output
+from atomic.cli.progress import Asking, View, view_for
+from atomic.cli.streams import STDERR, STDIN, tell
+from atomic.cli.turn import current_folder, recordable
+from atomic.config import CapSettings, Settings, atomic_home, load_settings, read_duration
+from atomic.errors import AtomicError
+from atomic.graph import RunOwnedError
+from atomic.workflows.catalog import WorkflowCatalog
+from atomic.workflows.endings import Stop
+from atomic.workflows.events import RunEnded
+from atomic.workflows.executor import WorkflowRun
+from atomic.workflows.governor import Caps
+from atomic.workflows.live_runtime import Choices, Runtime
+
+if TYPE_CHECKING:
+    from atomic.entities import EntityRegistry
+    from atomic.providers import AgentProvider
+    from atomic.workflows.definition import LoadedWorkflow
+    from atomic.workflows.project_tools import ToolCatalog
+
+OWNED = 3
+MOST_WAITING = 1_000  # lines that standard output has not taken; more are joined until it does
+_STOPS = {signal.SIGINT: Stop.INTERRUPT, signal.SIGTERM: Stop.TERMINATE, signal.SIGHUP: Stop.HANG_UP}
+
+
+class RunFlags(msgspec.Struct, frozen=True):
+    """The flags of every run; None where nothing was said."""
+
+    agents: Mapping[str, str] = {}
+    models: Mapping[str, str] = {}
+    caps: Mapping[str, float] = {}
+    on_limit: Any = None
+    record: str | None = None
+    trust: str | None = None
+    as_json: bool = False
+
+    def over(self, old: Mapping[str, Any]) -> RunFlags:
+        """With what a run was started with, where nothing else is said."""
+        return RunFlags(
+            {**old.get("agents", {}), **self.agents},
+            {**old.get("models", {}), **self.models},
+            {**{name: cap for name, cap in old.get("caps", {}).items() if cap is not None}, **self.caps},
+            self.on_limit or old.get("on_limit"),
+            self.record or old.get("record"),
+            self.trust,
+            self.as_json,
+        )
+
+
+def read_flags(arguments: Arguments) -> RunFlags:
+    """The flags of a command line. Raises UsageError."""
+    record = arguments.value("--record")
+    return RunFlags(
+        _by_role(arguments, "--agent"),
+        _by_role(arguments, "--model"),
+        _caps(arguments),
+        arguments.value("--on-limit"),
+        None if record is None else recordable(record),
+        arguments.value("--trust"),
+        arguments.has("--json"),
+    )
+
+
+def _by_role(arguments: Arguments, flag: str) -> dict[str, str]:
+    """`X` for all, `ROLE=X` for one; a name may have a `=` of its own behind a slash or a colon."""
+    chosen: dict[str, str] = {}
+    for value in arguments.values(flag):
+        role, equals, name = value.partition("=")
+        if equals and not any(sign in role for sign in "/:"):
+            chosen[role.strip()] = name.strip()
+        else:
+            role, name, chosen[""] = "", value, value
+        if (equals and not role.strip()) or not name.strip():
+            raise UsageError(f'{flag} cannot be "{value}": give NAME, or ROLE=NAME')
+    return chosen
+
+
+def _caps(arguments: Arguments) -> dict[str, float]:
+    readers: dict[str, Callable[[str], float]] = {"max_cost": float, "max_tokens": int, "max_time": read_duration}
+    caps: dict[str, float] = {}
+    for name, read in readers.items():
+        flag = f"--{name.replace('_', '-')}"
+        if (text := arguments.value(flag)) is None:
+            continue
+        try:
+            caps[name] = read(text.replace(",", "_").removeprefix("$") if read is not read_duration else text)
+        except ValueError:
+            caps[name] = -1
+        if not 0 < caps[name] < float("inf"):
+            raise UsageError(f'{flag} cannot be "{text}": give {_EXAMPLES[name]}')
+    return caps
+
+
+_EXAMPLES = {
+    "max_cost": "dollars, such as 2.50",
+    "max_tokens": "a number, such as 200000",
+    "max_time": "a time, such as 90s, 30m or 6h",
+}
+
+
+def caps_of(flags: RunFlags, settings: CapSettings) -> Caps:
+    """Flags beat the settings."""
+    return msgspec.convert({**msgspec.to_builtins(settings), **flags.caps}, Caps)
+
+
+class Place:
+    """A project with all that a run may reach there, each made when it is needed."""
+
+    def __init__(self, project: Path | None, cwd: Path, trust: str | None) -> None:
+        self.project, self.cwd, self._trust = project or cwd, cwd, trust
+
+    @cached_property
+    def settings(self) -> Settings:
+        return load_settings(self.project)
+
+    @cached_property
+    def catalog(self) -> WorkflowCatalog:
+        return WorkflowCatalog(self.project, trusted=self._trust, settings=self.settings)
+
+    @cached_property
+    def entities(self) -> EntityRegistry:
+        from atomic.entities import EntityRegistry
+
+        return EntityRegistry.load(self.project)
+
+    @cached_property
+    def tools(self) -> ToolCatalog:
+        from atomic.workflows.project_tools import ToolCatalog
+
+        return ToolCatalog(self.catalog)
+
+    async def runtime(self, flags: RunFlags, loaded: LoadedWorkflow, person: Asking | None) -> Runtime:
+        """What the run gets. Raises CliError for an agent that is not there, before there is a session."""
+        for name in flags.agents.values():
+            named_provider(name, self.settings)
+        runtime = Runtime(
+            home=atomic_home(),
+            project=self.project,
+            cwd=self.cwd,
+            choose=self._choose,
+            entities=_late(lambda: self.entities),
+            workflows=self.catalog,
+            tools=_late(lambda: self.tools),
+            settings=self.settings,
+            choices=Choices(flags.agents, flags.models),
+            caps=caps_of(flags, self.settings.caps),
+            on_limit=flags.on_limit or "wait",
+            others=await self._others() if flags.on_limit == "switch" else (),
+            record=flags.record,
+            trusted=self.catalog.snapshot.allows(self.cwd),
+            person=person,
+            trust_after=self._trust_after,
+        )
+        needs_agent = loaded.graph is None or loaded.capabilities.subagents
+        if needs_agent and not (flags.agents.get("") or self.settings.agent):
+            await self._choose(None)  # looked for now: later it would look in the middle of the work
+        return runtime
+
+    def _trust_after(self, started: Any) -> Any:
+        """What is different now is the run's own work, and lets it go on."""
+        from atomic.workflows import trust
+
+        return msgspec.convert(msgspec.to_builtins(started), trust.RunTrust).note(trust.look(self.project))
+
+    async def _choose(self, name: str | None) -> AgentProvider:
+        if name is None and self._found is not None:
+            return self._found
+        provider = await choose_provider(name, self.settings)
+        if name is None:
+            self._found = provider
+        return provider
+
+    _found: AgentProvider | None = None
+
+    async def _others(self) -> Sequence[str]:
+        """The agents that can be used here."""
+        names = [*BY_PREFERENCE, *(f"acp:{name}" for name in self.settings.acp)]
+        with neutral_folder():
+            found = await asyncio.gather(*(check(name, self.settings) for name in names))
+        return [name for name, health in zip(names, found, strict=True) if health.ok]
+
+
+class _Late:
+    """Something that is made when it is first used."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Any:
+        return self._make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made, name)
+
+
+def _late(make: Callable[[], Any]) -> Any:
+    return _Late(make)
+
+
+Start = Callable[["Asking | None"], Awaitable[WorkflowRun]]
+
+
+def host(start: Start, *, as_json: bool) -> int:
+    """Watch a run to its end; its exit code. Raises nothing that a person should not see."""
+    return signals.run(lambda stop: _Host(stop, as_json=as_json).run(start))
+
+
+class _Host:
+    """Reads the events of a run, shows them and hears the signals."""
+
+    def __init__(self, stop: signals.Stop, *, as_json: bool) -> None:
+        self._stop, self._as_json = stop, as_json
+        self._out = Output()
+        self._view: View = view_for(self._out, as_json=as_json)
+
+    async def run(self, start: Start) -> int:
+        cancel = self._stop.act
+        code = await self._attempt(start)
+        self._stop.act = cancel  # whoever reads our output may not read on
+        await self._out.drain()
+        if self._out.failure is not None:
+            tell(f"standard output could not take all of it: {self._out.failure.strerror}")
+        return code
+
+    async def _attempt(self, start: Start) -> int:
+        try:
+            run = await start(self._person())
+            self._stop.act = lambda: run.stop(_STOPS[signal.Signals(self._stop.number or signal.SIGINT)])
+            return await self._watch(run)
+        except Exception as error:
+            if is_debugging() and not isinstance(error, AtomicError):
+                raise
+            code = OWNED if isinstance(error, RunOwnedError) else exit_code_of(error)
+            self._view.refuse(message_of(error), code)
+            return code
+        finally:
+            self._view.close()
+
+    def _person(self) -> Asking | None:
+        is_somebody_there = not self._as_json and os.isatty(STDIN) and os.isatty(STDERR)
+        return Asking(self._out, self._view) if is_somebody_there else None
+
+    async def _watch(self, run: WorkflowRun) -> int:
+        code = OK
+        async for event in run:
+            self._view.show(event)
+            if isinstance(event, RunEnded):
+                code = event.exit_code
+            while self._out.backlog > MOST_WAITING:  # noqa: ASYNC110  # a thread makes the room
+                await asyncio.sleep(0.05)  # meanwhile the run joins what it has to tell
+        return code
+
+
+def place_here(flags: RunFlags) -> Place:
+    """The project of the current folder."""
+    from atomic.config import find_project
+
+    cwd = Path(current_folder())
+    return Place(find_project(), cwd, flags.trust)
+
+
+def warn_of_settings(place: Place) -> None:
+    for warning in place.settings.warnings:
+        tell(f"warning: {warning}")
+
+
+def gone(folder: str) -> CliError:
+    return CliError(f"{folder}, where this run was started, is not there any more", 2)

@@ -1,0 +1,46 @@
+"""`atomic stop ID`: what Ctrl+C once does, from another terminal."""
+
+from __future__ import annotations
+
+import time
+
+from atomic.cli.errors import OK, CliError
+from atomic.cli.resume import find_session
+from atomic.cli.streams import tell
+from atomic.sessions.inbox import Message
+from atomic.sessions.model import SessionStatus
+from atomic.sessions.store import Session, now, shown
+
+PATIENCE = 30.0  # seconds
+_POLL_SECONDS = 0.05
+_OVER = (SessionStatus.COMPLETED, SessionStatus.CHAT, SessionStatus.CANCELLED)
+
+
+def stop_command(id: str, *, cancel: bool) -> int:
+    """Ask the run's owner to stop, and wait for it."""
+    session = find_session(id)
+    if session.is_owned:
+        _ask(session, cancel=cancel)
+    elif cancel and session.record.status not in _OVER:
+        session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now())
+    else:
+        tell(f"nobody works on {session.id}: it is {shown(session.record).status}")
+        return OK
+    tell(f"{session.id} is {shown(session.record).status}{_way_on(session)}")
+    return OK
+
+
+def _ask(session: Session, *, cancel: bool) -> None:
+    owner = session.record.owner
+    assert owner is not None
+    session.inbox.put(Message("cancel" if cancel else "stop", to=f"{owner.pid}|{owner.mark}"))
+    deadline = time.monotonic() + PATIENCE
+    while session.is_owned:
+        if time.monotonic() > deadline:
+            raise CliError(f"process {owner.pid} did not stop {session.id} within {PATIENCE:g} s")
+        time.sleep(_POLL_SECONDS)
+        session.reload()
+
+
+def _way_on(session: Session) -> str:
+    return "" if session.record.status in _OVER else f" (to go on: atomic resume {session.id})"

@@ -1,0 +1,169 @@
+"""`atomic trust`: what a project could run, what has changed since the last approval, and the approval itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from atomic.cli.arguments import Arguments
+from atomic.cli.errors import OK, UNTRUSTED, CliError, UsageError
+from atomic.cli.streams import STDERR, STDIN, put, tell, write
+from atomic.workflows import trust
+from atomic.workflows.errors import TrustError
+from atomic.workflows.trust import Change, ItemChange, Snapshot, visible
+
+MAX_LINES = 400  # of one item, where a person is asked; `--show` has all of them
+MAX_COLUMNS = 1000
+_MARKS = {Change.ADDED: "+", Change.CHANGED: "~", Change.REMOVED: "-", Change.UNCHANGED: " "}
+
+
+class ItemRow(msgspec.Struct, frozen=True):
+    """An item as `--json` tells it."""
+
+    kind: str
+    path: str
+    sha256: str
+    change: str
+    diff: Sequence[str] = ()
+
+
+class TrustRow(msgspec.Struct, frozen=True):
+    """A project as `--json` tells it."""
+
+    hash: str
+    trusted: bool
+    items: Sequence[ItemRow]
+    project: str
+
+
+def run_trust(arguments: Arguments) -> int:
+    """Show, approve or revoke."""
+    given = arguments.words[0] if arguments.words else None
+    _check(arguments, given)
+    if arguments.has("--revoke"):
+        return _revoke()
+    snapshot = trust.look()
+    if snapshot.problem:
+        tell(snapshot.problem)
+    if arguments.has("--show"):
+        put(_json(snapshot) if arguments.has("--json") else "".join(f"{line}\n" for line in _shown(snapshot)))
+        return OK
+    return _ask(snapshot) if given is None else _approve_hash(snapshot, given)
+
+
+def _check(arguments: Arguments, given: str | None) -> None:
+    if arguments.has("--json") and not arguments.has("--show"):
+        raise UsageError("--json goes with --show: atomic trust --show --json")
+    if sum((arguments.has("--show"), arguments.has("--revoke"), given is not None)) > 1:
+        raise UsageError("one thing at a time: atomic trust --show, atomic trust HASH, or atomic trust --revoke")
+
+
+def _revoke() -> int:
+    project = trust.look().project
+    tell(f"{project} is not trusted any more" if trust.revoke() else f"{project} was not trusted")
+    return OK
+
+
+def _approve_hash(snapshot: Snapshot, given: str) -> int:
+    if given != snapshot.hash:
+        raise CliError(
+            f"{given} is not the hash of this project as it is now: that is {snapshot.hash} (atomic trust --show)",
+            UNTRUSTED,
+        )
+    return _approve(snapshot)
+
+
+def _approve(snapshot: Snapshot) -> int:
+    try:
+        trust.approve(snapshot)
+    except TrustError as error:
+        raise CliError(str(error), UNTRUSTED) from error
+    tell(f"{snapshot.project} is trusted as it is now")
+    return OK
+
+
+def _ask(snapshot: Snapshot) -> int:
+    """Ask the person; only a yes that was typed is one."""
+    if snapshot.approved or not snapshot.items:
+        tell(
+            f"{snapshot.project} is trusted" if snapshot.approved else f"{snapshot.project} has nothing that could run"
+        )
+        return OK
+    if not (os.isatty(STDIN) and os.isatty(STDERR)):
+        how = f"look: atomic trust --show; then: atomic trust {snapshot.hash}"
+        raise CliError(f"nobody is here to be asked ({how})", UNTRUSTED)
+    write(STDERR, "".join(f"{line}\n" for line in _shown(snapshot, max_lines=MAX_LINES)))
+    _forget_what_was_typed()
+    write(STDERR, "Let exactly this run from now on? [y/N] ")
+    if _typed().strip().casefold() not in ("y", "yes"):
+        tell("nothing was approved")
+        return UNTRUSTED
+    return _approve(snapshot)
+
+
+def _forget_what_was_typed() -> None:
+    """What was typed before the question stood there was not meant as its answer."""
+    import termios
+
+    with suppress(termios.error):
+        termios.tcflush(STDIN, termios.TCIFLUSH)
+
+
+def _typed() -> str:
+    try:
+        return os.read(STDIN, 4096).decode("utf-8", "replace")
+    except OSError:  # the terminal has gone
+        return ""
+
+
+# for programs ------------------------------------------------------------------------------------------------------
+
+
+def _json(snapshot: Snapshot) -> str:
+    rows = [_row(one) for one in trust.changes(snapshot)]
+    row = TrustRow(snapshot.hash, snapshot.trusted, rows, visible(snapshot.project))
+    return msgspec.json.encode(row).decode() + "\n"
+
+
+def _row(one: ItemChange) -> ItemRow:
+    return ItemRow(one.kind, one.path, one.sha256, one.change, [visible(line) for line in trust.diff_of(one)])
+
+
+# for people --------------------------------------------------------------------------------------------------------
+
+
+def _shown(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterator[str]:
+    changes = trust.changes(snapshot)
+    yield f"Project: {visible(snapshot.project)}"
+    yield f"Trusted: {'yes' if snapshot.trusted else 'no'}{_since(snapshot)}"
+    yield f"Hash:    {snapshot.hash}"
+    yield ""
+    yield "What it could run:" if changes else "There is nothing in it that could run."
+    for one in changes:
+        yield f"  {_MARKS[one.change]} {one.kind:<14} {visible(one.path)}  {one.sha256[:12]}  {one.change}"
+    for one in changes:
+        yield from _diff(one, max_lines)
+
+
+def _since(snapshot: Snapshot) -> str:
+    if snapshot.approval is None:
+        return " (never approved)" if snapshot.items else ""
+    if snapshot.approval.is_revoked:
+        return f" (taken back: {visible(snapshot.approval.approved_at)})"
+    return f" (last approval: {visible(snapshot.approval.approved_at)})"
+
+
+def _diff(one: ItemChange, max_lines: int | None) -> Iterator[str]:
+    lines = trust.diff_of(one)
+    if not lines:
+        return
+    yield ""
+    for line in lines[:max_lines]:
+        text = visible(line)
+        rest = len(text) - MAX_COLUMNS
+        yield text if rest <= 0 else f"{text[:MAX_COLUMNS]}… ({rest:,} more characters in this line)"
+    if max_lines is not None and len(lines) > max_lines:
+        yield f"… {len(lines) - max_lines:,} more lines of {visible(one.path)}: atomic trust --show has all of them"

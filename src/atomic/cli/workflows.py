@@ -1,0 +1,190 @@
+"""`atomic workflows`: what there is, what is wrong with it, how it looks. Only `check` and `graph` run a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from atomic.cli.errors import FAILED, OK, CliError
+from atomic.cli.streams import harmless, one_line, put, screen_width, tell
+from atomic.commands import short_hint, table
+from atomic.config import find_project
+from atomic.errors import AtomicError
+from atomic.wiring import Wiring
+from atomic.workflows import trust
+from atomic.workflows.catalog import WorkflowCatalog
+from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition
+from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
+from atomic.workflows.project_tools import ToolCatalog
+
+GRAPH_COLUMNS = 100
+
+
+class WorkflowRow(msgspec.Struct, frozen=True):
+    """A workflow as `--json` tells it."""
+
+    name: str
+    aliases: Sequence[str]
+    description: str
+    version: str
+    argument_hint: str
+    source: str
+    path: str | None
+    trusted: bool
+    problem: str | None
+
+
+def list_workflows(*, as_json: bool) -> int:
+    """Print all workflows."""
+    catalog = Wiring().workflows
+    found = catalog.all()
+    if as_json:
+        put(_json([_row(one, catalog) for one in found]))
+        return OK
+    rows = (_cells(one, catalog) for one in found)
+    put("".join(f"{line}\n" for line in table(rows, screen_width())) or "There are none (atomic workflows new NAME).\n")
+    _tell_all(catalog.problems)
+    return OK
+
+
+def show_workflow(name: str, *, as_json: bool) -> int:
+    """Print what a workflow's file says about itself."""
+    catalog = Wiring().workflows
+    definition = catalog.definition(name.lstrip("/"))
+    if as_json:
+        put(_json(_row(definition, catalog)))
+        return OK
+    put("".join(f"{line}\n" for line in _shown(definition, catalog)))
+    _tell_all(definition.problems)
+    return OK
+
+
+def check_workflows(trusted: str | None) -> int:
+    """Load all workflows and tools, and print every problem of every file."""
+    catalog = WorkflowCatalog(trusted=trusted)
+    if catalog.snapshot.files:
+        trust.require(catalog.snapshot)
+    problems = dict.fromkeys((*catalog.problems, *_load_all(catalog), *_load_tools(ToolCatalog(catalog))))
+    ordered = sorted(problems, key=lambda one: (str(one.path), one.line))
+    put("".join(f"{one_line(str(problem))}\n" for problem in ordered))
+    if not ordered:
+        tell(f"{len(catalog.all())} workflows, no problems")
+    return FAILED if ordered else OK
+
+
+def draw_workflow(name: str, trusted: str | None, *, mermaid: bool, svg: bool) -> int:
+    """Print a workflow's graph as text, Mermaid or SVG."""
+    catalog = WorkflowCatalog(trusted=trusted)
+    definition = catalog.definition(name.lstrip("/"))
+    graph = definition.load().graph
+    if graph is None:
+        raise CliError(f'"{definition.name}" has no graph: its prompt goes to the chat')
+    drawn = graph.mermaid() if mermaid else graph.svg() if svg else graph.draw(screen_width() or GRAPH_COLUMNS)
+    put(harmless(drawn.rstrip("\n") + "\n"))
+    return OK
+
+
+def new_workflow(name: str) -> int:
+    """Write a first file for a workflow."""
+    from atomic.workflows.writing import write_workflow
+
+    project = find_project()
+    if project is None:
+        raise CliError("the current folder does not exist any more (change to another one)")
+    file, may_run = write_workflow(name, project)
+    put(f"{harmless(str(file))}\n")
+    first = "" if may_run else "atomic trust, then "
+    tell(f'written; run it: {first}atomic run {name} "…"')
+    return OK
+
+
+def _load_all(catalog: WorkflowCatalog) -> Iterable[WorkflowProblem]:
+    for definition in (*catalog.all(), *catalog.hidden):
+        try:
+            definition.load()
+        except WorkflowLoadError as error:
+            yield from error.problems
+        else:
+            yield from catalog.unknown_references(definition)
+
+
+def _load_tools(tools: ToolCatalog) -> Iterable[WorkflowProblem]:
+    yield from tools.problems
+    for tool in tools.all():
+        try:
+            tools.require(tool.name)
+        except WorkflowLoadError as error:
+            yield from error.problems
+
+
+# for programs ------------------------------------------------------------------------------------------------------
+
+
+def _json(data: object) -> str:
+    return msgspec.json.encode(data).decode() + "\n"
+
+
+def _row(one: WorkflowDefinition, catalog: WorkflowCatalog) -> WorkflowRow:
+    return WorkflowRow(
+        one.name, one.aliases, one.description, one.version, one.argument_hint, one.source,
+        None if one.path is None else str(one.path), catalog.is_trusted(one), one.problem,
+    )  # fmt: skip
+
+
+# for people --------------------------------------------------------------------------------------------------------
+
+
+def _cells(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Sequence[str]:
+    state = "broken" if one.refused else "" if catalog.is_trusted(one) else "not trusted"
+    source = f"{one.source}{f', {state}' if state else ''}"
+    return tuple(map(one_line, (one.name, short_hint(one.argument_hint), source, one.description)))
+
+
+def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
+    yield one_line(f"{one.name} (workflow)")
+    yield one_line(one.description)
+    yield ""
+    facts: Sequence[tuple[str, object]] = (
+        ("file", one.path or "comes with Atomic"),
+        ("source", one.source),
+        ("trusted", "yes" if catalog.is_trusted(one) else "no (atomic trust)"),
+        ("aliases", ", ".join(one.aliases)),
+        ("arguments", one.argument_hint),
+        ("version", one.version),
+        ("needs", f"Atomic {one.min_sdk_version}" if one.min_sdk_version else ""),
+        ("config", msgspec.json.encode(dict(one.default_config)).decode() if one.default_config else ""),
+        ("hides", ", ".join(str(path) for path in _hidden_by(one, catalog))),
+        ("can", _abilities(one, catalog)),
+    )
+    yield from (f"  {name + ':':<11}{one_line(str(value))}" for name, value in facts if value)
+
+
+def _hidden_by(one: WorkflowDefinition, catalog: WorkflowCatalog) -> list[Path]:
+    return [other.path for other in catalog.hidden if other.path and catalog.find(other.name) is one]
+
+
+def _abilities(one: WorkflowDefinition, catalog: WorkflowCatalog) -> str:
+    """What its graph shows; only of one that may run."""
+    if one.refused or not catalog.is_trusted(one):
+        return ""
+    try:
+        loaded = one.load()
+    except AtomicError as error:
+        tell(str(error))
+        return ""
+    return _words(loaded)
+
+
+def _words(loaded: LoadedWorkflow) -> str:
+    if loaded.graph is None:
+        return "be talked to (it has no graph)"
+    can = loaded.capabilities
+    words = (("sub-agents", can.subagents), ("task list", can.task_list), ("questions", can.questions))
+    return ", ".join(word for word, has in words if has) or "run its nodes"
+
+
+def _tell_all(problems: Iterable[WorkflowProblem]) -> None:
+    for problem in dict.fromkeys(problems):
+        tell(str(problem))

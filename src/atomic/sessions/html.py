@@ -1,0 +1,112 @@
+"""A run as one page: no script, nothing from elsewhere, and nothing in it that could be taken for markup. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from atomic.sessions.history import History
+from atomic.sessions.report import dollars, duration, facts_of, figures_of, local_time
+from atomic.sessions.timeline import Row, rows_of
+
+MOST_ROWS = 2000
+
+_STYLE = """
+:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}
+dt{opacity:.7}dd{margin:0;overflow-wrap:anywhere;white-space:pre-wrap}table{border-collapse:collapse;width:100%}
+td,th{text-align:left;padding:.15rem .6rem .15rem 0;vertical-align:top;overflow-wrap:anywhere}th{font-weight:600}
+.bar{position:relative;height:1rem;min-width:16rem;background:#8881}
+.bar i{position:absolute;top:0;bottom:0;min-width:2px;background:#0969da}
+.bad i{background:#cf222e}.figure{overflow-x:auto;background:#fff}pre{white-space:pre-wrap;overflow-wrap:anywhere}
+""".strip()
+_GOOD = ("completed", "done", "running")
+
+# What would turn the direction of the text around, or hide: shown as a sign that something was there.
+_HIDDEN = dict.fromkeys(
+    (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F),
+     *range(0x2066, 0x206A)),
+    0xFFFD,
+)  # fmt: skip
+
+
+def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping[str, str] | None = None) -> str:
+    """The page. `svg` is a graph that we have drawn ourselves: it is the one text that is not escaped."""
+    record = history.record
+    title = f"{record.workflow}: {record.status}"
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width">',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{_text(title)}</h1>",
+        f"<dl>{''.join(f'<dt>{_text(name)}</dt><dd>{_text(text)}</dd>' for name, text in facts_of(history))}</dl>",
+        f'<h2>Graph</h2><div class="figure">{_marked(svg, marks or {})}</div>' if svg else "",
+        _timeline(rows_of(history)),
+        _figures(history),
+        _steps(history),
+        _tasks(history),
+        f"<h2>Report</h2><pre>{_text(report)}</pre>" if report else "",
+        "</body></html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _timeline(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    shown = rows[-MOST_ROWS:]
+    cells = [
+        (_text(local_time(row.started)), _text(row.who), _text(row.what), _bar(row), duration(row.seconds),
+         dollars(row.cost), _text(row.status))
+        for row in shown
+    ]  # fmt: skip
+    left_out = f"<p>The first {len(rows) - len(shown):,} are left out.</p>" if len(rows) > len(shown) else ""
+    head = ("began", "who", "agent", "", "took", "cost", "end")
+    return f"<h2>Timeline</h2>{left_out}{_table(head, cells)}"
+
+
+def _bar(row: Row) -> str:
+    kind = "bar" if row.status in _GOOD else "bar bad"
+    return f'<div class="{kind}"><i style="left:{row.left * 100:.3f}%;width:{row.width * 100:.3f}%"></i></div>'
+
+
+def _figures(history: History) -> str:
+    rows = [
+        (_text(one.role), str(one.calls), duration(one.seconds), f"{one.tokens:,}", dollars(one.cost))
+        for one in figures_of(history)
+    ]
+    return f"<h2>By role</h2>{_table(('role', 'calls', 'took', 'tokens', 'cost'), rows)}" if rows else ""
+
+
+def _steps(history: History) -> str:
+    rows = [
+        (_text(step.node), str(step.attempt), _text(step.status), duration(step.seconds), dollars(step.cost),
+         _text(step.error or ""))
+        for step in history.steps[-MOST_ROWS:]
+    ]  # fmt: skip
+    return f"<h2>Steps</h2>{_table(('node', 'attempt', 'status', 'took', 'cost', 'error'), rows)}" if rows else ""
+
+
+def _tasks(history: History) -> str:
+    rows = [(_text(task.id), _text(task.status), _text(task.title)) for task in history.tasks]
+    return f"<h2>Tasks</h2>{_table(('task', 'status', 'title'), rows)}" if rows else ""
+
+
+def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are escaped already."""
+    titles = "".join(f"<th>{title}</th>" for title in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><tr>{titles}</tr>{lines}</table>"
+
+
+def _marked(svg: str, marks: Mapping[str, str]) -> str:
+    """The graph with a sign behind the id of each node that ran."""
+    for node, mark in marks.items():
+        svg = svg.replace(f">{escape(node)}</text>", f">{escape(node)} {escape(mark)}</text>")
+    return svg
+
+
+def _text(text: str) -> str:
+    return escape(str(text).translate(_HIDDEN))

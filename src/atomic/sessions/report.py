@@ -1,0 +1,142 @@
+"""A run as text for people: the facts, the figures by role, and a report where the workflow wrote none. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from atomic.sessions.history import History, seconds_since_1970
+from atomic.sessions.model import Cost, SessionRecord
+
+GOES_ON = ("paused", "interrupted", "failed", "blocked", "cancelled")  # a resume tries these again
+
+
+class RoleFigures(msgspec.Struct, frozen=True):
+    """What one role took."""
+
+    role: str
+    calls: int
+    seconds: float
+    tokens: int
+    cost: float | None
+
+
+def facts_of(history: History) -> list[tuple[str, str]]:
+    """What there is to know about a run, name by name; what is empty is left out."""
+    record = history.record
+    version = f" {record.workflow_version}" if record.workflow_version else ""
+    facts = [
+        ("session", record.id),
+        ("workflow", f"{record.workflow}{version}"),
+        ("status", ": ".join(part for part in (str(record.status), record.reason) if part)),
+        ("prompt", record.prompt),
+        ("project", record.project),
+        ("started", local_time(record.created_at)),
+        ("ended", local_time(record.ended_at)),
+        ("agents at work", _worked(history)),
+        ("cost", cost_text(record.cost)),
+        ("tasks", tasks_text(history)),
+        ("waits until", local_time(record.parked_until)),
+        ("pull request", record.pr or ""),
+        *((f"question {one.id}", one.text) for one in record.questions),
+        ("go on with", next_command(record)),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def next_command(record: SessionRecord) -> str:
+    """The command that goes on; empty where nothing is left to do."""
+    if record.questions:
+        return f'atomic answer {record.id} {record.questions[0].id} "…"'
+    return f"atomic resume {record.id}" if record.status in GOES_ON else ""
+
+
+def figures_of(history: History) -> list[RoleFigures]:
+    """What each role took; a call without a role counts for its node."""
+    roles = dict.fromkeys(call.role or call.node or "agent" for call in history.calls)
+    figures: list[RoleFigures] = []
+    for role in roles:
+        calls = [call for call in history.calls if (call.role or call.node or "agent") == role]
+        costs = [call.cost for call in calls if call.cost is not None]
+        seconds, tokens = sum(call.seconds for call in calls), sum(call.tokens for call in calls)
+        figures.append(RoleFigures(role, len(calls), seconds, tokens, sum(costs) if costs else None))
+    return figures
+
+
+def report_of(history: History) -> str:
+    """A report in Markdown, from what is there."""
+    record = history.record
+    lines = [f"# {_plain(record.workflow)}: {record.status}", ""]
+    lines += [f"- **{_plain(name)}**: {_plain(text)}" for name, text in facts_of(history)]
+    lines += _section("Tasks", [f"- {task.status}: {_plain(task.id)} {_plain(task.title)}" for task in history.tasks])
+    lines += _section("By role", [f"- {_plain(_figures_text(one))}" for one in figures_of(history)])
+    lines += _section("Steps", _steps(history))
+    failures = [f"- {_plain(step.node)}: {_plain(step.error)}" for step in history.steps if step.error]
+    lines += _section("What failed", failures)
+    return "\n".join(lines) + "\n"
+
+
+def dollars(cost: float | None) -> str:
+    """Money for people; empty where nobody knows."""
+    return "" if cost is None else f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}"
+
+
+def cost_text(cost: Cost) -> str:
+    tokens = cost.input_tokens + cost.output_tokens
+    if not tokens and not cost.usd:
+        return ""
+    price = dollars(cost.usd) or "price unknown"
+    return f"{price}, {tokens:,} tokens ({cost.input_tokens:,} read, {cost.output_tokens:,} written)"
+
+
+def tasks_text(history: History) -> str:
+    counts = Counter(str(task.status) for task in history.tasks)
+    return ", ".join(f"{number} {status}" for status, number in counts.items())
+
+
+def local_time(time: str | float | None) -> str:
+    """A time of a session where the reader is."""
+    when = seconds_since_1970(time)
+    return "" if not when else datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 0.4s, 12s, 3m05s, 2h07m."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    if seconds < 60:
+        return f"{seconds:.0f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"
+
+
+def _worked(history: History) -> str:
+    seconds = sum(call.seconds for call in history.calls)
+    calls = len(history.calls)
+    return f"{duration(seconds)} in {calls} call{'' if calls == 1 else 's'}" if calls else ""
+
+
+def _figures_text(one: RoleFigures) -> str:
+    parts = (f"{one.calls} calls", duration(one.seconds), f"{one.tokens:,} tokens", dollars(one.cost))
+    return f"{one.role}: {', '.join(part for part in parts if part)}"
+
+
+def _steps(history: History) -> list[str]:
+    counts = Counter((step.node, step.status) for step in history.steps)
+    return [
+        f"- {_plain(node)}: {status}{f' {number} times' if number > 1 else ''}"
+        for (node, status), number in counts.items()
+    ]
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return ["", f"## {title}", "", *lines] if lines else []
+
+
+def _plain(text: str) -> str:
+    """A text that stays one line of Markdown."""
+    return " ".join(text.split())

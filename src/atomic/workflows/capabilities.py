@@ -1,0 +1,64 @@
+"""What a workflow can do, seen from its graph, and which other workflows it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
+
+from atomic.graph import CompiledGraph, Node, NodeKind
+from atomic.graph.node import Block, IfBody, LoopBody, MapBody, ParallelBody, SubgraphBody, TasksBody
+from atomic.tasks import Task
+from atomic.workflows.definition import Capabilities
+
+
+def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
+    """Agent nodes: sub-agents; a `tasks` field of tasks, or a loop over them: a task list; ask and wait: questions."""
+    kinds = {node.kind for node in all_nodes(graph)}
+    return Capabilities(
+        subagents=NodeKind.AGENT in kinds,
+        task_list=NodeKind.TASKS in kinds or _has_tasks(graph.state_type),
+        questions=not kinds.isdisjoint((NodeKind.ASK, NodeKind.WAIT)),
+    )
+
+
+def references_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
+    """The workflows that a graph calls by name, each with the node that does it."""
+    bodies = ((node.id, node.body) for node in all_nodes(graph))
+    return [(id, body.graph) for id, body in bodies if isinstance(body, SubgraphBody) and isinstance(body.graph, str)]
+
+
+def all_nodes(graph: CompiledGraph[Any]) -> Iterator[Node[Any, Any]]:
+    """The nodes of a graph and of all that is inside of them."""
+    yield from _nodes(graph.block)
+
+
+def _nodes(block: Block) -> Iterator[Node[Any, Any]]:
+    for node in (*block.nodes, *((block.catcher,) if block.catcher else ())):
+        yield node
+        match node.body:
+            case IfBody(branches):
+                inner = [branch for _, branch in branches]
+            case ParallelBody(branches):
+                inner = [branch for _, branch in branches]
+            case LoopBody(block=body) | MapBody(block=body) | TasksBody(block=body):
+                inner = [body]
+            case SubgraphBody(graph=CompiledGraph() as graph):
+                inner = [graph.block]
+            case _:
+                inner = list[Block]()
+        for branch in inner:
+            yield from _nodes(branch)
+
+
+def _has_tasks(state: type[Any]) -> bool:
+    try:
+        hint = get_type_hints(state).get("tasks")
+    except (NameError, TypeError):  # an annotation that only a type checker can read
+        return False
+    return any(isinstance(part, type) and issubclass(part, Task) for part in _parts(hint))
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    yield hint
+    for inner in get_args(hint):
+        yield from _parts(inner)

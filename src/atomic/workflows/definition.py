@@ -1,0 +1,109 @@
+"""What is known of a workflow: from its file without running it, and after it was loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from atomic.graph import CompiledGraph, State
+from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
+
+if TYPE_CHECKING:
+    from pathlib import Path  # the door for workflow authors opens without it
+
+MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
+
+
+class WorkflowSource(StrEnum):
+    """Whose a workflow is; of two with one name the first here wins."""
+
+    PROJECT = "project"
+    USER = "user"
+    BUILTIN = "builtin"
+
+
+class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workflow's `create_state` is given."""
+
+    prompt: str = ""
+    session_id: str = ""
+    session_dir: str = ""
+    max_iterations: int | None = None
+    config: Mapping[str, Any] = {}  # `default_config` under what the settings say
+
+
+CreateState = Callable[[WorkflowStateParams], "State | Mapping[str, Any]"]
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a workflow can do, as its graph shows it."""
+
+    subagents: bool = False
+    task_list: bool = False
+    questions: bool = False
+
+
+class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A workflow that can be run. Without a graph its prompt goes to the chat."""
+
+    graph: CompiledGraph[Any] | None
+    create_state: CreateState
+    migrate_state: MigrateState | None = None
+    capabilities: Capabilities = Capabilities()
+
+
+class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A workflow as its file describes it; nothing of the file has run."""
+
+    name: str
+    description: str = ""
+    aliases: Sequence[str] = ()
+    version: str = ""
+    min_sdk_version: str = ""
+    state_version: int = 1
+    argument_hint: str = ""
+    default_config: Mapping[str, Any] = {}
+    node_descriptions: Mapping[str, str] = {}
+    source: WorkflowSource = WorkflowSource.BUILTIN
+    path: Path | None = None
+    problems: Sequence[WorkflowProblem] = ()
+    refused: bool = False  # one of the problems keeps it from being loaded
+    loader: Callable[[WorkflowDefinition], LoadedWorkflow] | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with its file, for people; None if nothing is."""
+        return str(self.problems[0]) if self.problems else None
+
+    def load(self) -> LoadedWorkflow:
+        """Run the file's bytes and compile its graph.
+
+        Raises:
+            UntrustedError: it belongs to a project that nobody has trusted as it is now.
+            WorkflowLoadError: with all that is wrong.
+        """
+        if self.refused or self.loader is None:
+            raise WorkflowLoadError(self.name, self.problems)
+        return self.loader(self)
+
+    def config(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """`default_config` with what `[workflows.NAME]` of the settings says instead."""
+        wanted = self.name.casefold()
+        said = (table for name, table in settings.items() if name.casefold() == wanted)
+        merged = dict(self.default_config)
+        for table in said:
+            merged = _over(merged, table)
+        return merged
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged, all else is replaced."""
+    merged = {**below, **above}
+    for name, value in above.items():
+        old = below.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            merged[name] = _over(cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", value))
+    return merged

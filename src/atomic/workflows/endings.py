@@ -1,0 +1,75 @@
+"""How a run ended: the words, and the exit code, that everybody uses."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from atomic.graph import RunResult, RunStatus
+from atomic.sessions.model import SessionStatus
+
+SAVED_END = (SessionStatus.COMPLETED, SessionStatus.CHAT)  # nothing is left to do
+CAPS = ("max_cost", "max_tokens", "max_time", "max_iterations")
+BLOCKED = ("nothing_runnable", "same_blocker", "review_rounds", "not_approved", "stuck")
+FAILED = ("no_plan",)
+
+
+class Stop(Enum):
+    """Who wants a run to stop, and the exit code that says so."""
+
+    INTERRUPT = 130  # Ctrl+C, or `atomic stop`
+    TERMINATE = 143
+    HANG_UP = 129
+    CANCEL = -130  # `atomic stop --cancel`
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What RunEnded says."""
+
+    status: str
+    reason: str
+    message: str
+    exit_code: int
+    resume: str = ""
+
+
+def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> Ending:
+    """The end of a run: by what its engine says, or by whoever stopped it."""
+    resume = f"atomic resume {run}"
+    if result is None or result.status is RunStatus.CANCELLED:
+        return _stopped(stop or Stop.INTERRUPT, resume)
+    match result.status:
+        case RunStatus.COMPLETED:
+            return Ending("completed", "done", "", 0)
+        case RunStatus.FAILED:
+            code = getattr(getattr(result.error, "__cause__", None), "code", "")
+            return Ending("failed", code if code in FAILED else "error", str(result.error), 1, resume)
+        case RunStatus.BLOCKED:
+            known = next((code for code in result.codes if code in BLOCKED), BLOCKED[0])
+            return Ending("blocked", known, str(result.error or "nothing left can run"), 5, resume)
+        case _:
+            return _paused(result, run, resume)
+
+
+def _stopped(stop: Stop, resume: str) -> Ending:
+    if stop is Stop.CANCEL:
+        return Ending("cancelled", "cancelled", "cancelled", 130)
+    return Ending("paused", "stopped", "stopped", stop.value, resume)
+
+
+def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
+    why = str(result.error or "")
+    for code in result.codes:
+        if code in CAPS:
+            return Ending("paused", code, why, 6, resume)
+    if "provider_limit" in result.codes:
+        return Ending("paused", "provider_limit", why, 7, resume)
+    if not result.questions:
+        return Ending("paused", next(iter(result.codes), "question"), why, 5, resume)
+    first = result.questions[0]
+    name = f" {first.id}" if len(result.questions) > 1 else ""
+    more = f" (and {len(result.questions) - 1} more)" if len(result.questions) > 1 else ""
+    message = f'waits for an answer to "{first.text}"{more}: atomic answer {run}{name} "ANSWER"'
+    return Ending("paused", "question", message, 5, resume)

@@ -1,0 +1,388 @@
+"""One governor for a run: it says whether a turn of an agent may begin, and when.
+
+Money is reserved before a turn and settled after it. A turn is expected to take what the dearest turn of its role took
+so far. Where that does not fit any more, it waits for those at work to end: they may take less. When nobody works and
+the cap is reached, the run pauses. So a cap is passed by one turn for each live worker at most, and mostly by one.
+
+A provider that does not serve parks its turns until the wall clock says that it serves again: a machine that slept,
+or an Atomic that was started anew, wakes by the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from atomic.errors import AtomicError
+from atomic.workflows.ledger import Amount, Past, SpendingLog, Spent, amount_of, read_past
+
+OnLimit = Literal["wait", "stop", "switch"]
+
+TOKENS_PER_DOLLAR = 100_000  # where no price is known and no token cap is given: dearer than nearly every model
+LOOK_SECONDS = 15.0  # how often the wall clock is looked at: a sleep does not notice that the machine slept
+LATE_SECONDS = 5.0  # many runs that wait for one reset do not come back in one moment
+FIRST_WAIT, LONGEST_WAIT = 60.0, 900.0  # where a provider does not say when it serves again
+LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; what lies behind that is a mistake
+
+
+class Caps(msgspec.Struct, frozen=True):
+    """What a run and its resumes may spend; None means that nothing bounds it."""
+
+    max_cost: float | None = None  # dollars
+    max_tokens: int | None = None
+    max_time: float | None = None  # seconds
+
+
+class CapReached(AtomicError):
+    """A cap is reached and nobody works any more: the run pauses. `kind` is the reason it pauses for."""
+
+    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "") -> None:
+        self.kind, self.limit, self.spent = kind, limit, spent
+        self.flag = f"--{kind.replace('_', '-')}"
+        shown = _SHOWN[kind]
+        self.raise_with = f"atomic resume {run or 'ID'} {self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        super().__init__(
+            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note} (to go on: {self.raise_with})"
+        )
+
+
+class Parked(AtomicError):
+    """A provider does not serve now and `--on-limit stop` says not to wait. `reset_at`: seconds since 1970."""
+
+    def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
+        self.provider, self.reset_at = provider, reset_at
+        who = provider or "the provider"
+        super().__init__(
+            f"{who} has reached its usage limit and serves again at {_at(reset_at)}"
+            f" (to go on: atomic resume {run or 'ID'} --on-limit wait)"
+        )
+
+
+class Account:
+    """One turn. `report` its figures as they become known, late ones too; each is the whole turn so far."""
+
+    def __init__(self, governor: Governor, role: str, reserved: Amount, *, priced: bool) -> None:
+        self.id = uuid4().hex  # `call` in agent-calls.jsonl: so that no turn is counted twice
+        self.role, self.reserved, self.priced = role, reserved, priced
+        self.amount = Amount()
+        self.is_open = True
+        self._governor = governor
+
+    def report(self, usage: Any) -> None:
+        """What the turn has taken until now, as far as its provider tells: a `Usage`."""
+        self._governor.hear(self, usage)
+
+    @property
+    def committed(self) -> Amount:
+        """What others must leave to it."""
+        return self.amount.at_least(self.reserved)
+
+
+class Governor:
+    """Keeps a run within its caps and its providers' limits.
+
+    `tell` says something to the person. `log` keeps what a kill must not lose. `clock` is the wall clock.
+    """
+
+    def __init__(
+        self,
+        caps: Caps | None = None,
+        *,
+        spent: Spent | None = None,
+        past: Past | None = None,
+        on_limit: OnLimit = "wait",
+        run: str = "",
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        tell: Callable[[str], object] | None = None,
+        log: SpendingLog | None = None,
+    ) -> None:
+        past = past or Past(spent or Spent())
+        self.caps, self.on_limit = caps or Caps(), on_limit
+        self._run, self._clock, self._sleep, self._tell, self._log = run, clock, sleep, tell, log
+        self._settled, self._dearest = past.spent.amount, dict(past.dearest)
+        self._live: list[Account] = []
+        self._changed = asyncio.Event()
+        self._parked: dict[str, float] = dict(past.parked)
+        self._waits: dict[str, float] = {}  # of providers that do not say when they serve again
+        self._watch = _Stopwatch(past.spent.seconds, clock)
+        self._said: set[str] = set()
+
+    @classmethod
+    def of_session(cls, session_dir: Path, caps: Caps, *, on_limit: OnLimit = "wait", **options: Any) -> Governor:
+        """One that knows what earlier processes have spent, and leaves to later ones what this one spends."""
+        logs = session_dir / "logs"
+        return cls(caps, past=read_past(logs), on_limit=on_limit, log=SpendingLog(logs), **options)
+
+    # money and time ----------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has spent, with the figures of the turns under way."""
+        total = sum((account.amount for account in self._live), self._settled)
+        return Spent(total.usd, total.input_tokens, total.output_tokens, self._watch.seconds, total.unpriced)
+
+    @asynccontextmanager
+    async def turn(
+        self, role: str | None = None, *, priced: bool = True, provider: str = ""
+    ) -> AsyncGenerator[Account]:
+        """Begin a turn when it may, and settle it at its end, however it ends.
+
+        Raises:
+            CapReached: a cap is reached, and nobody works whose end could change that.
+            Parked: the provider does not serve, and the run is not to wait.
+        """
+        await self._until_served(provider)
+        account = await self._admitted(role or "", priced=priced)
+        try:
+            yield account
+        finally:
+            self._settle(account)
+
+    def hear(self, account: Account, usage: Any) -> None:
+        """Take a figure of a turn; also one that comes after its end."""
+        amount = amount_of(usage, priced=account.priced)
+        late = amount - account.amount
+        if not account.is_open:
+            self._settled += late
+        account.amount = amount
+        self._note_dearest(account)
+        self._write(
+            **{"usage": usage, "priced": account.priced} if account.is_open else {"late": late}, call=account.id
+        )
+        self._say_unpriced(amount.unpriced > 0)
+        self._changed.set()
+
+    async def _admitted(self, role: str, *, priced: bool) -> Account:
+        self._say_unpriced(not priced)
+        while True:
+            expected = self._dearest.get(role) or _dearest_of(self._dearest.values())
+            committed = sum((account.committed for account in self._live), self._settled)
+            reached = self._reached(committed)
+            if reached is None and (not self._live or self._reached(committed + expected, beyond=True) is None):
+                account = Account(self, role, expected, priced=priced)
+                self._live.append(account)
+                self._watch.work(1)
+                return account
+            if not self._live:
+                assert reached is not None
+                raise reached
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _settle(self, account: Account) -> None:
+        account.is_open = False
+        self._live.remove(account)
+        self._settled += account.amount
+        self._watch.work(-1)
+        self._write(call=account.id, ended=True)
+        self._changed.set()
+
+    def _reached(self, amount: Amount, *, beyond: bool = False) -> CapReached | None:
+        """The cap that an amount reaches, or goes beyond."""
+        caps = self.caps
+        usd, note = amount.usd, ""
+        if caps.max_tokens is None and amount.unpriced:
+            usd += amount.unpriced / TOKENS_PER_DOLLAR
+            note = f" ({amount.unpriced:,} tokens without a price count as ${amount.unpriced / TOKENS_PER_DOLLAR:.2f})"
+        found = (
+            ("max_cost", caps.max_cost, usd, note),
+            ("max_tokens", caps.max_tokens, amount.tokens, ""),
+            ("max_time", caps.max_time, self._watch.seconds, ""),
+        )
+        for kind, limit, spent, words in found:
+            if limit is not None and (spent > limit if beyond else spent >= limit):
+                return CapReached(kind, limit, spent, run=self._run, note=words)
+        return None
+
+    def _note_dearest(self, account: Account) -> None:
+        self._dearest[account.role] = account.amount.at_least(self._dearest.get(account.role, Amount()))
+
+    def _write(self, **facts: Any) -> None:
+        if self._log is not None:
+            self._log.write(**facts, worked=round(self._watch.seconds, 3))
+
+    def _say_unpriced(self, is_unpriced: bool) -> None:
+        cost, tokens = self.caps.max_cost, self.caps.max_tokens
+        if not is_unpriced or cost is None:
+            return
+        if tokens is not None:
+            self._say(f"the agent does not tell what its turns cost: --max-tokens {tokens:,} counts, not --max-cost")
+        else:
+            kept = int(cost * TOKENS_PER_DOLLAR)
+            self._say(
+                f"the agent does not tell what its turns cost: --max-cost {cost:g} is kept as {kept:,} tokens"
+                " (--max-tokens N says how many you want)"
+            )
+
+    def _say(self, text: str) -> None:
+        if text not in self._said and self._tell is not None:
+            self._tell(text)
+        self._said.add(text)
+
+    # pauses ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def resting(self) -> Generator[None]:
+        """While a person is waited for, and nobody works, no time is spent."""
+        self._watch.rest(1)
+        try:
+            yield
+        finally:
+            self._watch.rest(-1)
+
+    def stop(self) -> None:
+        """The run is over, for now: keep the seconds that it took."""
+        self._watch.stop()
+        self._write()
+
+    # providers that do not serve ---------------------------------------------------------------------------
+
+    @property
+    def parked_until(self) -> float | None:
+        """When the last of the limited providers serves again, seconds since 1970; None if all serve."""
+        now = self._clock()
+        return max((until for until in self._parked.values() if until > now), default=None)
+
+    @parked_until.setter
+    def parked_until(self, until: float | None) -> None:
+        """As `session.json` says; whoever resumes earlier waits too."""
+        if until is not None and not self._parked:
+            self._parked[""] = until
+
+    def park(self, reset_at: datetime | float | None, provider: str = "") -> float:
+        """A provider does not serve until then; when it will be tried again, seconds since 1970."""
+        now = self._clock()
+        told = reset_at.timestamp() if isinstance(reset_at, datetime) else reset_at
+        if told is not None and now < told <= now + LONGEST_RESET:
+            self._waits.pop(provider, None)
+            until = told
+        else:
+            wait = self._waits[provider] = min(2 * self._waits.get(provider, FIRST_WAIT / 2), LONGEST_WAIT)
+            until = now + wait
+        self._parked[provider] = until
+        self._write(parked=provider, until=until)
+        return until
+
+    def is_parked(self, provider: str) -> bool:
+        return self._clock() < self._until(provider)
+
+    async def provider_for(
+        self,
+        preferred: str,
+        others: Sequence[str] = (),
+        usable: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> str:
+        """Who takes the next turn: the preferred provider, or with `switch` another that serves; waits if it must.
+
+        `others` are those that are configured, in the order of preference. Raises Parked with `--on-limit stop`.
+        """
+        if not self.is_parked(preferred):
+            return preferred
+        if self.on_limit == "switch":
+            for name in others:
+                if name != preferred and not self.is_parked(name) and (usable is None or await usable(name)):
+                    self._say(f"{preferred} has reached its usage limit: going on with {name}")
+                    return name
+            known = [name for name in (preferred, *others) if name == preferred or name in self._parked]
+            preferred = min(known, key=self._until)
+        await self._until_served(preferred)
+        return preferred
+
+    def _until(self, provider: str) -> float:
+        return max(self._parked.get(provider, -math.inf), self._parked.get("", -math.inf))
+
+    async def _until_served(self, provider: str) -> None:
+        if not self.is_parked(provider):
+            return
+        if self.on_limit == "stop":
+            raise Parked(provider, self._until(provider), run=self._run)
+        self._say(
+            f"{provider or 'the provider'} has reached its usage limit: waiting until {_at(self._until(provider))}"
+        )
+        late = random.uniform(0.0, LATE_SECONDS)
+        with self.resting():
+            while (left := self._until(provider) + late - self._clock()) > 0:
+                await self._sleep(min(left, LOOK_SECONDS))
+
+
+class _Stopwatch:
+    """Counts the seconds of work: it stands still while somebody rests and no turn is under way."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._before, self._clock = seconds, clock
+        self._since: float | None = clock()
+        self._rests = self._turns = 0
+
+    @property
+    def seconds(self) -> float:
+        # A clock that was set back must not give time back.
+        return self._before + (0.0 if self._since is None else max(0.0, self._clock() - self._since))
+
+    def work(self, change: int) -> None:
+        self._turns += change
+        self._turn()
+
+    def rest(self, change: int) -> None:
+        self._rests += change
+        self._turn()
+
+    def stop(self) -> None:
+        self._before, self._since = self.seconds, None
+
+    def _turn(self) -> None:
+        """Stop or go on, by who works and who rests."""
+        if self._rests and not self._turns:
+            self.stop()
+        elif self._since is None:
+            self._since = self._clock()
+
+
+def _dearest_of(amounts: Iterable[Amount]) -> Amount:
+    dearest = Amount()
+    for amount in amounts:
+        dearest = dearest.at_least(amount)
+    return dearest
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.4f}"
+
+
+def _tokens(value: float) -> str:
+    return f"{int(value):,} tokens"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people write them: 6h, 1h30m, 90s."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole}s" if whole >= 1 or not seconds else f"{seconds:.1f}s"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours}h{minutes}m" if hours and minutes else f"{hours}h" if hours else f"{minutes}m"
+
+
+_SHOWN: Mapping[str, Callable[[float], str]] = {"max_cost": _dollars, "max_tokens": _tokens, "max_time": duration}
+
+
+def _argument(kind: str, value: float) -> str:
+    """A number that somebody would type for a cap: one or two digits, rounded up."""
+    if kind == "max_time":
+        return duration(math.ceil(value))
+    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    rounded = math.ceil(value / step - 1e-9) * step
+    return str(math.ceil(rounded)) if kind == "max_tokens" else f"{rounded:.10g}"
+
+
+def _at(when: float) -> str:
+    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -1,0 +1,191 @@
+"""Make a workflow of a file's bytes: run them, find the graph, compile it. All that is wrong is told with its line."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import msgspec
+
+from atomic import __version__
+from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, compile_graph
+from atomic.workflows.capabilities import capabilities_of
+from atomic.workflows.definition import (
+    Capabilities,
+    CreateState,
+    LoadedWorkflow,
+    MigrateState,
+    WorkflowDefinition,
+    WorkflowSource,
+    WorkflowStateParams,
+)
+from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
+from atomic.workflows.metadata import SourceError, is_newer, parse_source, read_metadata
+from atomic.workflows.modules import SourceFiles
+
+GRAPHS = ("graph_config", "workflow")
+
+
+def define(
+    path: Path, source: bytes, *, of: WorkflowSource, loader: Callable[[WorkflowDefinition], LoadedWorkflow]
+) -> WorkflowDefinition:
+    """What a file says of itself; nothing of it runs."""
+    said = read_metadata(source, path.stem)
+    problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in said.remarks]
+    refused = any(remark.fatal for remark in said.remarks)
+    if said.min_sdk_version and is_newer(said.min_sdk_version, __version__):
+        line = _line_of_assignment(source, "min_sdk_version")
+        needs = f"it needs Atomic {said.min_sdk_version} or newer, and this is {__version__}"
+        problems, refused = [WorkflowProblem(path, line, needs), *problems], True
+    return WorkflowDefinition(
+        name=said.name, description=said.description, aliases=said.aliases, version=said.version,
+        min_sdk_version=said.min_sdk_version, state_version=said.state_version, argument_hint=said.argument_hint,
+        default_config=said.default_config, node_descriptions=said.node_descriptions, source=of, path=path,
+        problems=tuple(problems), refused=refused, loader=loader,
+    )  # fmt: skip
+
+
+def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, source: bytes) -> LoadedWorkflow:
+    """Run a file and compile its graph. Raises WorkflowLoadError."""
+    path = cast("Path", definition.path)
+    try:
+        module = files.run(name)
+        graph = _graph_of(module, definition)
+    except GraphError as error:
+        lines = _Lines(source)
+        found = [WorkflowProblem(path, lines.of_node(one.node_id), str(one)) for one in error.problems]
+        raise WorkflowLoadError(definition.name, found) from error
+    except _NotUsableError as error:
+        problem = WorkflowProblem(path, _Lines(source).of_assignment(error.name), str(error))
+        raise WorkflowLoadError(definition.name, [problem]) from error
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
+        raise WorkflowLoadError(definition.name, [problem_of(error, path)]) from error
+    return LoadedWorkflow(
+        graph=graph,
+        create_state=_create_state(module, graph),
+        migrate_state=None if graph is None else graph.options.migrate_state,
+        capabilities=capabilities_of(graph) if graph else Capabilities(),
+    )
+
+
+def problem_of(error: BaseException, path: Path) -> WorkflowProblem:
+    """Where in a user's file an error comes from, and what it is."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return WorkflowProblem(Path(error.filename), error.lineno or 1, f"this is not Python: {error.msg}")
+    if isinstance(error, SourceError):
+        return WorkflowProblem(path, error.line, error.reason)
+    folders = {str(path.parent), str(path.parent.parent)}
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if any(frame.filename.startswith(f) for f in folders)
+    ]
+    where = frames[-1] if frames else None
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return WorkflowProblem(Path(where.filename) if where else path, (where.lineno if where else None) or 1, reason)
+
+
+class _NotUsableError(Exception):
+    """A name in the file that holds something else than it should."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        super().__init__(reason)
+
+
+def _graph_of(module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any] | None:
+    config, workflow = (getattr(module, name, None) for name in GRAPHS)
+    if config is not None and workflow is not None:
+        raise _NotUsableError("workflow", "the file has both graph_config and workflow: give one of them")
+    if config is not None:
+        if not isinstance(config, GraphConfig):
+            raise _NotUsableError("graph_config", f"graph_config is no GraphConfig, but {_kind(config)}")
+        return _named(compile_graph(cast("GraphConfig[Any]", config)), module, definition)
+    if workflow is None:
+        return None
+    if isinstance(workflow, GraphBuilder):
+        workflow = cast("GraphBuilder[Any]", workflow).compile()
+    if not isinstance(workflow, CompiledGraph):
+        raise _NotUsableError(
+            "workflow", f"workflow is no compiled graph, but {_kind(workflow)}; end it with .compile()"
+        )
+    return _named(cast("CompiledGraph[Any]", workflow), module, definition)
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
+
+
+def _named(graph: CompiledGraph[Any], module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any]:
+    """The same graph under the workflow's name: by that a circle is seen, and journals tell it."""
+    migrate = cast("MigrateState | None", _function(module, "migrate_state")) or graph.options.migrate_state
+    options = msgspec.structs.replace(
+        graph.options,
+        name=definition.name,
+        description=graph.options.description or definition.description,
+        state_version=definition.state_version if hasattr(module, "state_version") else graph.options.state_version,
+        migrate_state=migrate,
+    )
+    return CompiledGraph(graph.program, options, graph.block, graph.edges, graph.start)
+
+
+def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
+    value = getattr(module, name, None)
+    if value is not None and not callable(value):
+        raise _NotUsableError(name, f"{name} is no function, but {_kind(value)}")
+    return value
+
+
+def _create_state(module: ModuleType, graph: CompiledGraph[Any] | None) -> CreateState:
+    given = getattr(module, "create_state", None)
+    if callable(given):
+        return cast("CreateState", given)
+    has_prompt = graph is not None and "prompt" in graph.program.spec.fields
+
+    def with_prompt(params: WorkflowStateParams) -> Mapping[str, Any]:
+        return {"prompt": params.prompt} if has_prompt else {}
+
+    return with_prompt
+
+
+# lines -------------------------------------------------------------------------------------------------------------
+
+
+def line_of_node(source: bytes, node_id: str) -> int:
+    """Where a file names a node first; 1 if nobody can see it."""
+    return _Lines(source).of_node(node_id)
+
+
+def _line_of_assignment(source: bytes, name: str) -> int:
+    return _Lines(source).of_assignment(name)
+
+
+class _Lines:
+    """Where things stand in a file."""
+
+    def __init__(self, source: bytes) -> None:
+        self._tree = parse_source(source)
+
+    def of_node(self, node_id: str) -> int:
+        """Where its id is written: in a call rather than as a plain text."""
+        wanted = node_id.rpartition("/")[2]
+        texts = [node for node in ast.walk(self._tree) if isinstance(node, ast.Constant) and node.value == wanted]
+        first = [
+            call.args[0].lineno
+            for call in ast.walk(self._tree)
+            if isinstance(call, ast.Call) and call.args and call.args[0] in texts
+        ]
+        found = min(first or [text.lineno for text in texts], default=0) if wanted else 0
+        return found or self.of_assignment(*GRAPHS)
+
+    def of_assignment(self, *names: str) -> int:
+        for statement in self._tree.body:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            named = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name in names
+            if named or any(isinstance(target, ast.Name) and target.id in names for target in targets):
+                return statement.lineno
+        return 1

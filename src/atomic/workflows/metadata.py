@@ -1,0 +1,221 @@
+"""Read what a workflow's file says about itself from its syntax tree. Pure: nothing of the file runs.
+
+Only literals count. What is none is a problem with its line and takes its default.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+_NAME = re.compile(r"[\w][\w.+:-]{0,63}")
+_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}(?![\d.])", re.ASCII)
+_LONGEST = 2000  # characters of a text for people
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """Something wrong in a file, and its line; a fatal one keeps it from being loaded."""
+
+    line: int
+    reason: str
+    fatal: bool = False
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says about itself."""
+
+    name: str
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    version: str = ""
+    min_sdk_version: str = ""
+    state_version: int = 1
+    argument_hint: str = ""
+    default_config: Mapping[str, Any] = {}
+    node_descriptions: Mapping[str, str] = {}
+    remarks: tuple[Remark, ...] = ()
+
+
+class SourceError(Exception):
+    """A text that is no Python file."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        self.line, self.reason = line, reason
+        super().__init__(f"{line}: {reason}")
+
+
+def read_metadata(source: bytes, stem: str) -> Metadata:
+    """What a file's top level says; whatever its bytes are, this ends and does not raise."""
+    fallback = stem if is_name(stem) else ""
+    try:
+        reading = _Reading(parse_source(source))
+    except SourceError as error:
+        return Metadata(
+            name=fallback,
+            description=f"Custom workflow: {fallback}",
+            remarks=(Remark(error.line, error.reason, fatal=True),),
+        )
+    return reading.metadata(fallback)
+
+
+def is_name(word: str) -> bool:
+    """Whether a workflow can be called so: one word that a shell and a prompt take as it is."""
+    return _NAME.fullmatch(word) is not None
+
+
+def parse_source(source: bytes) -> ast.Module:
+    """The syntax tree of a file. Raises SourceError."""
+    text = decode_source(source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a text that we only look at
+        try:
+            return ast.parse(text)
+        except SyntaxError as error:
+            raise SourceError(error.lineno or 1, f"this is not Python: {error.msg}") from error
+        except (RecursionError, MemoryError) as error:  # the parser's words for its own stack
+            raise SourceError(1, "expressions inside of expressions go too deep") from error
+        except ValueError as error:
+            raise SourceError(1, f"this is not Python: {error}") from error
+
+
+def decode_source(source: bytes) -> str:
+    """The text of a file, in the encoding that it declares. Raises SourceError."""
+    if b"\0" in source:
+        raise SourceError(source.count(b"\n", 0, source.index(b"\0")) + 1, "there is a NUL character")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    except SyntaxError as error:  # an encoding that nobody knows, or a first line that is no text at all
+        encoding, reason = "utf-8", str(error)
+    else:
+        reason = ""
+    try:
+        text = source.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        raise SourceError(line, f"this is not {error.encoding.upper()} text") from error
+    except (LookupError, ValueError) as error:  # an encoding of something else than texts
+        raise SourceError(1, f"this cannot be read: {error}") from error
+    if reason:
+        raise SourceError(1, f"this cannot be read: {reason}")
+    return io.IncrementalNewlineDecoder(None, translate=True).decode(text)
+
+
+def is_newer(wanted: str, have: str) -> bool:
+    """Whether a version like "1.2" is above another."""
+    first, second = _numbers(wanted), _numbers(have)
+    length = max(len(first), len(second))
+    return first + (0,) * (length - len(first)) > second + (0,) * (length - len(second))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = _VERSION.match(version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+class _Reading:
+    """Collects the values of a file's top level, and what is wrong with them."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._values = {name: value for name, value in _assignments(tree)}  # noqa: C416  # the last one holds
+        self._remarks: list[Remark] = []
+
+    def metadata(self, stem: str) -> Metadata:
+        name = self._take("name", _name, "")
+        if not (name or stem):
+            self._remarks.append(Remark(1, "the file's own name is no name for a workflow: give name = …", fatal=True))
+        name = name or stem
+        return Metadata(
+            name=name,
+            description=self._take("description", _text, "") or f"Custom workflow: {name}",
+            aliases=tuple(self._take("aliases", _names, ())),
+            version=self._take("version", _text, ""),
+            min_sdk_version=self._take("min_sdk_version", _version, ""),
+            state_version=self._take("state_version", _count, 1),
+            argument_hint=self._take("argument_hint", _text, ""),
+            default_config=self._take("default_config", _table, {}),
+            node_descriptions=self._take("node_descriptions", _texts, {}),
+            remarks=tuple(self._remarks),
+        )
+
+    def _take(self, key: str, read: Callable[[Any], Any], default: Any) -> Any:
+        node = self._values.get(key)
+        if node is None:
+            return default
+        try:
+            return read(_literal(node))
+        except ValueError as error:
+            self._remarks.append(Remark(node.lineno, f"{key} {error}"))
+            return default
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                yield from ((target.id, value) for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, value
+            case _:
+                pass
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        raise ValueError("is no literal, and the file is not run to read it: its default holds") from None
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not is_name(value):
+        raise ValueError('must be one word such as "my-flow"')
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    whole = value.encode("utf-8", "replace").decode()  # half a character can be written nowhere
+    return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}…"
+
+
+def _names(value: Any) -> Sequence[str]:
+    if not isinstance(value, list | tuple):
+        raise ValueError("must be a list of words")
+    return [_name(item) for item in cast("Sequence[Any]", value)]
+
+
+def _version(value: Any) -> str:
+    if not isinstance(value, str) or not _VERSION.match(value):
+        raise ValueError('must be a version such as "0.1"')
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError("must be a whole number above 0")
+    return value
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", value)):
+        raise ValueError("must be a table whose keys are texts")
+    try:
+        msgspec.json.encode(value)  # it is kept in the session's file
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        raise ValueError("must hold only texts, numbers, lists and tables") from None
+    return cast("dict[str, Any]", value)
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    table = _table(value)
+    if not all(isinstance(item, str) for item in table.values()):
+        raise ValueError("must be a table of texts")
+    return table

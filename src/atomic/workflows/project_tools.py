@@ -1,0 +1,87 @@
+"""Custom tools by name: each public function with a docstring in `.atomic/tools/*.py` or `~/.atomic/tools/*.py`.
+
+Which file defines a name is seen from the syntax trees; only that file runs, and one of a
+project only if it is trusted.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.workflows import trust
+from atomic.workflows.catalog import WorkflowCatalog
+from atomic.workflows.definition import WorkflowSource
+from atomic.workflows.errors import ToolNotFoundError, WorkflowLoadError, WorkflowProblem
+from atomic.workflows.loader import problem_of
+from atomic.workflows.metadata import SourceError, parse_source
+from atomic.workflows.shelves import Shelf
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, eq=False):
+    """A tool as its file describes it; nothing of the file has run."""
+
+    name: str
+    description: str
+    source: WorkflowSource
+    path: Path
+    line: int
+
+
+class ToolCatalog:
+    """The tools of a project and its user, from the same bytes as the workflows."""
+
+    def __init__(self, workflows: WorkflowCatalog) -> None:
+        self._workflows = workflows
+        self._tools: dict[str, tuple[ToolDefinition, Shelf, str]] = {}
+        self.problems: list[WorkflowProblem] = []
+        for shelf in workflows.shelves:
+            self.problems += shelf.problems(shelf.tools)
+            for name, data in shelf.below(shelf.tools):
+                self._read(shelf, name, data)
+
+    def all(self) -> Sequence[ToolDefinition]:
+        """Those that win in their names, by name."""
+        return [self._tools[name][0] for name in sorted(self._tools)]
+
+    def require(self, name: str) -> Callable[..., Any]:
+        """The function of that name. Raises ToolNotFoundError, UntrustedError, WorkflowLoadError."""
+        if name not in self._tools:
+            raise ToolNotFoundError(name, sorted(self._tools))
+        tool, shelf, file = self._tools[name]
+        if shelf.source is WorkflowSource.PROJECT:
+            trust.require(self._workflows.snapshot)
+        try:
+            found = getattr(shelf.code.run(file), name)
+        except (Exception, SystemExit) as error:  # a user's file may raise anything
+            raise WorkflowLoadError(name, [problem_of(error, tool.path)]) from error
+        if not callable(found):
+            reason = f"{name} is no function any more when the file has run"
+            raise WorkflowLoadError(name, [WorkflowProblem(tool.path, tool.line, reason)])
+        return found
+
+    def _read(self, shelf: Shelf, name: str, data: bytes) -> None:
+        path = shelf.root / name
+        try:
+            functions = list(_functions(parse_source(data)))
+        except SourceError as error:
+            self.problems.append(WorkflowProblem(path, error.line, error.reason))
+            return
+        for function in functions:
+            description = (ast.get_docstring(function) or "").partition("\n")[0]
+            tool = ToolDefinition(function.name, description, shelf.source, path, function.lineno)
+            winner = self._tools.setdefault(function.name, (tool, shelf, name))[0]
+            if winner is not tool and winner.source is tool.source:
+                reason = f'the tool "{tool.name}" is already defined in {winner.path.name}'
+                self.problems.append(WorkflowProblem(path, tool.line, reason))
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for statement in tree.body:
+        is_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+        if is_function and not statement.name.startswith("_") and ast.get_docstring(statement):
+            yield statement

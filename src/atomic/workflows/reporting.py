@@ -1,0 +1,204 @@
+"""What a run tells: each event to its host and to its log, and to `session.json` what others must know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from atomic.graph import CompiledGraph, Event
+from atomic.providers.events import AgentEvent
+from atomic.questions import Question
+from atomic.sessions.model import Cost, OpenQuestion
+from atomic.sessions.store import Session
+from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.workflows.door import Caller
+from atomic.workflows.events import (
+    AgentActivity,
+    LimitReached,
+    NodeEnded,
+    NodeStarted,
+    QuestionAsked,
+    RunEnded,
+    TasksChanged,
+    Warning,
+    WorkflowEvent,
+    as_line,
+)
+from atomic.workflows.governor import CapReached
+from atomic.workflows.ledger import Spent
+from atomic.workflows.news import News
+
+
+class Report:
+    """Tells what the engine and the runtime of one run say."""
+
+    def __init__(
+        self,
+        session: Session,
+        graph: CompiledGraph[Any],
+        descriptions: Mapping[str, str],
+        spent: Callable[[], Spent],
+    ) -> None:
+        self.news = News(session.id)
+        self.is_logging = True
+        self._session, self._graph, self._described, self._spent = session, graph, descriptions, spent
+        self._open: dict[str, NodeStarted] = {}
+        self.questions: dict[str, OpenQuestion] = {}
+        self._tasks: Sequence[Task] = ()
+        self._log_failed = False
+
+    def cost(self) -> Cost:
+        """What was spent so far."""
+        spent = self._spent()
+        return Cost(spent.known_usd, spent.input_tokens, spent.output_tokens)
+
+    def end_nodes(self) -> None:
+        """The run is over: what was at work was cut."""
+        for node in tuple(self._open):
+            self._end_node(node, attempt=self._open[node].attempt, status="cancelled")
+
+    def tell(self, news: Any, /, **facts: Any) -> Any:
+        """Tell the host and the log; the event."""
+        event = news(run=self._session.id, seq=0, time=time.time(), **facts)
+        self.news.put(event)
+        if not self.is_logging:
+            return event
+        self._session.logs.event(as_line(event))
+        if (done := _progress(event)) is not None:
+            self._session.logs.progress(done)
+        if self._session.logs.failure is not None and not self._log_failed:
+            self._log_failed = True
+            self.warn(f"the logs of the session cannot be written: {self._session.logs.failure.strerror}")
+        return event
+
+    # what the engine tells -------------------------------------------------------------------------------------
+
+    def hear_live(self, node: str, event: Event) -> None:
+        match event.type:
+            case "started":
+                self._start_node(node, event.data["step_id"], event.data["attempt"])
+            case "retrying":
+                self._end_node(node, attempt=event.data["attempt"], status="failed", error=event.data["error"])
+            case "tasks_changed":
+                self._change_tasks(event.data)
+            case "asked":
+                self._ask(node, event.data)
+            case _:
+                pass
+
+    def _start_node(self, node: str, step_id: str, attempt: int) -> None:
+        described = self._described
+        local = node.rpartition("/")[2].partition("[")[0]
+        description = described.get(node) or described.get(local) or self._description_of(local)
+        started = self.tell(NodeStarted, node=node, step_id=step_id, attempt=attempt, description=description)
+        self._open[node] = started
+
+    def _description_of(self, id: str) -> str:
+        at = self._graph.program.by_id.get(id)
+        made = None if at is None else getattr(self._graph.program.ops[at], "node", None)
+        return "" if made is None else made.description
+
+    def hear_step(self, node: str, step: Mapping[str, Any]) -> None:
+        if node not in self._open:
+            self._start_node(node, step["step_id"], step["attempt"])
+        self._end_node(
+            node, attempt=step["attempt"], status=step["status"], error=step["error"], seconds=step["seconds"]
+        )
+
+    def _end_node(
+        self, node: str, *, attempt: int, status: str, error: str | None = None, seconds: float | None = None
+    ) -> None:
+        started = self._open.pop(node, None)
+        if started is None:
+            return
+        took = time.time() - started.time if seconds is None else seconds
+        self.tell(
+            NodeEnded, node=node, step_id=started.step_id, attempt=attempt, description=started.description,
+            status=status, seconds=round(took, 6), error=error,
+        )  # fmt: skip
+
+    def hear_state(self, state: Any) -> None:
+        tasks = getattr(state, "tasks", None)
+        if isinstance(tasks, list) and tasks and all(isinstance(task, Task) for task in cast("list[Any]", tasks)):
+            self.tasks(tuple(cast("list[Task]", tasks)))
+
+    def _change_tasks(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tuple(tasks)
+        self.tell(TasksChanged, tasks=self._tasks)
+
+    def _ask(self, node: str, question: Question) -> None:
+        labels = [option.label for option in question.options]
+        self.questions[question.id] = OpenQuestion(
+            question.id, question.text, labels, node, question.header, question.multi_select, question.default
+        )
+        self._session.save(questions=tuple(self.questions.values()))
+        self.tell(QuestionAsked, question=question, node=node)
+
+    def close_question(self, id: str) -> None:
+        if self.questions.pop(id, None) is not None:
+            self._session.save(questions=tuple(self.questions.values()))
+
+    # what the runtime tells ------------------------------------------------------------------------------------
+
+    def activity(self, caller: Caller, event: AgentEvent) -> None:
+        self.tell(AgentActivity, node=caller.node, task=caller.task, role=caller.role, event=event)
+
+    def cap(self, reached: CapReached) -> None:
+        self.tell(LimitReached, kind=reached.kind, limit=reached.limit, spent=reached.spent)
+
+    def parked(self, until: float) -> None:
+        self._session.save(parked_until=until)
+        self.tell(LimitReached, kind="provider", limit=None, spent=None, reset_at=until)
+
+    def call(self, line: Mapping[str, Any]) -> None:
+        self._session.logs.call(line)
+        self._session.save(cost=self.cost(), durable=False)
+
+    def tasks(self, tasks: Sequence[Task]) -> None:
+        if tuple(tasks) == self._tasks:
+            return
+        plain = self._session.redactor.data(msgspec.to_builtins(tasks))
+        TaskList.parse(plain).write(self._session.dir / "tasks.json")
+        self._change_tasks(tasks)
+
+    def warn(self, text: str) -> None:
+        self.tell(Warning, text=text)
+
+    def warn_of(self, node: str, data: Any) -> None:
+        """What a node or the engine warns of."""
+        self.warn(_warning_text(node, data))
+
+    def answered(self, question: Question) -> None:
+        self.close_question(question.id)
+
+    def named(self, ids: Mapping[str, Sequence[str]]) -> None:
+        self._session.save(named={name: list(kept) for name, kept in ids.items()}, durable=False)
+
+
+def _warning_text(node: str, data: Any) -> str:
+    if isinstance(data, Mapping):
+        found = cast("Mapping[str, Any]", data)
+        text = found.get("text") or found.get("message")
+        return f"{node}: {text}" if text else f"{node}: {dict(found)}"
+    return f"{node}: {data}"
+
+
+def _progress(event: WorkflowEvent) -> str | None:
+    """A line of `progress.txt`; None where there is nothing to say to people."""
+    match event:
+        case NodeStarted(description=text) if text:
+            return text
+        case NodeEnded(status="failed"):
+            return f"{event.node} failed: {event.error}"
+        case TasksChanged():
+            done = sum(task.status in (TaskStatus.COMPLETED, TaskStatus.SKIPPED) for task in event.tasks)
+            return f"{done}/{len(event.tasks)} tasks are done"
+        case QuestionAsked():
+            return f"asked: {event.question.text}"
+        case RunEnded():
+            return f"{event.status}: {event.message or event.reason}"
+        case _:
+            return None

@@ -1,0 +1,221 @@
+"""Tab in a shell: what is offered, that nothing of a project runs for it, and that it is quick."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from atomic.cli.completion import SCRIPTS
+from tests.cli.command import ATOMIC, User
+from tests.cli.files import agent, skill, write
+from tests.cli.sessions import make_session
+from tests.cli.terminal import in_terminal
+
+CPU_LIMIT = 0.150  # seconds
+
+EVIL = 'open({canary!r}, "w").close()\nname = "evil"\nraise SystemExit(3)\n'
+
+
+async def offered(user: User, *words: str) -> list[str]:
+    """The words that `atomic complete` offers."""
+    done = await user.atomic("complete", *words)
+    assert (done.exit_code, done.stderr) == (0, "")
+    return [line.partition("\t")[0] for line in done.stdout.splitlines()]
+
+
+def workflow(user: User, file: str, text: str) -> Path:
+    return write(user.project / ".atomic" / "workflows" / file, text)
+
+
+# what is offered ----------------------------------------------------------------------------------------------------
+
+
+async def test_verbs_and_their_own_verbs_and_flags(user: User) -> None:
+    assert {"sessions", "tasks", "doctor", "completion"} <= {*await offered(user, "")}
+    assert await offered(user, "ses") == ["sessions"]
+    assert await offered(user, "sessions", "") == ["list", "show", "report", "export", "prune"]
+    assert await offered(user, "sessions", "prune", "--o") == ["--older-than"]
+    assert "--version" in await offered(user, "--")
+    assert "complete" not in await offered(user, "")
+
+
+async def test_values_of_flags(user: User) -> None:
+    assert await offered(user, "sessions", "list", "--status", "pa") == ["paused"]
+    assert await offered(user, "sessions", "list", "--status=pa") == ["--status=paused"]
+    assert await offered(user, "-p", "--agent", "c") == ["claude", "copilot"]
+    assert await offered(user, "completion", "") == ["bash", "zsh", "fish"]
+
+
+async def test_names_of_workflows_entities_and_sessions(user: User) -> None:
+    workflow(user, "first.py", 'name = "my-flow"\n')
+    workflow(user, "second.py", "x = 1\n")
+    workflow(user, "_helper.py", "")
+    write(user.home / ".atomic" / "workflows" / "mine.py", "name: str = 'of-mine'\n")
+    assert await offered(user, "workflows", "show", "") == ["my-flow", "second", "of-mine"]
+    skill(user.project / ".claude", "tidy", "Tidy up.")
+    agent(user.project / ".claude", "gardener", "You garden.")
+    assert await offered(user, "entities", "show", "tid") == ["tidy"]
+    assert await offered(user, "entities", "show", "gard") == ["gardener"]
+    id = make_session(user.home)
+    assert await offered(user, "sessions", "show", id[:3]) == [id]
+    assert await offered(user, "sessions", "report", "") == [id]
+
+
+async def test_what_is_no_name_is_left_to_the_shell(user: User) -> None:
+    assert await offered(user, "tasks", "show", "") == []
+    assert await offered(user, "sessions", "export", "0f9b2c1e", "") == []
+    assert await offered(user, "no-such-verb", "") == []
+
+
+# a stranger's project -----------------------------------------------------------------------------------------------
+
+
+async def test_nothing_of_a_project_runs(user: User, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    workflow(user, "evil.py", EVIL.format(canary=str(canary)))
+    for name in ("json", "re", "ast", "sitecustomize", "usercustomize"):
+        write(user.project / f"{name}.py", EVIL.format(canary=str(canary)))
+    for words in (("",), ("run", ""), ("workflows", "show", ""), ("entities", "show", ""), ("sessions", "show", "")):
+        await offered(user, *words)
+    assert "evil" in await offered(user, "workflows", "show", "")
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("name", ["$(touch canary)", "a;b", "`x`", "a b", "a\\x1b[31m", "-rf", "a|b", "*"])
+async def test_a_name_that_a_shell_could_take_for_more_is_not_offered(user: User, name: str) -> None:
+    workflow(user, "w.py", f'name = "{name}"\n')
+    assert await offered(user, "workflows", "show", "") == []
+
+
+async def test_odd_files_do_not_hold_it_up(user: User) -> None:
+    folder = workflow(user, "good.py", "").parent
+    os.mkfifo(folder / "pipe.py")
+    (folder / "bytes.py").write_bytes(b"\xff\xfe\0" * 1000)
+    (folder / "gone.py").symlink_to("/nowhere")
+    (folder / "folder.py").mkdir()
+    assert "good" in await offered(user, "workflows", "show", "g")
+
+
+async def test_a_description_cannot_write_to_the_terminal(user: User) -> None:
+    make_session(user.home, prompt="a\x1b]0;title\x07\tb\nc")
+    done = await user.atomic("complete", "sessions", "show", "")
+    assert "\x1b" not in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
+# how long it takes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [("",), ("sessions", "show", ""), ("workflows", "show", ""), ("entities", "show", "")]
+)
+def test_it_is_quick(user: User, words: tuple[str, ...]) -> None:
+    for number in range(20):
+        workflow(user, f"flow{number}.py", 'name = "x"\n' + "y = 1\n" * 200)
+    for number in range(1000):
+        (user.home / ".atomic" / "sessions" / f"{number:08x}-0000-4000-8000-000000000000").mkdir(parents=True)
+    assert min(cpu_seconds(user, words) for _ in range(5)) <= CPU_LIMIT
+
+
+def cpu_seconds(user: User, words: tuple[str, ...]) -> float:
+    nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    before = os.getcwd()
+    os.chdir(user.project)
+    try:
+        pid = os.posix_spawn(ATOMIC, [str(ATOMIC), "complete", *words], user.env, file_actions=[nowhere])
+    finally:
+        os.chdir(before)
+    _, status, used = os.wait4(pid, 0)
+    assert status == 0
+    return used.ru_utime + used.ru_stime
+
+
+# the scripts --------------------------------------------------------------------------------------------------------
+
+
+def bash_offers(user: User, line: str) -> list[str]:
+    """What bash would offer at the end of a line."""
+    code = (
+        'source <(atomic completion bash); complete -p atomic >/dev/null || exit 9; COMP_LINE="$1" COMP_POINT=${#1};'
+        ' compopt() { :; }; _atomic; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    env = {**user.env, "PATH": f"{ATOMIC.parent}:{user.env['PATH']}"}
+    said = subprocess.run(
+        ["bash", "--norc", "-c", code, "bash", line],
+        cwd=user.project,
+        env=env,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+    return said.stdout.split()
+
+
+def test_bash_offers_what_atomic_does(user: User) -> None:
+    workflow(user, "first.py", 'name = "my-flow"\n')
+    assert bash_offers(user, "atomic ses") == ["sessions"]
+    assert bash_offers(user, "atomic sessions ") == ["list", "show", "report", "export", "prune"]
+    assert bash_offers(user, "atomic workflows show my") == ["my-flow"]
+    assert bash_offers(user, "atomic tasks show ") == []
+    # Behind : and = readline wants the rest alone.
+    assert bash_offers(user, "atomic sessions list --status=pau") == ["paused"]
+    assert bash_offers(user, "atomic -p --agent acp") == ["acp:"]
+
+
+async def test_a_real_bash_completes_at_tab(user: User) -> None:
+    env = {**user.env, "PATH": f"{ATOMIC.parent}:{user.env['PATH']}", "TERM": "dumb"}
+    script = user.home / "completion"
+    script.write_text(f"{SCRIPTS['bash']}PS1='ready: '\n")
+    async with in_terminal(["bash", "--noprofile", "--rcfile", script, "-i"], env=env, cwd=user.project) as terminal:
+        await terminal.shows("ready: ")
+        terminal.type("atomic sess\t--hel\t\n")
+        await terminal.shows("atomic sessions: runs, past and present")
+        terminal.type("exit\n")
+        assert await terminal.exit_code() == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_the_script_is_what_is_printed(user: User, shell: str) -> None:
+    done = await user.atomic("completion", shell)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, SCRIPTS[shell], "")
+
+
+async def test_a_shell_that_is_not_known_is_named(user: User) -> None:
+    done = await user.atomic("completion", "tcsh")
+    assert done.exit_code == 2
+    assert "bash, zsh, fish" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_scripts_can_be_parsed(shell: str) -> None:
+    """By the shell itself where it is installed; else zsh's by bash, which has the same grammar for all it uses."""
+    program = shell if shutil.which(shell) else {"zsh": "bash"}.get(shell)
+    if program is None:
+        assert_blocks_end(SCRIPTS[shell])
+        return
+    said = subprocess.run([program, "-n"], input=SCRIPTS[shell], capture_output=True, text=True, timeout=60)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def assert_blocks_end(script: str) -> None:
+    """Fish's blocks all end, its quotes and parentheses too."""
+    depth = 0
+    for line in script.splitlines():
+        words = line.split("#")[0].split()
+        depth += bool(words) and words[0] in ("function", "if", "for", "while", "switch", "begin")
+        depth -= words == ["end"]
+        assert depth >= 0
+        assert line.count("'") % 2 == 0
+        assert line.count("(") == line.count(")")
+    assert depth == 0
+
+
+@pytest.mark.parametrize("broken", ["function x\n", "end\n", "echo 'x\n", "set y (x\n"])
+def test_the_check_of_fish_finds_what_is_wrong(broken: str) -> None:
+    with pytest.raises(AssertionError):
+        assert_blocks_end(SCRIPTS["fish"] + broken)

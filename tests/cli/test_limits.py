@@ -1,0 +1,287 @@
+"""Caps and providers' limits through the command: `atomic run`, `atomic resume`, and what is left after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from atomic.processes import ExecResult, Program, running
+from atomic.testing import ModelServer, claude_env
+from tests.cli.command import ATOMIC, User, objects
+from tests.cli.files import write
+
+FLOW = """
+from atomic.workflows import State, graph
+
+class Flow(State):
+    prompt: str = ""
+
+def ask(number):
+    return f"[atomic role=worker task={number} attempt=1]\\nDo number {number}. @@hello@@"
+
+workflow = graph(Flow).agent("one", ask(1)).agent("two", ask(2)).agent("three", ask(3)).compile()
+"""
+WIDE = """
+from atomic.workflows import State, agent_node, graph
+
+class Flow(State):
+    prompt: str = ""
+
+def worker(number):
+    return agent_node(f"n{number}", f"[atomic role=worker task={number} attempt=1]\\nDo number {number}.")
+
+chain = graph(Flow)
+for start in range(0, 12, 3):
+    chain = chain.parallel([worker(start + at) for at in range(3)], id=f"p{start}")
+workflow = chain.compile()
+"""
+
+
+def usage(cost: float | None) -> dict[str, Any]:
+    return {"input": 100, "output": 10, "cached": 0, "cost": cost}
+
+
+def call(task: int, *events: tuple[float, Mapping[str, Any]], cost: float | None = 0.6, reason: str = "done") -> Any:
+    last = max((seconds for seconds, _ in events), default=0.0) + 0.05
+    ended = {"type": "turn_ended", "reason": reason, "text": f"did {task}", "usage": usage(cost)}
+    return {"role": "worker", "task": str(task), "prompt": f"Do number {task}.", "events": [*events, (last, ended)]}
+
+
+def limited(task: int, reset: float | None) -> Any:
+    """A call that the provider does not serve until then."""
+    at = None if reset is None else datetime.fromtimestamp(reset, UTC).isoformat()
+    return call(task, (0.0, {"type": "limit_reached", "reset_at": at, "message": "later"}), cost=0.0, reason="limit")
+
+
+class Player:
+    """A user with a trusted workflow and a recording of agents."""
+
+    def __init__(self, user: User) -> None:
+        self.user, self.file = user, user.home / "agents.jsonl"
+        self.id = ""
+
+    def records(self, *calls: Any) -> None:
+        """What agents will do; each process plays it from its top."""
+        lines: list[Any] = [{"atomic_recording": 1, "command": []}, *calls]
+        self.file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+    async def plays(self, *calls: Any, flow: str = FLOW) -> None:
+        self.records(*calls)
+        write(self.user.project / ".atomic" / "workflows" / "flow.py", flow)
+        hash = msgspec.json.decode((await self.user.atomic("trust", "--show", "--json")).stdout)["hash"]
+        assert (await self.user.atomic("trust", hash)).exit_code == 0
+
+    def words(self, *flags: str) -> list[str]:
+        return ["run", "flow", "--agent", f"replay:{self.file}", "--json", *flags, "go"]
+
+    async def run(self, *flags: str) -> tuple[int, Mapping[str, Any]]:
+        """Run it; the exit code, and how it ended."""
+        return self._ended(await self.user.atomic(*self.words(*flags)))
+
+    async def resume(self, *flags: str) -> tuple[int, Mapping[str, Any]]:
+        return self._ended(await self.user.atomic("resume", "--json", *flags, self.id))
+
+    def _ended(self, done: ExecResult) -> tuple[int, Mapping[str, Any]]:
+        self.said = objects(done)
+        self.id = str(self.said[0]["run"])
+        assert self.said[-1]["type"] == "run_ended"
+        return done.exit_code, self.said[-1]
+
+    @property
+    def folder(self) -> Path:
+        return self.user.home / ".atomic" / "sessions" / self.id
+
+    @property
+    def calls(self) -> list[Mapping[str, Any]]:
+        """The calls of agents in the session's log."""
+        return [
+            msgspec.json.decode(line) for line in (self.folder / "logs" / "agent-calls.jsonl").read_bytes().splitlines()
+        ]
+
+    @asynccontextmanager
+    async def running(self, *flags: str) -> AsyncGenerator[Program]:
+        """The run while it goes on; it is killed at the end, if it is still there."""
+        words = [str(ATOMIC), *self.words(*flags)]
+        async with running(*words, cwd=self.user.project, env=self.user.env) as program:
+            yield program
+            os.kill(program.pid, signal.SIGKILL)
+
+    async def writes(self, word: str, *, file: str) -> None:
+        """Wait until a file of the only session has a word in it."""
+        async with asyncio.timeout(30):
+            while True:
+                files = list((self.user.home / ".atomic" / "sessions").glob(f"*/{file}"))
+                if files and word in files[0].read_text():
+                    self.id = files[0].relative_to(self.user.home / ".atomic" / "sessions").parts[0]
+                    return
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def player(user: User) -> Player:
+    return Player(user)
+
+
+# caps -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cap_pauses_the_run_and_a_higher_one_lets_it_go_on(player: Player) -> None:
+    await player.plays(call(1), call(2), call(3))
+    code, ended = await player.run("--max-cost", "1")
+    assert (code, ended["status"], ended["reason"], ended["exit_code"]) == (6, "paused", "max_cost", 6)
+    assert "--max-cost is reached: $1.20 of $1.00 spent" in str(ended["message"])
+    assert f"atomic resume {player.id} --max-cost 2.4" in str(ended["message"])
+    (limit,) = [one for one in player.said if one["type"] == "limit_reached"]
+    assert (limit["kind"], limit["limit"], limit["spent"]) == ("max_cost", 1.0, 1.2)
+
+    code, ended = await player.resume()  # the old cap holds: nothing more is spent
+    assert (code, ended["reason"], len(player.calls)) == (6, "max_cost", 2)
+    code, ended = await player.resume("--max-cost", "2.4")
+    assert (code, ended["status"]) == (0, "completed")
+    assert [one["task"] for one in player.calls] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [(("--max-tokens", "200"), "max_tokens"), (("--max-time", "1s"), "max_time")],
+)
+async def test_tokens_and_time_pause_it_too(player: Player, flags: tuple[str, ...], reason: str) -> None:
+    await player.plays(call(1, (0.7, {"type": "notice", "text": "x"})), call(2, (0.7, {"type": "notice", "text": "x"})))
+    code, ended = await player.run(*flags)
+    assert (code, ended["reason"], len(player.calls)) == (6, reason, 2)
+
+
+async def test_the_configuration_has_caps_too_and_a_flag_beats_it(player: Player) -> None:
+    await player.plays(call(1), call(2), call(3))
+    player.user.sets("[caps]\nmax_cost = 0.5\n")
+    assert (await player.run())[0] == 6
+    assert len(player.calls) == 1
+    assert (await player.run("--max-cost", "9"))[0] == 0
+
+
+async def test_without_a_price_that_is_said_once_and_tokens_count(player: Player) -> None:
+    await player.plays(call(1, cost=None), call(2, cost=None), call(3, cost=None))
+    code, ended = await player.run("--max-cost", "0.002")  # 200 tokens
+    assert (code, ended["reason"], len(player.calls)) == (6, "max_cost", 2)
+    warnings = [str(one["text"]) for one in player.said if one["type"] == "warning"]
+    assert [text for text in warnings if "does not tell what its turns cost" in text] == [warnings[0]]
+    assert "--max-tokens N" in warnings[0]
+
+
+async def test_a_turn_that_a_kill_has_cut_counts_with_its_last_figure(player: Player) -> None:
+    figure = {"type": "usage_reported", "usage": usage(0.9)}
+    await player.plays(call(1, (0.0, figure), (600.0, {"type": "notice", "text": "x"})), call(1), call(2), call(3))
+    async with player.running("--max-cost", "0.8"):
+        await player.writes("0.9", file="logs/spending.jsonl")
+    code, ended = await player.resume()
+    assert (code, ended["reason"]) == (6, "max_cost")
+    assert "$0.90 of $0.80 spent" in str(ended["message"])
+
+
+async def test_parallel_workers_pass_a_cap_by_one_turn_each_at_most(player: Player) -> None:
+    await player.plays(*(call(number, (0.1, {"type": "notice", "text": "x"})) for number in range(12)), flow=WIDE)
+    code, ended = await player.run("--max-cost", "2")
+    assert (code, ended["reason"]) == (6, "max_cost")
+    assert 2.0 <= sum(one["usage"]["cost"] for one in player.calls) <= 2.0 + 3 * 0.6
+    code, ended = await player.resume("--max-cost", "100")
+    assert (code, sorted(int(one["task"]) for one in player.calls)) == (0, list(range(12)))
+
+
+async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: Player) -> None:
+    await player.plays(call(1), call(2, (600.0, {"type": "notice", "text": "x"})), call(3))
+    user = player.user
+    async with player.running():
+        await player.writes('"node_started","run"', file="logs/events.jsonl")
+        await player.writes("ended", file="logs/spending.jsonl")
+        shown = msgspec.json.decode((await user.atomic("sessions", "show", player.id, "--json")).stdout)
+        assert (shown["status"], shown["steps"][0]["status"], shown["steps"][0]["cost"]) == (
+            "running",
+            "completed",
+            0.6,
+        )
+        assert (await user.atomic("sessions", "export", player.id, "run.tar.gz")).exit_code == 0
+        pruned = await user.atomic("sessions", "prune", "--older-than", "1s", "--yes")
+        assert pruned.stdout == "There are none to delete.\n"
+    assert (await player.user.atomic("sessions", "show", player.id)).stdout.count("interrupted") == 1
+    player.records(call(2), call(3))
+    assert (await player.resume())[0] == 0  # nothing of it was disturbed
+
+
+async def test_what_a_run_records_can_be_played(player: Player) -> None:
+    await player.plays(call(1), call(2), call(3))
+    file = str(player.user.home / "again.jsonl")
+    assert (await player.run("--record", file))[0] == 0
+    done = await player.user.atomic("replay", file, "--speed", "max")
+    assert done.exit_code == 0
+    assert "3 calls, made by: atomic run flow" in done.stdout
+    assert [line for line in done.stdout.splitlines() if line.startswith("[")] == [
+        f"[{number}] worker task {number} (replay): Do number {number}. @@hello@@" for number in (1, 2, 3)
+    ]
+
+
+# limits of providers -------------------------------------------------------------------------------------------------
+
+
+async def test_a_usage_limit_is_waited_for_and_is_no_attempt(player: Player) -> None:
+    reset = time.time() + 4
+    await player.plays(limited(1, reset), call(1), call(2), call(3))
+    code, ended = await player.run("--max-time", "3s")  # a pause is no work
+    assert (code, ended["status"]) == (0, "completed")
+    first, second, *_ = player.calls
+    assert (first["reason"], second["reason"]) == ("limit", "done")
+    assert reset <= second["time"] <= reset + 60
+    assert {one["attempt"] for one in player.said if one["type"] == "node_ended"} == {1}
+    (limit,) = [one for one in player.said if one["type"] == "limit_reached"]
+    assert limit["reset_at"] == pytest.approx(reset, abs=1)
+
+
+@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.full)])
+async def test_a_restart_waits_for_the_same_reset(player: Player, seconds: float) -> None:
+    reset = time.time() + seconds
+    await player.plays(limited(1, reset), call(1), call(2), call(3))
+    async with player.running():
+        await player.writes('"parked_until": 1', file="session.json")
+    shown = await player.user.atomic("sessions", "show", player.id)
+    assert "waits until" in shown.stdout
+    player.records(call(1), call(2), call(3))
+    code, ended = await asyncio.wait_for(player.resume(), seconds + 90)
+    assert (code, ended["status"]) == (0, "completed")
+    assert reset <= player.calls[1]["time"] - player.calls[1]["seconds"] <= reset + 60
+
+
+async def test_stop_ends_with_exit_code_7_and_can_go_on_later(player: Player) -> None:
+    reset = time.time() + 5
+    await player.plays(limited(1, reset), call(1), call(2), call(3))
+    code, ended = await player.run("--on-limit", "stop")
+    assert (code, ended["status"], ended["reason"]) == (7, "paused", "provider_limit")
+    assert f"atomic resume {player.id}" in str(ended["resume"])
+    assert time.time() < reset
+    player.records(call(1), call(2), call(3))
+    code, ended = await player.resume("--on-limit", "wait")
+    assert (code, ended["status"]) == (0, "completed")
+
+
+async def test_switch_goes_on_with_another_agent(player: Player) -> None:
+    """The first is limited for an hour; the second is real Claude Code."""
+    async with ModelServer({"hello": "Hello there."}) as server:
+        player.user.lacks("copilot", "httpx", "acp")  # they would only take their time
+        player.user.env |= claude_env(server, player.user.home) | {"PATH": player.user.env["PATH"]}
+        await player.plays(limited(1, time.time() + 3600))
+        code, ended = await player.run("--on-limit", "switch")
+    assert (code, ended["status"]) == (0, "completed")
+    assert [(one["provider"].partition(":")[0], one["reason"]) for one in player.calls] == [
+        ("replay", "limit"),
+        ("claude", "done"),
+        ("claude", "done"),
+        ("claude", "done"),
+    ]

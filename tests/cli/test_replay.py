@@ -1,0 +1,120 @@
+"""`atomic replay`: what agents did, once more, with the changes that they made."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from atomic.processes import execute
+from tests.cli.command import User, complaint, objects
+from tests.cli.files import write
+
+PATCH = """diff --git a/hello.txt b/hello.txt
+new file mode 100644
+index 0000000..ce01362
+--- /dev/null
++++ b/hello.txt
+@@ -0,0 +1 @@
++hello
+"""
+
+
+def call(text: str, *, seconds: float = 0.0, **more: Any) -> dict[str, Any]:
+    events = [
+        [0, {"type": "text_delta", "text": text}],
+        [seconds, {"type": "turn_ended", "reason": "done", "text": text, "usage": {"input": 9, "output": 3}}],
+    ]
+    return {"prompt": f"Say {text}", "events": events, **more}
+
+
+def recording(user: User, *calls: dict[str, Any]) -> Path:
+    lines = [{"atomic_recording": 1, "command": ["atomic", "run", "review", "fix it"]}, *calls]
+    return write(user.project / "run.jsonl", "".join(msgspec.json.encode(line).decode() + "\n" for line in lines))
+
+
+async def test_all_calls_are_played_in_their_order(user: User) -> None:
+    user.has_no_agents()
+    head = "[atomic role=planner]\n"
+    recording(user, call("Hello", role="planner", prompt=f"{head}Plan it"), call("Bye", role="worker", task=3))
+    done = await user.atomic("replay", "run.jsonl")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == (
+        "run.jsonl: 2 calls, made by: atomic run review fix it\n"
+        "\n[1] planner: Plan it\n\nHello\n\n(done, 12 tokens)\n"
+        "\n[2] worker task 3: Say Bye\n\nBye\n\n(done, 12 tokens)\n"
+    )
+
+
+async def test_the_same_changes_are_made_in_the_files(user: User) -> None:
+    await execute("git", "init", "-q", cwd=user.project, env=user.env)
+    recording(user, call("Hello", patch=PATCH))
+    looked = await user.atomic("replay", "run.jsonl", "--no-changes")
+    assert "changed hello.txt" in looked.stdout
+    assert not (user.project / "hello.txt").exists()
+    assert (await user.atomic("replay", "run.jsonl")).exit_code == 0
+    assert (user.project / "hello.txt").read_text() == "hello\n"
+
+
+async def test_a_change_that_does_not_fit_is_said_and_changes_nothing(user: User) -> None:
+    await execute("git", "init", "-q", cwd=user.project, env=user.env)
+    mine = write(user.project / "hello.txt", "mine\n")
+    recording(user, call("Hello", patch=PATCH), call("Bye"))
+    done = await user.atomic("replay", "run.jsonl")
+    assert done.exit_code == 1
+    assert "the recorded change cannot be made" in done.stderr
+    assert "Bye" in done.stdout
+    assert mine.read_text() == "mine\n"
+
+
+async def test_for_programs_each_event_is_a_line(user: User) -> None:
+    recording(user, call("Hello", role="planner"))
+    said = objects(await user.atomic("replay", "run.jsonl", "--json"))
+    assert [(one["type"], one["call"], one["role"]) for one in said] == [
+        ("text_delta", 1, "planner"),
+        ("turn_ended", 1, "planner"),
+    ]
+
+
+async def test_the_speed_can_be_chosen(user: User) -> None:
+    recording(user, call("Hello", seconds=1.0))
+    began = time.monotonic()
+    await user.atomic("replay", "run.jsonl")
+    assert time.monotonic() - began >= 1.0
+    recording(user, call("Hello", seconds=3600.0))
+    for words in (("--speed", "max"), ("--speed", "100000")):
+        assert (await user.atomic("replay", "run.jsonl", *words, timeout=30)).exit_code == 0
+    user.env["ATOMIC_REPLAY_SPEED"] = "max"
+    assert (await user.atomic("replay", "run.jsonl", timeout=30)).exit_code == 0
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan"])
+async def test_a_speed_that_is_none_is_refused(user: User, speed: str) -> None:
+    recording(user, call("Hello"))
+    done = await user.atomic("replay", "run.jsonl", f"--speed={speed}")
+    assert (done.exit_code, "--speed" in complaint(done)) == (2, True)
+
+
+async def test_what_is_no_recording_is_one_line_with_its_place(user: User) -> None:
+    assert (await user.atomic("replay", "nowhere.jsonl")).exit_code == 2
+    write(user.project / "odd.jsonl", "hello\n")
+    done = await user.atomic("replay", "odd.jsonl")
+    assert (done.exit_code, "odd.jsonl:1" in complaint(done)) == (2, True)
+
+
+async def test_a_recorded_text_cannot_write_to_the_terminal(user: User) -> None:
+    recording(user, call("x", prompt="\x1b]0;title\x07", role="\x1b[2J", patch=PATCH.replace("hello.txt", "\x1b[31m")))
+    done = await user.atomic("replay", "run.jsonl", "--no-changes")
+    assert "\x1b" not in done.stdout
+
+
+async def test_what_one_turn_recorded_can_be_played(user: User) -> None:
+    """`--record` and `replay` are two ends of one thing."""
+    first = recording(user, call("Hello"))
+    again = user.project / "again.jsonl"
+    await user.atomic("-p", "Say Hello", "--agent", f"replay:{first}", "--record", str(again))
+    done = await user.atomic("replay", str(again), "--speed", "max")
+    assert (done.exit_code, "Hello" in done.stdout) == (0, True)

@@ -1,0 +1,461 @@
+"""`atomic run`, `resume`, `answer`, `stop` and `attach` for a user: what is printed and kept, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import stat
+import subprocess
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cli.command import ATOMIC, User, complaint, objects, processes
+from tests.cli.flows import (
+    call,
+    end,
+    kinds,
+    ledger,
+    recording,
+    session,
+    sessions,
+    started,
+    text,
+    workflow,
+)
+from tests.cli.terminal import in_terminal
+
+ASK = """
+async def first(ctx):
+    note("first", ctx.attempt)
+    return {"said": [await ctx.deps.turn("say hello")]}
+
+async def last(ctx):
+    note("last", ctx.state.outputs["colour"], *ctx.state.said)
+
+node_descriptions = {"first": "Thinking…"}
+workflow = (graph(S).node("first", first)
+    .ask_user("colour", "Which colour?", options=["red", "blue"]).node("last", last).compile())
+"""
+SAY = """
+node_descriptions = {"say": "Saying…"}
+
+async def say(ctx):
+    return {"said": [await ctx.deps.turn("[atomic role=worker task=3 attempt=1]\\nhi")]}
+
+workflow = graph(S).node("say", say).compile()
+"""
+HELLO = call(text("Hello "), text("you.\n"), end("Hello you.", usage={"input": 10, "output": 5, "cost": 0.25}))
+SLOW = """
+async def work(ctx):
+    note("begin", ctx.node_id, ctx.attempt)
+    await ctx.deps.turn("work on " + ctx.node_id)
+    note("end", ctx.node_id)
+
+branches = {name: node(name, work) for name in ("one", "two", "three")}
+workflow = graph(S).node("before", lambda_before).parallel(branches).compile()
+""".replace(
+    "branches =",
+    "async def lambda_before(ctx):\n    note('before')\n\nbranches =",
+)
+
+
+def slow_call(seconds: float) -> dict[str, Any]:
+    return call(*[text(".") for _ in range(int(seconds * 20))], end("done."), pause=0.05)
+
+
+# -- what a run tells -------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_tells_what_happens_one_object_a_line(user: User) -> None:
+    workflow(user, "hello", SAY)
+    agent = recording(user, {**HELLO, "role": "worker", "task": "3"})
+    done = await user.atomic("run", "hello", "-a", agent, "--json", "the", "prompt", "--with", "dashes")
+    events: list[Any] = [*objects(done)]
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert len({event["run"] for event in events}) == 1
+    first, started_node, *activity, ended_node, last = events
+    assert (first["type"], first["workflow"], first["prompt"], first["resumed"]) == (
+        "run_started", "hello", "the prompt --with dashes", False,
+    )  # fmt: skip
+    assert first["session_dir"] == str(sessions(user)[0])
+    step = {"node": "say", "step_id": f"{first['run']}:say#1", "attempt": 1, "description": "Saying…"}
+    assert started_node.items() >= {"type": "node_started", **step}.items()
+    assert ended_node.items() >= {"type": "node_ended", **step, "status": "completed", "error": None}.items()
+    assert {(event["node"], event["task"], event["role"]) for event in activity} == {("say", "3", "worker")}
+    assert activity[-1]["event"]["type"] == "turn_ended"
+    assert last.items() >= {"type": "run_ended", "status": "completed", "reason": "done", "exit_code": 0}.items()
+
+
+async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
+    workflow(user, "ask", ASK)
+    done = await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    id = sessions(user)[0].name
+    assert done.exit_code == 5
+    assert done.stdout.splitlines() == [
+        f"Session: {id}", "Thinking…", "[first] Hello you.", "? Which colour?", "  1. red", "  2. blue",
+    ]  # fmt: skip
+    assert done.stderr.splitlines() == [
+        f'atomic: paused: waits for an answer to "Which colour?": atomic answer {id} "ANSWER"',
+        f"Resume with: atomic resume {id}",
+    ]
+
+
+async def test_a_workflow_without_a_graph_sends_its_prompt_to_one_turn(user: User) -> None:
+    workflow(user, "talk", "")
+    done = await user.atomic("run", "talk", "-a", recording(user, call(end("Hi."), match="^hey$")), "hey")
+    assert (done.exit_code, "[chat] Hi." in done.stdout) == (0, True)
+    assert (session(user)["status"], session(user)["reason"]) == ("chat", "done")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("nowhere", "x"), 2, 'Workflow not found: "nowhere"'),
+        (("hello", "-a", "cluade", "x"), 2, 'Unknown agent: "cluade" (did you mean "claude"?)'),
+        (("hello", "--max-cost", "much"), 2, '--max-cost cannot be "much": give dollars, such as 2.50'),
+        (("hello", "--max-time", "-1"), 2, "--max-time needs a value: --max-time TIME"),
+        (("hello", "--agent", "worker="), 2, '--agent cannot be "worker=": give NAME, or ROLE=NAME'),
+        (("broken", "x"), 2, 'Workflow "broken" cannot be loaded'),
+        (("hello", "--recrod", "x"), 2, 'Unknown flag: "--recrod" (did you mean "--record"?)'),
+    ],
+)
+async def test_what_cannot_be_run_leaves_no_session(
+    user: User, words: tuple[str, ...], code: int, message: str
+) -> None:
+    workflow(user, "hello", "workflow = graph(S).tool('t', run=note).compile()")
+    workflow(user, "broken", "import nothing_like_that\n")
+    done = await user.atomic("run", *words)
+    assert (done.exit_code, message in complaint(done)) == (code, True)
+    assert sessions(user) == []
+    if "Unknown flag" not in message and "needs a value" not in message:
+        done = await user.atomic("run", words[0], "--json", *words[1:])
+        (said,) = objects(done)
+        assert (said["type"], said["exit_code"], done.exit_code) == ("error", code, code)
+        assert message in str(said["message"])
+
+
+async def test_files_are_for_the_user_alone(user: User) -> None:
+    workflow(user, "ask", ASK)
+    await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    (folder,) = sessions(user)
+    for path in (folder.parent, folder, *folder.rglob("*")):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+    assert {path.name for path in folder.iterdir()} >= {"session.json", "journal.db", "logs"}
+    said = session(user)
+    assert said["cost"] == {"usd": 0.25, "input_tokens": 10, "output_tokens": 5}
+    assert said["owner"] is None
+    assert {name: said["questions"][0][name] for name in ("id", "text", "options", "node")} == {
+        "id": "colour", "text": "Which colour?", "options": ["red", "blue"], "node": "colour",
+    }  # fmt: skip
+    (line,) = (folder / "logs" / "agent-calls.jsonl").read_bytes().splitlines()
+    made = msgspec.json.decode(line)
+    assert {"time", "node", "task", "role", "provider", "model", "prompt", "reason", "usage", "seconds"} <= made.keys()
+    assert (made["node"], made["prompt"], made["reason"], made["usage"]["cost"]) == ("first", "say hello", "done", 0.25)
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_question_is_answered_days_later_by_another_process(user: User) -> None:
+    workflow(user, "ask", ASK)
+    agent = recording(user, HELLO)
+    done = await user.atomic("run", "ask", "-a", agent, "go")
+    assert (done.exit_code, session(user)["status"], session(user)["reason"]) == (5, "paused", "question")
+    id = session(user)["id"]
+    done = await user.atomic("answer", id[:8], "--json", "2", cwd=user.home)
+    assert (done.exit_code, kinds([*objects(done)])[-1]) == (0, "run_ended")
+    assert ledger(user) == ["first 1", "last blue Hello you."]
+    assert (session(user)["status"], session(user)["questions"]) == ("completed", [])
+    done = await user.atomic("answer", id, "red")
+    assert (done.exit_code, complaint(done)) == (2, "This run has asked nothing")
+
+
+async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
+    workflow(user, "ask", ASK)
+    await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    id = session(user)["id"]
+    assert (await user.atomic("answer", id, "--no-resume", "colour", "green")).exit_code == 0
+    assert ledger(user) == ["first 1"]
+    assert (await user.atomic("resume", id)).exit_code == 0
+    assert ledger(user)[-1] == "last green Hello you."
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("3",), "There is no answer 3: they are numbered 1 to 2."),
+        (("size", "2"), 'There is no open question "size" (open: colour: "Which colour?")'),
+        (("",), "Enter alone is no answer here."),
+    ],
+)
+async def test_an_answer_to_nothing_is_refused(user: User, words: tuple[str, ...], message: str) -> None:
+    workflow(user, "ask", ASK)
+    await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    done = await user.atomic("answer", session(user)["id"], *words)
+    assert (done.exit_code, complaint(done)) == (2, message)
+    assert session(user)["status"] == "paused"
+
+
+async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
+    workflow(user, "ask", ASK)
+    words = [ATOMIC, "run", "ask", "-a", recording(user, HELLO), "go"]
+    async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
+        await terminal.shows("number, or an answer of your own> ")
+        terminal.type("1\n")
+        assert await terminal.exit_code() == 0
+    assert ledger(user)[-1] == "last red Hello you."
+
+
+async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    evil = "\x1b[2J\x1b]0;owned\x07gone"
+    tool = {"type": "tool_started", "id": "1", "name": "Bash", "input": {"command": f"ls {evil}"}}
+    agent = recording(user, *[call(tool, text("."), end(f"All {evil}."), pause=0.8)] * 3)
+    words = [ATOMIC, "run", "slow", "-a", agent, "x"]
+    async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
+        await terminal.shows("  two ")
+        await terminal.shows(" s · Bash ls ␛[2J␛]0;owned␇gone")
+        await terminal.shows("[two] All ␛[2J␛]0;owned␇gone.")
+        assert await terminal.exit_code() == 0
+    assert "\x1b[2J" not in terminal.screen
+    assert "\x1b[4A\r\x1b[J" in terminal.screen  # three agents and the sum are painted again
+
+
+async def test_what_an_agent_asks_pauses_the_run_and_its_answer_reaches_the_next_turn(user: User) -> None:
+    workflow(user, "talk", "")
+    asked = {"type": "question_asked", "questions": [{"text": "Tabs or blanks?", "options": [{"label": "Tabs"}]}]}
+    agent = recording(user, call(asked, end("Blanks then."), match="Tabs or blanks"), call(asked, end("Well.")))
+    done = await user.atomic("run", "talk", "-a", agent, "format it")
+    assert (done.exit_code, session(user)["reason"]) == (5, "question")
+    done = await user.atomic("answer", session(user)["id"], "blanks")
+    assert (done.exit_code, "[chat] Blanks then." in done.stdout) == (0, True)
+
+
+async def test_what_a_run_was_started_with_lets_it_go_on_and_nothing_else(user: User) -> None:
+    workflow(user, "ask", ASK)
+    file = user.project / ".atomic" / "workflows" / "ask.py"
+    file.parent.mkdir(parents=True)
+    file.write_bytes((user.home / ".atomic" / "workflows" / "ask.py").read_bytes())
+    agent = recording(user, HELLO)
+    done = await user.atomic("run", "ask", "-a", agent, "go")
+    assert (done.exit_code, sessions(user)) == (4, [])
+    shown = msgspec.json.decode((await user.atomic("trust", "--show", "--json")).stdout)
+    done = await user.atomic("run", "ask", "-a", agent, "--trust", shown["hash"], "go")
+    assert done.exit_code == 5
+    trusted = file.read_text()
+    file.write_text(trusted + "note('a stranger')\n")
+    done = await user.atomic("answer", session(user)["id"], "1")
+    assert (done.exit_code, session(user)["status"], ledger(user)) == (4, "paused", ["first 1"])
+    file.write_text(trusted)
+    assert (await user.atomic("answer", session(user)["id"], "1")).exit_code == 0
+    assert ledger(user) == ["first 1", "last red Hello you."]
+
+
+# -- other terminals --------------------------------------------------------------------------------------------------
+
+
+async def test_stop_does_in_the_owner_what_ctrl_c_does_and_the_run_goes_on_later(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    agent = recording(user, *[slow_call(60)] * 3, *[call(end("done."))] * 3)
+    async with started(user, "run", "slow", "-a", agent, "--json", "x") as run:
+        await run.until("agent_activity")
+        id = run.events[0]["run"]
+        done = await user.atomic("stop", id)
+        assert (done.exit_code, "paused" in done.stderr) == (0, True)
+        assert await run.over() == 130
+    last = run.events[-1]
+    assert (last["type"], last["status"], last["resume"]) == ("run_ended", "paused", f"atomic resume {id}")
+    (user.home / "agents.jsonl").write_bytes(
+        b"\n".join(map(msgspec.json.encode, [{"atomic_recording": 1}, *[call(end("done."))] * 3]))
+    )
+    assert (await user.atomic("resume", id)).exit_code == 0
+    assert sorted(line for line in ledger(user) if "end" in line) == ["end one", "end three", "end two"]
+    assert ledger(user).count("before") == 1
+
+
+async def test_stop_cancel_ends_it_for_good(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
+        await run.until("agent_activity")
+        assert (await user.atomic("stop", "--cancel", run.events[0]["run"])).exit_code == 0
+        assert await run.over() == 130
+    assert (run.events[-1]["status"], run.events[-1]["resume"], session(user)["status"]) == (
+        "cancelled",
+        "",
+        "cancelled",
+    )
+
+
+async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    async with started(user, "run", "slow", "-a", recording(user, *[slow_call(2)] * 3), "--json", "x") as run:
+        await run.until("agent_activity")
+        async with started(user, "attach", run.events[0]["run"][:8], "--json") as watching:
+            assert await watching.over() == 0
+        assert await run.over() == 0
+    assert kinds(watching.events)[0] == "run_started"
+    assert kinds(watching.events)[-1] == "run_ended"
+    assert [e for e in kinds(watching.events) if "node" in e] == [e for e in kinds(run.events) if "node" in e]
+
+
+async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
+        await run.until("agent_activity")
+        async with started(user, "attach", run.events[0]["run"]) as watching:
+            await asyncio.sleep(0.5)
+            run.signal(signal.SIGKILL)
+            _, said = await asyncio.wait_for(watching.process.communicate(), 30)
+    assert watching.process.returncode == 1
+    assert f"atomic resume {run.events[0]['run']}" in said.decode()
+
+
+async def test_a_live_run_belongs_to_one_process(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
+        await run.until("agent_activity")
+        before = session(user)
+        done = await user.atomic("resume", run.events[0]["run"], "--json")
+        (said,) = objects(done)
+        assert (done.exit_code, said["exit_code"]) == (3, 3)
+        assert str(run.process.pid) in str(said["message"])
+        assert session(user)["owner"] == before["owner"]
+        run.signal(signal.SIGINT)
+        assert await run.over() == 130
+
+
+async def test_an_answer_reaches_a_run_that_is_still_at_work(user: User) -> None:
+    code = ASK.replace(
+        "workflow =", "async def slow(ctx):\n    await asyncio.sleep(4)\n    note('slow')\n\nworkflow ="
+    ).replace('.node("first", first)', '.node("first", first).parallel({"q": graph(S)').replace(
+        'options=["red", "blue"])', 'options=["red", "blue"]), "s": node("slow", slow)})'
+    )  # fmt: skip
+    workflow(user, "both", code)
+    async with started(user, "run", "both", "-a", recording(user, HELLO), "--json", "x") as run:
+        await run.until("question_asked")
+        done = await user.atomic("answer", run.events[0]["run"], "1")
+        assert (done.exit_code, str(run.process.pid) in done.stderr) == (0, True)
+        assert await run.over() == 0
+    assert ledger(user) == ["first 1", "slow", "last red Hello you."]
+
+
+# -- kills and signals ------------------------------------------------------------------------------------------------
+
+
+async def test_a_killed_run_is_interrupted_and_resumes_where_it_was(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    agent = recording(user, *[slow_call(60)] * 3)
+    async with started(user, "run", "slow", "-a", agent, "--json", "x") as run:
+        await run.until("agent_activity")
+        run.signal(signal.SIGKILL)
+        await run.process.wait()
+    id = run.events[0]["run"]
+    assert session(user)["status"] == "running"
+    done = await user.atomic("sessions", "list", "--json")
+    assert [said["status"] for said in msgspec.json.decode(done.stdout)] == ["interrupted"]
+    recording(user, *[call(end("done."))] * 3)
+    done = await user.atomic("resume", id, "--json", cwd=user.home)
+    assert done.exit_code == 0
+    assert ledger(user).count("before") == 1
+    assert sorted(line for line in ledger(user) if line.startswith("begin")) == [
+        f"begin {name} {attempt}" for name in ("one", "three", "two") for attempt in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> None:
+    workflow(user, "slow", SLOW.replace("await ctx.deps.turn", "await ctx.exec('sleep', '0.1'); await ctx.deps.turn"))
+    async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
+        await run.until("agent_activity")
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        run.signal(number)
+        assert await run.over() == code
+        assert clock() - begun < 5
+    assert (run.events[-1]["status"], run.events[-1]["exit_code"]) == ("paused", code)
+    assert (session(user)["status"], session(user)["owner"]) == ("paused", None)
+
+
+async def test_ctrl_c_twice_leaves_at_once_and_the_journal_holds(user: User) -> None:
+    stubborn = SLOW.replace(
+        "    await ctx.deps.turn", "    try: await asyncio.sleep(60)\n    finally: await asyncio.sleep(9); str"
+    )
+    workflow(user, "slow", stubborn)
+    async with started(user, "run", "slow", "-a", recording(user), "--json", "x") as run:
+        await run.until("node_started", node="one")
+        run.signal(signal.SIGINT)
+        await asyncio.sleep(0.2)
+        run.signal(signal.SIGINT)
+        assert await run.over(limit=5) == 130
+    assert "run_ended" not in kinds(run.events)
+    workflow(user, "slow", SLOW.replace("await ctx.deps.turn", "str"))
+    assert (await user.atomic("resume", run.events[0]["run"])).exit_code == 0
+    assert ledger(user).count("before") == 1
+
+
+async def test_a_closed_standard_output_does_not_end_a_run(user: User) -> None:
+    workflow(user, "slow", SLOW)
+    reading, writing = os.pipe()
+    words = ["run", "slow", "-a", recording(user, *[slow_call(1)] * 3), "--json", "x"]
+    process = subprocess.Popen([ATOMIC, *words], env=user.env, cwd=user.project, stdout=writing)
+    os.close(writing)
+    os.read(reading, 10)
+    os.close(reading)
+    assert await asyncio.to_thread(process.wait, 60) == 0
+    assert session(user)["status"] == "completed"
+
+
+async def test_signals_at_random_moments_leave_a_run_that_resumes(user: User) -> None:
+    from tests.torture.signals import interrupt_once
+
+    async def round(seed: int) -> str | None:
+        folder = user.home.parent / f"round-{seed}"
+        folder.mkdir()
+        return await interrupt_once(User(folder), seed)
+
+    problems = [problem for half in (range(5), range(5, 10)) for problem in await asyncio.gather(*map(round, half))]
+    assert problems == [None] * 10
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_agent_call_comes_within_half_a_second_of_work(user: User) -> None:
+    workflow(user, "talk", "")
+    agent = recording(user, call(end("Hi.")))
+    await user.atomic("run", "talk", "-a", agent, "warm")
+    recording(user, call(end("Hi.")))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    await asyncio.to_thread(
+        subprocess.run, [ATOMIC, "run", "talk", "-a", agent, "x"], env=user.env, cwd=user.project, check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5  # the whole run, not only that
+
+
+async def test_a_thousand_old_sessions_slow_nothing_down(user: User) -> None:
+    workflow(user, "talk", "")
+    agent = recording(user, *[call(end("Hi."))] * 4)
+    await user.atomic("run", "talk", "-a", agent, "x")
+    (old,) = sessions(user)
+    record = session(user)
+    for number in range(1000):
+        id = f"{number:08x}-0000-4000-8000-000000000000"
+        (old.parent / id / "logs").mkdir(parents=True)
+        (old.parent / id / "session.json").write_bytes(msgspec.json.encode({**record, "id": id}))
+    clock = asyncio.get_running_loop().time
+    times: list[float] = []
+    for words in (("run", "talk", "-a", agent, "x"), ("resume", old.name), ("resume", old.name[:8])):
+        recording(user, call(end("Hi.")))
+        began = clock()
+        assert (await user.atomic(*words)).exit_code == 0
+        times.append(clock() - began)
+    assert max(times) < 3, times
+    assert processes(user.home) == {}

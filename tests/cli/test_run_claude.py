@@ -1,0 +1,80 @@
+"""`atomic run` with real Claude Code on a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from atomic.testing import Call, Drip, ModelServer, claude_env
+from tests.cli.command import User, objects, processes
+from tests.cli.flows import kinds, ledger, session, sessions, started, workflow
+
+QUESTION = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "multiSelect": False,
+    "options": [{"label": "Blue", "description": "calm"}, {"label": "Red", "description": "hot"}],
+}
+SCRIPTS = {
+    "make": [["First. ", Call("Bash", {"command": "echo made > made.txt"})], "It is made."],
+    "slow": Drip("word", times=2_000, every=0.05),
+    "ask": [Call("AskUserQuestion", {"questions": [QUESTION]}), "Answered: {{tool_result}}"],
+}  # fmt: skip
+THREE = """
+async def work(ctx):
+    note("begin", ctx.node_id)
+    await ctx.deps.turn("@@slow@@ " + ctx.node_id)
+
+workflow = graph(S).parallel({name: node(name, work) for name in ("one", "two", "three")}).compile()
+"""
+
+
+@pytest.fixture(autouse=True)
+async def server(user: User) -> AsyncGenerator[ModelServer]:
+    async with ModelServer(SCRIPTS) as server:
+        user.env |= claude_env(server, user.home) | {"PATH": user.env["PATH"]}
+        yield server
+        assert list(server.other) == []
+
+
+async def test_a_workflow_lets_claude_work_and_tells_it(user: User) -> None:
+    workflow(user, "make", "async def make(ctx):\n    return {'said': [await ctx.deps.turn(ctx.state.prompt)]}\n\n"
+             "workflow = graph(S).node('make', make).compile()\n")  # fmt: skip
+    done = await user.atomic("run", "make", "-a", "claude", "--json", "@@make@@")
+    events: list[Any] = [*objects(done)]
+    assert (done.exit_code, kinds(events)[-1]) == (0, "run_ended"), done.stderr
+    inner = [event["event"]["type"] for event in events if event["type"] == "agent_activity"]
+    assert inner.index("tool_started") < inner.index("tool_ended") < inner.index("turn_ended")
+    assert (user.project / "made.txt").read_text() == "made\n"
+    assert session(user)["cost"]["output_tokens"] > 0
+    assert (sessions(user)[0] / "logs" / "agent-calls.jsonl").read_bytes().count(b"\n") == 1
+
+
+async def test_what_claude_asks_is_answered_by_another_process(user: User) -> None:
+    workflow(user, "talk", "")
+    done = await user.atomic("run", "talk", "-a", "claude", "@@ask@@")
+    assert (done.exit_code, session(user)["questions"][0]["text"]) == (5, "Which colour?"), done.stderr
+    done = await user.atomic("answer", session(user)["id"], "2")
+    assert done.exit_code == 0, done.stderr
+    assert "Red" in done.stdout
+
+
+@pytest.mark.full
+async def test_ctrl_c_ends_three_claudes_and_leaves_no_process(user: User) -> None:
+    workflow(user, "three", THREE)
+    async with started(user, "run", "three", "-a", "claude", "--json", "x") as run:
+        for name in ("one", "two", "three"):
+            await run.until("agent_activity", node=name)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
+        run.signal(signal.SIGINT)
+        assert await run.over() == 130
+        assert clock() - begun < 10
+    async with asyncio.timeout(10):
+        while processes(user.home):
+            await asyncio.sleep(0.1)
+    assert (run.events[-1]["status"], len(ledger(user))) == ("paused", 3)

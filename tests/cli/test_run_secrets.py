@@ -1,0 +1,103 @@
+"""Two hundred secrets on all the ways that a run has: none of them is in any file of its session."""
+
+from __future__ import annotations
+
+import random
+import string
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import User
+from tests.cli.flows import call, end, recording, sessions, text, workflow
+
+FLOW = """
+async def first(ctx):
+    answer = await ctx.deps.turn("[atomic role=worker task=1 attempt=1]\\n" + ctx.state.prompt)
+    ctx.emit("warning", {"text": answer})
+    return {"said": [answer, ctx.state.prompt]}
+
+async def broken(ctx):
+    raise ValueError(" ".join(ctx.state.said))
+
+workflow = (graph(S).node("first", first)
+    .ask_user("q", lambda s: "Is this it: " + s.said[0] + "?", options=["yes", "no"]).node("broken", broken).compile())
+"""
+_chance = random.Random(7)
+
+
+def word(length: int, letters: str = string.ascii_letters + string.digits) -> str:
+    return "".join(_chance.choice(letters) for _ in range(length))
+
+
+def token(number: int) -> str:
+    """A token as services hand them out."""
+    return (
+        f"sk-ant-api03-{word(40)}", f"ghp_{word(36)}", f"AKIA{word(16, string.ascii_uppercase + string.digits)}",
+        f"xoxb-{word(12, string.digits)}-{word(24)}", f"glpat-{word(20)}",
+    )[number % 5]  # fmt: skip
+
+
+def spellings(secret: str) -> list[bytes]:
+    return [secret.encode(), b64encode(secret.encode()).rstrip(b"=")]
+
+
+@pytest.fixture
+def planted(user: User) -> dict[str, list[str]]:
+    """Forty of each kind."""
+    environment = [word(24) for _ in range(40)]
+    for number, secret in enumerate(environment):
+        user.env[f"SERVICE_{number}_{('KEY', 'TOKEN', 'SECRET', 'PASSWORD')[number % 4]}"] = secret
+    others = {name: [token(number) for number in range(40)] for name in ("prompt", "output", "split", "base64")}
+    return {"environment": environment, **others}
+
+
+def agent_events(planted: dict[str, list[str]]) -> list[Any]:
+    events: list[Any] = []
+    for number, secret in enumerate((*planted["split"], *planted["environment"])):
+        cut = _chance.randrange(1, len(secret))
+        kind, more = (("text_delta", {}), ("thinking_delta", {}), ("tool_output", {"id": "t"}))[number % 3]
+        events += [
+            {"type": kind, "text": f"it is {secret[:cut]}", **more},
+            {"type": kind, "text": f"{secret[cut:]}; ", **more},
+        ]
+    for number, secret in enumerate((*planted["output"], *planted["environment"])):
+        started = {"type": "tool_started", "id": str(number), "name": "Bash", "input": {"command": f"echo {secret}"}}
+        events += [started, {"type": "tool_ended", "id": str(number), "output": f"said {secret}\n", "error": secret}]
+    for secret in (*planted["base64"], *planted["environment"]):
+        events.append(text(f"encoded: {b64encode(f'user:{secret}'.encode()).decode()} "))
+    return events
+
+
+async def test_no_planted_secret_is_in_any_file_of_a_session(user: User, planted: dict[str, list[str]]) -> None:
+    workflow(user, "leaky", FLOW)
+    everything = [secret for kind in planted.values() for secret in kind]
+    assert len(everything) == 200
+    answer = "I saw " + " ".join(everything)
+    encoded = [b64encode(secret.encode()).decode() for secret in planted["base64"]]
+    agent = recording(user, call(*agent_events(planted), end(answer), role="worker", task="1"))
+    prompt = " ".join((*planted["prompt"], *planted["environment"], *encoded))
+    done = await user.atomic("run", "leaky", "-a", agent, "--json", prompt)
+    assert done.exit_code == 5, done.stderr
+    (folder,) = sessions(user)
+    done = await user.atomic("answer", folder.name, "--no-resume", planted["prompt"][0])
+    assert done.exit_code == 0
+    assert leaks(folder, everything) == []
+    done = await user.atomic("resume", folder.name)
+    assert done.exit_code == 1  # the node behind the question fails, with all of them in its words
+    assert leaks(folder, everything) == []
+    logged = (folder / "logs" / "events.jsonl").read_text()
+    assert logged.count("[redacted]") > 400
+    assert "it is [redacted]; " in logged
+
+
+def leaks(folder: Path, secrets: list[str]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"session.json", "journal.db", "events.jsonl", "agent-calls.jsonl"} <= {path.name for path in files}
+    for path in files:
+        content = path.read_bytes()
+        found += [(path.name, secret) for secret in secrets if any(word in content for word in spellings(secret))]
+    return found

@@ -1,0 +1,368 @@
+"""`atomic sessions`: runs in a list, one in detail, its report, an archive of it, and old ones away."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tarfile
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cli.command import ATOMIC, User, complaint
+from tests.cli.files import write
+from tests.cli.sessions import add_call, folder_of, make_session, owned_by
+from tests.cli.terminal import in_terminal
+
+FIRST, SECOND = "0f9b2c1e-1111-4111-8111-111111111111", "0f9b2c1e-2222-4222-8222-222222222222"
+FIELDS = {
+    "id", "workflow", "workflow_version", "project", "prompt", "status", "reason", "created_at", "updated_at",
+    "ended_at", "config", "cost", "questions", "owner", "pr", "atomic_version", "state_version",
+}  # fmt: skip
+GRAPH = """
+from atomic.workflows import State, graph
+class S(State):
+    prompt: str = ""
+open({canary!r}, "a").close()
+def work(state):
+    return ""
+workflow = graph(S).tool("plan", work).tool("check", work).tool("never", work).compile(name="review")
+"""
+
+
+async def as_json(user: User, *words: str) -> Any:
+    done = await user.atomic("sessions", *words, "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return msgspec.json.decode(done.stdout)
+
+
+# list -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_list_has_the_newest_first_with_all_fields(user: User) -> None:
+    make_session(user.home, FIRST, created_at="2026-11-15T10:00:00.000Z")
+    make_session(user.home, SECOND, created_at="2026-11-15T11:00:00.000Z", workflow="ralph")
+    found = await as_json(user, "list")
+    assert [one["id"] for one in found] == [SECOND, FIRST]
+    assert {*found[0]} >= FIELDS
+    for_people = await user.atomic("sessions")
+    assert [line.split()[4] for line in for_people.stdout.splitlines()] == ["$0.75", "$0.75"]
+    assert SECOND in for_people.stdout  # eight characters are not enough here to tell the two apart
+
+
+async def test_a_running_one_whose_owner_is_dead_is_shown_as_interrupted(user: User) -> None:
+    make_session(user.home, status="running", owner=owned_by(2**22 - 3))
+    (one,) = await as_json(user, "list")
+    assert one["status"] == "interrupted"
+    assert await as_json(user, "list", "--status", "running") == []
+    assert len(await as_json(user, "list", "--status", "interrupted")) == 1
+
+
+async def test_only_those_of_this_project(user: User) -> None:
+    make_session(user.home, project="/elsewhere")
+    mine = make_session(user.home, project=str(user.project.resolve()))
+    assert [one["id"] for one in await as_json(user, "list", "--project")] == [mine]
+
+
+async def test_no_sessions_is_no_error(user: User) -> None:
+    done = await user.atomic("sessions", "list")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "There are none.\n", "")
+    assert await as_json(user, "list") == []
+    assert not (user.home / ".atomic").exists()
+
+
+async def test_a_thousand_old_sessions_do_not_slow_it_down(user: User) -> None:
+    sessions = user.home / ".atomic" / "sessions"
+    template = folder_of(user.home, make_session(user.home)) / "session.json"
+    for number in range(1000):
+        folder = sessions / f"{number:08x}-0000-4000-8000-000000000000"
+        folder.mkdir()
+        (folder / "session.json").write_bytes(template.read_bytes())
+    began = time.perf_counter()
+    assert len(await as_json(user, "list")) == 1001
+    assert time.perf_counter() - began < 5  # it takes a third of a second; the machine may be shared
+
+
+# which one ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["show", "report"])
+async def test_not_an_id_unknown_and_ambiguous_are_three_messages(user: User, verb: str) -> None:
+    make_session(user.home, FIRST)
+    make_session(user.home, SECOND)
+    said = [await user.atomic("sessions", verb, id) for id in ("hello", "abcdef12", FIRST[:8])]
+    assert [done.exit_code for done in said] == [2, 2, 2]
+    assert len({complaint(done).split('"')[2] for done in said}) == 3
+    assert (await user.atomic("sessions", verb, FIRST[:13])).exit_code == 0
+
+
+async def test_no_id_reaches_outside_of_the_sessions(user: User) -> None:
+    secret = write(user.home / "secret" / "session.json", "{}").parent
+    for id in ("../../secret", str(secret), "..", f"{FIRST}/../../../secret"):
+        assert (await user.atomic("sessions", "show", id)).exit_code == 2
+
+
+# show -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_show_tells_steps_with_their_cost_and_the_tasks(user: User) -> None:
+    id = make_session(user.home, steps=["plan", "check"])
+    write(folder_of(user.home, id) / "tasks.json", '{"tasks": [{"id": "1", "title": "Log in", "status": "completed"}]}')
+    add_call(user.home, id, time=time.time())
+    shown = await as_json(user, "show", id)
+    assert shown["id"] == id
+    keys = ("node", "attempt", "status")
+    assert [tuple(step[key] for key in keys) for step in shown["steps"]] == [
+        ("plan", 1, "completed"),
+        ("check", 1, "completed"),
+    ]
+    assert [step["cost"] for step in shown["steps"]] == [0.25, None]
+    assert all(step["seconds"] >= 0 and step["step_id"].startswith(id) for step in shown["steps"])
+    assert [task["title"] for task in shown["tasks"]] == ["Log in"]
+
+
+async def test_show_draws_the_steps_and_a_timeline(user: User) -> None:
+    id = make_session(user.home, steps=["plan", "bad-check"], status="failed", reason="error")
+    add_call(user.home, id, time=1_800_000_010.0, seconds=10)
+    add_call(user.home, id, time=1_800_000_015.0, seconds=10, node="work", role="worker", task="3", reason="error")
+    done = await user.atomic("sessions", "show", id)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "✓ plan" in done.stdout
+    assert "✗ bad-check" in done.stdout
+    assert f"atomic resume {id}" in done.stdout
+    planner, worker = (line for line in done.stdout.splitlines() if "claude opus" in line)
+    assert "plan planner" in planner
+    assert "$0.25" in planner
+    assert "✗ work worker task 3" in worker
+    assert worker.index("█") > planner.index("█")  # it began later
+
+
+async def test_a_gap_of_days_leaves_room_for_the_work(user: User) -> None:
+    id = make_session(user.home)
+    add_call(user.home, id, time=1_800_000_010.0, seconds=10)
+    add_call(user.home, id, time=1_800_000_010.0 + 5 * 86400, seconds=10)
+    lines = [line for line in (await user.atomic("sessions", "show", id)).stdout.splitlines() if "█" in line]
+    assert [line.count("█") > 10 for line in lines] == [True, True]
+
+
+async def test_a_step_that_a_kill_has_cut_is_shown(user: User) -> None:
+    id = make_session(user.home, status="running", owner=owned_by(2**22 - 3), steps=["plan"])
+    base = {"run": id, "description": "", "attempt": 1}
+    lines = [
+        {"type": "node_started", "seq": 1, "time": 1.0, "node": "plan", "step_id": f"{id}:plan#1", **base},
+        {"type": "node_ended", "seq": 2, "time": 2.0, "node": "plan", "step_id": f"{id}:plan#1", **base},
+        {"type": "node_started", "seq": 3, "time": 3.0, "node": "work", "step_id": f"{id}:work#1", **base},
+    ]
+    log = folder_of(user.home, id) / "logs" / "events.jsonl"
+    log.write_bytes(b"\n".join(map(msgspec.json.encode, lines)) + b'\n{"type": "node_st')
+    shown = await as_json(user, "show", id)
+    assert [(step["node"], step["status"]) for step in shown["steps"]] == [
+        ("plan", "completed"),
+        ("work", "interrupted"),
+    ]
+
+
+async def test_the_graph_is_drawn_only_if_the_workflow_is_trusted(user: User, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    write(user.project / ".atomic" / "workflows" / "review.py", GRAPH.format(canary=str(canary)))
+    id = make_session(user.home, project=str(user.project.resolve()), steps=["plan", "check"])
+    for words in ((), ("--html",), ("--json",)):
+        assert (await user.atomic("sessions", "show", id, *words)).exit_code == 0
+    assert not canary.exists()
+    assert "never" not in (await user.atomic("sessions", "show", id)).stdout
+
+    hash = msgspec.json.decode((await user.atomic("trust", "--show", "--json")).stdout)["hash"]
+    assert (await user.atomic("trust", hash)).exit_code == 0
+    drawn = (await user.atomic("sessions", "show", id)).stdout
+    assert "│✓plan" in drawn
+    assert "│ never" in drawn
+    assert "<svg" in (await user.atomic("sessions", "show", id, "--html")).stdout
+
+
+async def test_a_damaged_journal_is_said_and_the_rest_is_shown(user: User) -> None:
+    id = make_session(user.home)
+    (folder_of(user.home, id) / "journal.db").write_bytes(b"no database at all" * 1000)
+    done = await user.atomic("sessions", "show", id)
+    assert done.exit_code == 0
+    assert "journal.db" in done.stderr
+    assert "fix the login" in done.stdout
+
+
+class Page(HTMLParser):
+    """The tags of a page, and whether anything in it could reach out or run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.reaches: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.reaches += [
+            name for name, _ in attrs if name in ("src", "href", "srcset", "data") or name.startswith("on")
+        ]
+
+
+async def test_the_page_is_self_contained_and_all_text_is_escaped(user: User) -> None:
+    evil = '<script src="http://evil/x.js">alert(1)</script><img onerror=x src=y>\u202e\x1b[31m'
+    id = make_session(user.home, prompt=evil, reason=evil, workflow=evil[:60], steps=["plan", "bad-one"])
+    add_call(user.home, id, node=evil, role=evil, model=evil, provider=evil)
+    write(folder_of(user.home, id) / "report.md", evil)
+    done = await user.atomic("sessions", "show", id, "--html")
+    assert (done.exit_code, done.stderr) == (0, "")
+    page = Page(done.stdout)
+    assert not {"script", "img", "link", "iframe", "b"} & {*page.tags}
+    assert page.reaches == []
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+    assert re.search(r"url\(|@import", done.stdout) is None
+    assert "&lt;script" in done.stdout
+    assert "default-src &#x27;none&#x27;" in done.stdout or "default-src 'none'" in done.stdout
+
+
+async def test_the_page_goes_to_a_file_that_is_not_there_yet(user: User) -> None:
+    id = make_session(user.home)
+    done = await user.atomic("sessions", "show", id, "--html", "run.html")
+    page = user.project / "run.html"
+    assert done.stdout == f"{page.resolve()}\n"
+    assert page.read_text().startswith("<!doctype html>")
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert (await user.atomic("sessions", "show", id, "--html", "run.html")).exit_code == 2
+    assert (await user.atomic("sessions", "show", id, "run2.html")).exit_code == 2
+
+
+# report ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_report_is_the_workflows_own(user: User) -> None:
+    id = make_session(user.home)
+    write(folder_of(user.home, id) / "report.md", "# Mine\n")
+    assert (await user.atomic("sessions", "report", id)).stdout == "# Mine\n"
+
+
+async def test_without_one_it_is_made_from_what_is_there(user: User) -> None:
+    question: dict[str, Any] = {"id": "which", "text": "Which one?", "options": [], "node": "ask"}
+    id = make_session(user.home, status="paused", reason="question", questions=[question], steps=["plan", "bad-one"])
+    add_call(user.home, id)
+    add_call(user.home, id, role="worker", usage={"input": 5, "output": 5, "cost": None})
+    text = (await user.atomic("sessions", "report", id)).stdout
+    assert text.startswith("# review: paused\n")
+    assert f'atomic answer {id} which "…"' in text
+    assert "- planner: 1 calls, 10s, 110 tokens, $0.25" in text
+    assert "- worker: 1 calls, 10s, 10 tokens\n" in text
+    assert "it broke" in text
+
+
+# export ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_archive_has_everything_and_no_secret(user: User, tmp_path: Path) -> None:
+    user.env["MY_API_KEY"] = "correct-horse-battery"
+    id = make_session(user.home, prompt="use correct-horse-battery", steps=["plan"])
+    folder = folder_of(user.home, id)
+    write(folder / "artifacts" / "note.txt", "token ghp_abcdefghijklmnopqrstuvwxyz0123456789\nprüfen\n")
+    (folder / "artifacts" / "bytes.bin").write_bytes(b"\0\xffcorrect-horse-battery")
+    (folder / "artifacts" / "plain.bin").write_bytes(b"\0\xff\x01")
+    (folder / "artifacts" / "link").symlink_to("/etc/passwd")
+    write(folder / "inbox" / "stop", "x")
+    done = await user.atomic("sessions", "export", id, "run.tar.gz")
+    assert done.exit_code == 0
+    assert done.stderr == "atomic: left out: artifacts/bytes.bin: there is a secret in its bytes\n"
+    archive = user.project / "run.tar.gz"
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    with tarfile.open(archive) as tar:
+        members = {member.name.removeprefix(f"{id}/"): member for member in tar.getmembers()}
+        content = {name: (tar.extractfile(member) or pytest.fail(name)).read() for name, member in members.items()}
+    assert {*content} == {
+        "session.json", "journal.db", "history.json", "report.md", "artifacts/note.txt", "artifacts/plain.bin",
+    }  # fmt: skip
+    assert all(member.isreg() for member in members.values())
+    everything = b"".join(content.values())
+    assert b"correct-horse" not in everything
+    assert b"ghp_abc" not in everything
+    assert "prüfen".encode() in content["artifacts/note.txt"]
+    assert msgspec.json.decode(content["history.json"])["steps"][0]["node"] == "plan"
+    _is_whole(content["journal.db"], id, tmp_path)
+
+
+def _is_whole(journal: bytes, id: str, folder: Path) -> None:
+    from atomic.sessions import SqliteJournal
+
+    (folder / "copy.db").write_bytes(journal)
+    with SqliteJournal(folder / "copy.db") as copy:
+        assert [record.node_id for record in copy.records(id)] == ["plan"]
+
+
+async def test_an_archive_replaces_nothing_and_leaves_nothing_half_written(user: User) -> None:
+    id = make_session(user.home)
+    mine = write(user.project / "run.tar.gz", "mine")
+    done = await user.atomic("sessions", "export", id, "run.tar.gz")
+    assert (done.exit_code, mine.read_text()) == (2, "mine")
+    assert (await user.atomic("sessions", "export", id, "nowhere/run.tar.gz")).exit_code == 1
+    assert sorted(os.listdir(user.project)) == ["run.tar.gz"]
+
+
+# prune ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_prune_needs_to_know_which_ones(user: User) -> None:
+    make_session(user.home)
+    done = await user.atomic("sessions", "prune", "--yes")
+    assert done.exit_code == 2
+    assert "--older-than" in complaint(done)
+    assert (await user.atomic("sessions", "prune", "--older-than", "soon", "--yes")).exit_code == 2
+    assert len(await as_json(user, "list")) == 1
+
+
+async def test_prune_deletes_by_age_and_status_and_never_one_that_runs(user: User) -> None:
+    new = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    running = make_session(user.home, status="running", owner=owned_by(os.getpid()))
+    kept = make_session(user.home, updated_at=new)
+    failed = make_session(user.home, status="failed")
+    old = make_session(user.home, updated_at="2020-01-01T00:00:00Z")
+    done = await user.atomic("sessions", "prune", "--older-than", "1h", "--status", "completed", "--yes")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert old in done.stdout
+    assert done.stdout.endswith("1 deleted.\n")
+    assert {one["id"] for one in await as_json(user, "list")} == {running, kept, failed}
+    assert (
+        await user.atomic("sessions", "prune", "--status", "running", "--yes")
+    ).stdout == "There are none to delete.\n"
+    assert folder_of(user.home, running).exists()
+
+
+async def test_prune_follows_no_link(user: User, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    id = make_session(user.home)
+    folder_of(user.home, id).rename(elsewhere)
+    folder_of(user.home, id).symlink_to(elsewhere)
+    inner = make_session(user.home)
+    (folder_of(user.home, inner) / "artifacts").symlink_to(elsewhere)
+    await user.atomic("sessions", "prune", "--status", "completed", "--yes")
+    assert (elsewhere / "session.json").exists()
+    assert not folder_of(user.home, inner).exists()
+
+
+async def test_without_a_person_prune_needs_yes(user: User) -> None:
+    make_session(user.home)
+    done = await user.atomic("sessions", "prune", "--status", "completed")
+    assert done.exit_code == 2
+    assert "--yes" in done.stderr
+    assert len(await as_json(user, "list")) == 1
+
+
+@pytest.mark.parametrize(("typed", "left"), [("\n", 1), ("n\n", 1), ("y\n", 0)])
+async def test_a_person_is_asked_and_enter_alone_is_no(user: User, typed: str, left: int) -> None:
+    make_session(user.home)
+    words = [ATOMIC, "sessions", "prune", "--status", "completed"]
+    async with in_terminal(words, env=user.env, cwd=user.project) as terminal:
+        await terminal.shows("[y/N]")
+        terminal.type(typed)
+        assert await terminal.exit_code() == 0
+    assert len(await as_json(user, "list")) == left

@@ -1,0 +1,107 @@
+"""`atomic tasks`: what is in a list, what is next, what is wrong with it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.cli.command import User, complaint
+from tests.cli.files import write
+
+LIST = """{"tasks": [
+  {"id": 1, "title": "Plan the login", "status": "done"},
+  {"id": "#2", "name": "Build it", "dependencies": [1], "priority": 2, "description": "With sessions."},
+  {"id": 3, "content": "Test it", "blockedBy": ["2"], "acceptance": ["all green"]}
+]}"""
+CIRCLE = '{"tasks": [{"id": "a", "title": "A", "blocked_by": ["b"]}, {"id": "b", "title": "B", "blocked_by": ["a"]}]}'
+
+
+@pytest.mark.parametrize("words", [("tasks", "show"), ("tasks",)])
+async def test_show_tells_what_each_task_waits_for(user: User, words: tuple[str, ...]) -> None:
+    write(user.project / "tasks.json", LIST)
+    done = await user.atomic(*words, "tasks.json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    first, second, third, count = done.stdout.splitlines()
+    assert first.split() == ["1", "completed", "Plan", "the", "login"]
+    assert second.split()[:4] == ["2", "pending", "2", "ready"]
+    assert "2" in third
+    assert "Test it" in third
+    assert count == "3 tasks: 2 pending, 1 completed"
+
+
+async def test_show_as_json_is_the_strict_list(user: User) -> None:
+    write(user.project / "tasks.json", LIST)
+    done = await user.atomic("tasks", "show", "tasks.json", "--json")
+    tasks = msgspec.json.decode(done.stdout)["tasks"]
+    assert [(task["id"], task["status"], task["blocked_by"]) for task in tasks] == [
+        ("1", "completed", []),
+        ("2", "pending", ["1"]),
+        ("3", "pending", ["2"]),
+    ]
+
+
+async def test_next_is_the_task_that_may_start(user: User) -> None:
+    write(user.project / "tasks.json", LIST)
+    done = await user.atomic("tasks", "next", "tasks.json")
+    assert (done.exit_code, done.stdout) == (0, "2: Build it\nWith sessions.\n")
+    as_json = msgspec.json.decode((await user.atomic("tasks", "next", "--json", "tasks.json")).stdout)
+    assert (as_json["task"]["id"], as_json["ready"], list(as_json["waiting"])) == ("2", ["2"], ["3"])
+
+
+async def test_next_of_a_list_that_cannot_go_on_says_why_and_exits_with_5(user: User) -> None:
+    write(user.project / "tasks.json", LIST.replace('"priority": 2', '"status": "failed"'))
+    done = await user.atomic("tasks", "next", "tasks.json")
+    assert done.exit_code == 5
+    assert done.stdout.startswith("No task can start:\n2: failed\n3: ")
+
+
+async def test_next_of_a_finished_list_is_no_error(user: User) -> None:
+    write(user.project / "tasks.json", '[{"id": 1, "title": "x", "status": "done"}]')
+    done = await user.atomic("tasks", "next", "tasks.json")
+    assert (done.exit_code, done.stdout) == (0, "All tasks are done.\n")
+
+
+async def test_check_names_every_problem_with_its_file(user: User) -> None:
+    write(user.project / "tasks.json", CIRCLE.replace('"title": "B"', '"title": "B", "status": "odd"'))
+    done = await user.atomic("tasks", "check", "tasks.json")
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert len(done.stdout.splitlines()) == 2
+    assert all(line.startswith("tasks.json: ") for line in done.stdout.splitlines())
+    as_json = msgspec.json.decode((await user.atomic("tasks", "check", "tasks.json", "--json")).stdout)
+    assert {problem["kind"] for problem in as_json["problems"]} == {"cycle", "unknown_status"}
+
+
+async def test_check_of_a_good_list_says_so(user: User) -> None:
+    write(user.project / "tasks.json", LIST)
+    done = await user.atomic("tasks", "check", "tasks.json")
+    assert (done.exit_code, done.stdout) == (0, "3 tasks: 2 pending, 1 completed, no problems\n")
+
+
+async def test_convert_keeps_all_of_the_older_list(user: User) -> None:
+    features = '[{"category": "ui", "description": "Show it", "steps": ["open", "look"], "passes": true, "x": 1}]'
+    write(user.project / "feature-list.json", features)
+    done = await user.atomic("tasks", "convert", "feature-list.json")
+    (task,) = msgspec.json.decode(done.stdout)["tasks"]
+    assert (task["title"], task["status"]) == ("Show it", "completed")
+    assert {"ui", 1} <= {value for value in task["metadata"].values() if isinstance(value, str | int)}
+
+    written = await user.atomic("tasks", "convert", "feature-list.json", "--to", "tasks.json")
+    assert (written.exit_code, written.stdout) == (0, "")
+    assert (user.project / "tasks.json").read_text() == done.stdout
+    again = await user.atomic("tasks", "convert", "feature-list.json", "--to", "tasks.json")
+    assert (again.exit_code, complaint(again)) == (2, "tasks.json is there already (name another file, or remove it)")
+
+
+@pytest.mark.parametrize("verb", ["show", "next", "check", "convert"])
+async def test_what_is_no_list_is_one_line_and_exit_code_2(user: User, verb: str) -> None:
+    missing = await user.atomic("tasks", verb, "nowhere.json")
+    assert (missing.exit_code, "nowhere.json" in complaint(missing)) == (2, True)
+    write(user.project / "odd.json", '"hello"')
+    odd = await user.atomic("tasks", verb, "odd.json")
+    assert (odd.exit_code, "odd.json" in complaint(odd)) == (2, True)
+
+
+async def test_a_title_cannot_write_to_the_terminal(user: User) -> None:
+    write(user.project / "tasks.json", '[{"id": 1, "title": "a\\u001b]0;x\\u0007b"}]')
+    assert "\x1b" not in (await user.atomic("tasks", "show", "tasks.json")).stdout
+    assert "\x1b" not in (await user.atomic("tasks", "next", "tasks.json")).stdout

@@ -1,0 +1,180 @@
+"""`atomic trust`: shown, asked, approved by hash, taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cli.command import ATOMIC, User, complaint, told
+from tests.cli.files import write
+from tests.cli.terminal import in_terminal
+
+
+async def shown(user: User) -> dict[str, Any]:
+    done = await user.atomic("trust", "--show", "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return msgspec.json.decode(done.stdout)
+
+
+def evil(user: User, text: str = "x = 1\n") -> None:
+    write(user.project / ".atomic" / "workflows" / "evil.py", text)
+
+
+async def test_programs_are_told_the_items_the_diff_and_the_hash(user: User) -> None:
+    assert await shown(user) == {
+        "hash": (await shown(user))["hash"], "trusted": True, "items": [], "project": str(user.project),
+    }  # fmt: skip
+    evil(user)
+    write(user.project / ".mcp.json", '{"mcpServers": {"x": {"command": "evil"}}}')
+    found = await shown(user)
+    assert found["trusted"] is False
+    assert len(found["hash"]) == 64
+    assert [{key: item[key] for key in ("kind", "path", "change")} for item in found["items"]] == [
+        {"kind": "workflow", "path": ".atomic/workflows/evil.py", "change": "added"},
+        {"kind": "mcp", "path": ".mcp.json", "change": "added"},
+    ]
+    assert all(len(item["sha256"]) == 64 for item in found["items"])
+    assert found["items"][1]["diff"][-1] == '+{"mcpServers": {"x": {"command": "evil"}}}'
+    assert not (await shown(user))["trusted"]  # to look approves nothing
+
+
+async def test_exactly_the_hash_is_approved(user: User) -> None:
+    evil(user)
+    first = (await shown(user))["hash"]
+    evil(user, "x = 2\n")
+    done = await user.atomic("trust", first)
+    second = (await shown(user))["hash"]
+    assert done.exit_code == 4
+    assert f"{first} is not the hash of this project as it is now: that is {second}" in complaint(done)
+    done = await user.atomic("trust", second)
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is trusted as it is now")
+    assert (await shown(user))["trusted"]
+    evil(user)
+    found = await shown(user)
+    assert not found["trusted"]
+    assert [item["change"] for item in found["items"]] == ["changed"]
+    assert found["items"][0]["diff"][3:] == ["-x = 2", "+x = 1"]
+
+
+async def test_it_can_be_taken_back(user: User) -> None:
+    evil(user)
+    await user.atomic("trust", (await shown(user))["hash"])
+    done = await user.atomic("trust", "--revoke")
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is not trusted any more")
+    assert not (await shown(user))["trusted"]
+    done = await user.atomic("trust", "--revoke")
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} was not trusted")
+
+
+async def test_without_a_person_it_says_how(user: User) -> None:
+    evil(user)
+    done = await user.atomic("trust", input="y\n")
+    assert done.exit_code == 4
+    assert f"atomic trust {(await shown(user))['hash']}" in complaint(done)
+    assert not (await shown(user))["trusted"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [("\n", 4), ("n\n", 4), ("yess\n", 4), ("\x04", 4), ("y\n", 0), ("YES\n", 0)],
+)
+async def test_only_a_yes_that_is_typed_is_one(user: User, typed: str, code: int) -> None:
+    evil(user, "import os  # what it does\n")
+    async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
+        await terminal.shows("Let exactly this run from now on? [y/N] ")
+        assert "+import os  # what it does" in terminal.screen
+        assert (await shown(user))["hash"] in terminal.screen
+        terminal.type(typed)
+        assert await terminal.exit_code() == code
+    assert (await shown(user))["trusted"] is (code == 0)
+
+
+async def test_what_is_swapped_while_somebody_thinks_is_not_approved(user: User) -> None:
+    evil(user)
+    async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
+        await terminal.shows("[y/N]")
+        evil(user, "swapped = 1\n")
+        terminal.type("y\n")
+        assert await terminal.exit_code() == 0
+    assert not (await shown(user))["trusted"]
+    evil(user)
+    assert (await shown(user))["trusted"]
+
+
+async def test_what_was_typed_before_the_question_is_no_answer(user: User) -> None:
+    evil(user)
+    async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
+        terminal.type("y\n")
+        await terminal.shows("[y/N]")
+        terminal.type("\n")
+        assert await terminal.exit_code() == 4
+
+
+async def test_nothing_hides_in_what_is_shown(user: User) -> None:
+    hidden = "a = 1 # \x1b[2K\x1b[1A\u202e evil \u200b\U000e0041\r\x9b31m\n"
+    evil(user, hidden)
+    write(user.project / ".atomic" / "workflows" / "\x1b]0;title\x07.py", "b = 1\n")
+    done = await user.atomic("trust", "--show")
+    assert done.exit_code == 0
+    body = done.stdout.replace("\n", "")
+    assert body.isprintable()
+    for mark in ("<U+001B>[2K", "<U+202E>", "<U+200B>", "<U+E0041>", "<U+001B>]0;title<U+0007>.py"):
+        assert mark in done.stdout
+
+
+async def test_a_long_file_says_that_there_is_more_where_one_is_asked(user: User) -> None:
+    evil(user, "".join(f"line{number} = 1\n" for number in range(1000)) + "evil = 1\n")
+    assert "+evil = 1" in (await user.atomic("trust", "--show")).stdout
+    async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
+        await terminal.shows("[y/N]")
+        assert "… 604 more lines of .atomic/workflows/evil.py: atomic trust --show has all of them" in terminal.screen
+        terminal.type("\n")
+        assert await terminal.exit_code() == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--json",), "--json goes with --show: atomic trust --show --json"),
+        (
+            ("--show", "--revoke"),
+            "one thing at a time: atomic trust --show, atomic trust HASH, or atomic trust --revoke",
+        ),
+        (("a", "b"), 'atomic trust takes no "b" (atomic trust --help)'),
+    ],
+)
+async def test_a_wrong_command_line_is_exit_code_2(user: User, words: tuple[str, ...], message: str) -> None:
+    done = await user.atomic("trust", *words)
+    assert (done.exit_code, complaint(done)) == (2, message)
+
+
+async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
+    done = await user.atomic("trust")
+    assert (done.exit_code, told(done)) == (0, f"{user.project} has nothing that could run")
+    evil(user)
+    await user.atomic("trust", (await shown(user))["hash"])
+    done = await user.atomic("trust")
+    assert (done.exit_code, told(done)) == (0, f"{user.project} is trusted")
+
+
+async def test_an_agent_gets_what_the_project_brings_only_if_that_is_trusted(user: User) -> None:
+    """Claude Code is told which settings it may read."""
+    told_file = user.home / "told"
+    user.has_only_claude(f"import sys\nopen({str(told_file)!r}, 'a').write(' '.join(sys.argv) + '\\n')\nsys.exit(1)\n")
+    hooks = user.project / ".claude" / "settings.json"
+
+    async def may_read_the_projects() -> bool:
+        told_file.unlink(missing_ok=True)
+        await user.atomic("-p", "hi", "--agent", "claude")
+        calls = [line for line in told_file.read_text().splitlines() if "--print" in line or "stream-json" in line]
+        assert calls
+        return not any("--setting-sources user" in line or "--setting-sources=user" in line for line in calls)
+
+    write(hooks, '{"hooks": {}}')
+    assert not await may_read_the_projects()
+    await user.atomic("trust", (await shown(user))["hash"])
+    assert await may_read_the_projects()
+    write(hooks, '{"hooks": {"Stop": []}}')
+    assert not await may_read_the_projects()

@@ -1,0 +1,457 @@
+"""Caps hold whatever happens, and a provider's limit is waited for by the wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atomic.providers import Usage
+from atomic.workflows.governor import CapReached, Caps, Governor, Parked
+from atomic.workflows.ledger import SpendingLog, Spent, read_past
+
+LIMIT = 20.0  # seconds that anything here may take
+
+
+class Clock:
+    """A wall clock that only moves when somebody sleeps; a sleeper gives way to others all the same."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+def log_call(logs: Path, usage: Usage, *, role: str = "worker", call: str | None = None, **more: object) -> None:
+    """A finished call, as a session's log has it."""
+    line = {"time": 0, "node": "n", "task": None, "role": role, "provider": "x", "model": None, "prompt": "p",
+            "reason": "done", "usage": usage, "seconds": 1.0, **({"call": call} if call else {}), **more}  # fmt: skip
+    with (logs / "agent-calls.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(line) + b"\n")
+
+
+async def spend(governor: Governor, usage: Usage, *, role: str = "worker", priced: bool = True) -> None:
+    async with governor.turn(role, priced=priced) as account:
+        account.report(usage)
+
+
+# caps ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reached_cap_says_flag_spent_limit_and_how_to_go_on() -> None:
+    governor = Governor(Caps(max_cost=1.0), run="0f9b")
+    await spend(governor, Usage(10, 5, cost=1.25))
+    with pytest.raises(CapReached) as caught:
+        await spend(governor, Usage())
+    reached = caught.value
+    assert (reached.kind, reached.flag, reached.limit, reached.spent) == ("max_cost", "--max-cost", 1.0, 1.25)
+    assert str(reached) == ("--max-cost is reached: $1.25 of $1.00 spent (to go on: atomic resume 0f9b --max-cost 2.5)")
+
+
+@pytest.mark.parametrize(
+    ("caps", "kind", "words"),
+    [
+        (Caps(max_tokens=15), "max_tokens", "--max-tokens is reached: 15 tokens of 15 tokens spent"),
+        (Caps(max_time=60), "max_time", "--max-time is reached: 90s of 60s spent"),
+    ],
+)
+async def test_tokens_and_time_have_caps_too(caps: Caps, kind: str, words: str) -> None:
+    clock = Clock()
+    governor = Governor(caps, clock=clock)
+    async with governor.turn("worker") as account:
+        account.report(Usage(10, 5, cost=0.0))
+        clock.now += 90
+    with pytest.raises(CapReached) as caught:
+        await spend(governor, Usage())
+    assert caught.value.kind == kind
+    assert str(caught.value).startswith(words)
+    assert "atomic resume ID --max-" in str(caught.value)
+
+
+async def test_without_caps_nothing_is_refused() -> None:
+    governor = Governor()
+    for _ in range(3):
+        await spend(governor, Usage(10**9, 10**9, cost=1e6))
+    assert governor.spent.usd == 3e6
+
+
+async def test_the_dearest_turn_of_the_role_is_reserved() -> None:
+    governor = Governor(Caps(max_cost=10.0))
+    await spend(governor, Usage(cost=4.0), role="worker")
+    await spend(governor, Usage(cost=0.5), role="reviewer")
+    async with governor.turn("worker"):  # 4.5 spent, 4.0 reserved
+        async with asyncio.timeout(LIMIT), governor.turn("reviewer"):
+            pass  # 0.5 more fits
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), governor.turn("worker"):
+                pytest.fail("it does not fit beside the other")
+        with pytest.raises(TimeoutError):  # a role that nobody knows yet is expected to be as dear as any
+            async with asyncio.timeout(0.05), governor.turn("fixer"):
+                pytest.fail("it does not fit beside the other")
+
+
+async def test_a_turn_waits_for_the_others_and_begins_when_they_took_less() -> None:
+    governor = Governor(Caps(max_cost=10.0))
+    await spend(governor, Usage(cost=5.0))
+    began = asyncio.Event()
+
+    async def second() -> None:
+        async with governor.turn("worker") as account:
+            began.set()
+            account.report(Usage(cost=1.0))
+
+    async with asyncio.timeout(LIMIT):
+        async with governor.turn("worker") as account:
+            waiting = asyncio.create_task(second())
+            await asyncio.sleep(0.02)
+            assert not began.is_set()
+            account.report(Usage(cost=1.0))
+        await waiting
+    assert governor.spent.usd == 7.0
+
+
+async def test_who_waits_is_refused_when_the_others_took_all() -> None:
+    governor = Governor(Caps(max_cost=10.0))
+    await spend(governor, Usage(cost=5.0))
+    async with asyncio.timeout(LIMIT):
+        async with governor.turn("worker") as account:
+            waiting = asyncio.create_task(spend(governor, Usage()))
+            await asyncio.sleep(0.02)
+            account.report(Usage(cost=6.0))
+        with pytest.raises(CapReached):
+            await waiting
+
+
+async def test_a_late_figure_counts() -> None:
+    governor = Governor(Caps(max_cost=1.0))
+    async with governor.turn("worker") as account:
+        account.report(Usage(cost=0.1))
+    account.report(Usage(cost=1.5))
+    assert governor.spent.usd == 1.5
+    with pytest.raises(CapReached):
+        await spend(governor, Usage())
+
+
+async def test_a_failed_turn_counts_with_what_it_had_reported() -> None:
+    governor = Governor(Caps(max_cost=1.0))
+
+    async def fail() -> None:
+        async with governor.turn("worker") as account:
+            account.report(Usage(cost=2.0))
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await fail()
+    assert governor.spent.usd == 2.0
+
+
+async def test_a_pause_takes_no_time_but_work_beside_it_does() -> None:
+    clock = Clock()
+    governor = Governor(clock=clock)
+    clock.now += 10
+    with governor.resting():
+        clock.now += 1000
+        async with governor.turn("worker"):
+            clock.now += 5
+        clock.now += 1000
+    clock.now += 1
+    assert governor.spent.seconds == 16
+
+
+async def test_a_clock_that_is_set_back_gives_no_time_back() -> None:
+    clock = Clock()
+    governor = Governor(clock=clock, spent=Spent(seconds=30))
+    clock.now -= 3600
+    assert governor.spent.seconds == 30
+
+
+# prices that nobody knows -----------------------------------------------------------------------------------------
+
+
+async def test_without_a_price_the_token_cap_counts_and_that_is_said_once() -> None:
+    said: list[str] = []
+    governor = Governor(Caps(max_cost=0.01, max_tokens=1000), tell=said.append)
+    for _ in range(2):
+        await spend(governor, Usage(400, 50), priced=False)
+    assert said == ["the agent does not tell what its turns cost: --max-tokens 1,000 counts, not --max-cost"]
+    await spend(governor, Usage(400, 50), priced=False)
+    with pytest.raises(CapReached) as caught:
+        await spend(governor, Usage(), priced=False)
+    assert caught.value.kind == "max_tokens"
+
+
+async def test_a_money_cap_alone_becomes_a_token_cap_and_that_is_said() -> None:
+    said: list[str] = []
+    governor = Governor(Caps(max_cost=2.0), tell=said.append)
+    await spend(governor, Usage(150_000, 49_999))  # it turns out only at the end that nobody knows the price
+    await spend(governor, Usage(1, 0))
+    (words,) = said
+    assert words.startswith("the agent does not tell what its turns cost: --max-cost 2 is kept as 200,000 tokens")
+    assert "--max-tokens N" in words
+    with pytest.raises(CapReached, match="200,000 tokens without a price count as"):
+        await spend(governor, Usage())
+    assert governor.spent.known_usd is None
+
+
+async def test_nothing_is_said_about_prices_where_no_money_cap_is_set() -> None:
+    said: list[str] = []
+    await spend(Governor(Caps(max_tokens=10), tell=said.append), Usage(1, 1), priced=False)
+    assert said == []
+
+
+# what survives ----------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_spent_is_read_again_after_a_death(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    clock = Clock()
+    first = Governor.of_session(tmp_path, Caps(max_cost=10.0), clock=clock)
+    async with first.turn("worker") as account:
+        account.report(Usage(100, 10, cost=2.0))
+        clock.now += 40
+        log_call(logs, Usage(100, 10, cost=2.0), call=account.id)
+    cut = first.turn("worker")  # a kill: it is never settled
+    account = await cut.__aenter__()
+    account.report(Usage(50, 5, cost=1.0))
+    account.report(Usage(90, 9, cost=1.5))
+
+    again = Governor.of_session(tmp_path, Caps(max_cost=10.0), clock=clock)
+    assert again.spent == Spent(3.5, 190, 19, 40.0)
+    await spend(again, Usage(cost=6.0))
+    async with again.turn("worker"):  # 9.5 of 10: one may begin, and nobody beside it
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), again.turn("worker"):
+                pytest.fail("the dearest turn of the first process is remembered")
+    await cut.__aexit__(None, None, None)
+
+
+async def test_the_second_turn_of_one_call_counts_if_it_is_cut(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    async with Governor.of_session(tmp_path, Caps()).turn("planner") as account:
+        account.report(Usage(10, 1, cost=0.5))
+        log_call(logs, Usage(10, 1, cost=0.5), call=account.id)
+        account.report(Usage(30, 3, cost=0.75))  # asked once more, and then killed
+        assert read_past(logs).spent == Spent(0.75, 30, 3, 1.0)
+
+
+async def test_a_late_figure_survives_too(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    governor = Governor.of_session(tmp_path, Caps())
+    async with governor.turn("worker") as account:
+        account.report(Usage(10, 1, cost=0.1))
+        log_call(logs, Usage(10, 1, cost=0.1), call=account.id)
+    account.report(Usage(30, 3, cost=0.4))
+    assert read_past(logs).spent.usd == pytest.approx(0.4)
+    assert read_past(logs).spent.tokens == 33
+
+
+def test_old_logs_and_broken_lines_can_be_read(tmp_path: Path) -> None:
+    log_call(tmp_path, Usage(10, 2, cost=1.0), time="2026-11-16T00:00:10+00:00", seconds=10)
+    log_call(tmp_path, Usage(10, 2), time="2026-11-16T00:00:12+00:00", seconds=10)  # they overlap: 12 s in all
+    with (tmp_path / "agent-calls.jsonl").open("ab") as file:
+        file.write(b'[]\n"x"\n{"usage": {"input": "many"}}\n{"usage": {"inp')
+    assert read_past(tmp_path).spent == Spent(1.0, 20, 4, 12.0, 12)
+    assert read_past(tmp_path / "nowhere").spent == Spent()
+
+
+# providers that do not serve ----------------------------------------------------------------------------------------
+
+
+async def test_a_limited_provider_is_waited_for_by_the_wall_clock() -> None:
+    clock, said = Clock(), list[str]()
+    governor = Governor(clock=clock, sleep=clock.sleep, tell=said.append)
+    reset = clock.now + 120
+    assert governor.park(datetime.fromtimestamp(reset, UTC), "claude") == reset
+    assert governor.parked_until == reset
+    async with asyncio.timeout(LIMIT), governor.turn("worker", provider="claude"):
+        assert reset <= clock.now <= reset + 60
+    assert governor.parked_until is None
+    assert governor.spent.seconds < 1
+    assert len(said) == 1
+    assert "claude has reached its usage limit: waiting until" in said[0]
+
+
+async def test_a_machine_that_slept_wakes_the_run_at_once() -> None:
+    clock = Clock()
+    governor = Governor(clock=clock, sleep=_sleeping_through(clock, 7 * 3600))
+    governor.park(clock.now + 4 * 3600, "claude")
+    async with asyncio.timeout(LIMIT), governor.turn("worker", provider="claude"):
+        pass
+    assert len(clock.slept) == 1
+
+
+def _sleeping_through(clock: Clock, seconds: float) -> Callable[[float], Awaitable[None]]:
+    """The lid is closed in the first sleep."""
+
+    async def sleep(asked: float) -> None:
+        assert asked <= 60
+        await clock.sleep(asked)
+        clock.now += seconds
+
+    return sleep
+
+
+async def test_a_restart_waits_for_the_same_reset(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    clock = Clock()
+    Governor.of_session(tmp_path, Caps(), clock=clock).park(clock.now + 120, "claude")
+    clock.now += 30
+    again = Governor.of_session(tmp_path, Caps(), clock=clock, sleep=clock.sleep)
+    assert again.parked_until == 1_800_000_120.0
+    async with asyncio.timeout(LIMIT), again.turn("worker", provider="claude"):
+        assert 1_800_000_120 <= clock.now <= 1_800_000_180
+    # The time in session.json does the same where the log is not there.
+    from_record = Governor(clock=clock, sleep=clock.sleep)
+    from_record.parked_until = clock.now + 50
+    async with asyncio.timeout(LIMIT), from_record.turn("worker", provider="claude"):
+        assert sum(clock.slept) >= 50
+
+
+async def test_stop_says_until_when_and_how_to_go_on() -> None:
+    clock = Clock()
+    governor = Governor(clock=clock, sleep=clock.sleep, on_limit="stop", run="0f9b")
+    governor.park(clock.now + 120, "claude")
+    with pytest.raises(Parked, match=r"atomic resume 0f9b --on-limit wait") as caught:
+        await governor.provider_for("claude", ["opencode"])
+    assert (caught.value.provider, caught.value.reset_at) == ("claude", clock.now + 120)
+    assert clock.slept == []
+
+
+async def test_switch_takes_the_next_that_is_usable_and_not_limited() -> None:
+    clock = Clock()
+    governor = Governor(clock=clock, sleep=clock.sleep, on_limit="switch")
+
+    async def usable(name: str) -> bool:
+        return name != "copilot"
+
+    others = ["copilot", "claude", "opencode", "acp:gemini"]
+    assert await governor.provider_for("claude", others, usable) == "claude"
+    governor.park(clock.now + 100, "claude")
+    assert await governor.provider_for("claude", others, usable) == "opencode"
+    governor.park(clock.now + 50, "opencode")
+    assert await governor.provider_for("claude", others, usable) == "acp:gemini"
+    governor.park(clock.now + 200, "acp:gemini")
+    assert clock.slept == []
+    async with asyncio.timeout(LIMIT):  # all are limited: the first that serves again
+        assert await governor.provider_for("claude", others, usable) == "opencode"
+    assert 50 <= sum(clock.slept) <= 60
+    clock.now += 100
+    assert await governor.provider_for("claude", others, usable) == "claude"
+
+
+async def test_one_limited_provider_does_not_stop_the_others() -> None:
+    clock = Clock()
+    governor = Governor(clock=clock, sleep=clock.sleep)
+    governor.park(clock.now + 1000, "claude")
+    async with asyncio.timeout(LIMIT), governor.turn("reviewer", provider="opencode"):
+        assert clock.slept == []
+
+
+@pytest.mark.parametrize("reset", [None, -3600.0, 10 * 365 * 86400.0])
+async def test_a_reset_that_is_unknown_past_or_absurd_is_tried_again_later_and_later(reset: float | None) -> None:
+    clock = Clock()
+    governor = Governor(clock=clock, sleep=clock.sleep)
+    told = None if reset is None else clock.now + reset
+    waits = [governor.park(told, "claude") - clock.now for _ in range(6)]
+    assert waits == [60, 120, 240, 480, 900, 900]
+
+
+# a hundred random runs ------------------------------------------------------------------------------------------------
+
+
+class Simulation:
+    """Workers that spend at random: parallel, late, unpriced, cut by kills, with caps that are raised."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random = random.Random(seed)
+        self.folder, self.logs = folder, folder / "logs"
+        self.logs.mkdir(parents=True)
+        self.truth = 0.0  # what was really spent
+        self.dearest = 0.0
+        self.workers = self.random.randint(1, 8)
+        self.cap = self.random.uniform(1.0, 20.0)
+
+    async def process(self, *, kill: bool) -> None:
+        """One life of the program: workers take turns until the cap stops them, or a kill."""
+        governor = Governor.of_session(self.folder, Caps(max_cost=self.cap))
+        tasks = [asyncio.create_task(self.worker(governor, number)) for number in range(self.workers)]
+        if kill:
+            await asyncio.sleep(self.random.uniform(0.0, 0.004))
+            for task in tasks:
+                task.cancel()  # nothing behind the kill reaches the disk: see `turn`
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not kill:
+            assert all(isinstance(task.exception(), CapReached) for task in tasks)
+            assert governor.spent.usd == pytest.approx(self.truth)
+
+    async def worker(self, governor: Governor, number: int) -> None:
+        while True:
+            await self.turn(governor, f"role-{number % 3}")
+
+    async def turn(self, governor: Governor, role: str) -> None:
+        costs = [self.random.uniform(0.0, 1.0) for _ in range(self.random.randint(1, 4))]
+        usage = Usage(cost=0.0)
+        context = governor.turn(role)
+        account = await context.__aenter__()
+        assert self.truth < self.cap, "a turn began behind the cap"
+        for cost in costs:
+            await asyncio.sleep(self.random.uniform(0.0, 0.001))  # a kill here leaves the context open, as it would
+            usage += Usage(1, 1, cost=cost)
+            self.truth += cost
+            account.report(usage)
+        self.dearest = max(self.dearest, usage.cost or 0.0)
+        late = self.random.uniform(0.0, 0.2) if self.random.random() < 0.3 else 0.0
+        log_call(self.logs, usage, role=role, call=account.id)
+        await context.__aexit__(None, None, None)
+        if late:
+            self.truth += late
+            account.report(usage + Usage(cost=late))
+
+
+@pytest.mark.parametrize("seed", range(100))
+async def test_the_overshoot_is_one_turn_for_each_live_worker_at_most(seed: int, tmp_path: Path) -> None:
+    simulation = Simulation(seed, tmp_path)
+    async with asyncio.timeout(LIMIT):
+        for life in range(4):
+            await simulation.process(kill=life == 0)
+            spent = read_past(simulation.logs).spent.usd
+            assert spent == pytest.approx(simulation.truth)
+            dearest = max(simulation.dearest, 4.0) + 0.2
+            assert simulation.truth <= simulation.cap + simulation.workers * dearest
+            simulation.cap += simulation.random.uniform(0.0, 10.0)  # raised, and resumed
+
+
+async def test_a_known_price_keeps_the_overshoot_to_one_turn_in_all() -> None:
+    """With reservations eight workers are as careful as one, once it is known what a turn costs."""
+    governor = Governor(Caps(max_cost=10.0))
+    await spend(governor, Usage(cost=1.0))
+
+    async def work() -> None:
+        while True:
+            async with governor.turn("worker") as account:
+                await asyncio.sleep(0)
+                account.report(Usage(cost=1.0))
+
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(*(work() for _ in range(8)), return_exceptions=True)
+    assert governor.spent.usd == 10.0
+
+
+def test_the_log_is_private(tmp_path: Path) -> None:
+    SpendingLog(tmp_path).write(worked=1)
+    assert (tmp_path / "spending.jsonl").stat().st_mode & 0o777 == 0o600
