@@ -33,6 +33,7 @@ WORDS = {
     "subagents": "sub-agents from Atomic",
     "custom_tools": "Python functions as tools",
     "mcp_servers": "MCP servers",
+    "mcp_switching": "leaves out MCP servers of its own",
     "questions": "questions to a person",
     "multi_select": "several answers to one question",
     "system_prompt": "a system prompt",
