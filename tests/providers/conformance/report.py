@@ -110,7 +110,7 @@ def _result(results: Mapping[tuple[str, str], str], agent: str, case: Case, can:
 
 
 def _capabilities(name: str) -> Capabilities:
-    return require_provider("replay:" if name == REPLAY else name).capabilities
+    return require_provider("replay:any" if name == REPLAY else name).capabilities
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
