@@ -21,6 +21,7 @@ from atomic.processes import (
     ExecTimeoutError,
     ProgramNotFoundError,
     execute,
+    running,
 )
 
 LIMIT = 30.0  # seconds; a shared machine can be slow, a hang still ends
@@ -286,6 +287,22 @@ async def test_many_programs_at_once_leave_neither_children_nor_open_files() -> 
     assert [(result.exit_code, result.stdout) for result in results] == [(n, f"{n}\n") for n in range(40)]
     assert children() <= others
     assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_a_program_that_is_cancelled_while_its_pipes_are_connected_leaves_none_open() -> None:
+    async def stay() -> None:
+        async with running("sleep", "1000"):
+            await asyncio.sleep(1000)
+
+    before = len(os.listdir("/dev/fd"))
+    for rounds in range(8):  # of the event loop, until it is cancelled: some are in the middle of connecting
+        staying = asyncio.create_task(stay())
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        staying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await staying
+    await eventually(lambda: len(os.listdir("/dev/fd")) == before)
 
 
 async def test_waiting_for_a_grandchild_that_holds_the_pipes_costs_nothing() -> None:

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from atomic.commands import CommandRegistry, builtin_commands, entity_commands, workflow_commands
-from atomic.config import Settings, find_project, load_settings
+from atomic.config import Settings, atomic_home, find_project, load_settings
 from atomic.entities import EntityRegistry
-from atomic.mcp import McpList, load_mcp_entries
+from atomic.mcp import ForSession, McpAnswer, McpEntry, McpList, Transport, for_session, load_mcp_entries, set_enabled
 from atomic.workflows import WorkflowDefinition
 from atomic.workflows.catalog import WorkflowCatalog
+
+if TYPE_CHECKING:  # who only lists entities or servers pays for no agents
+    from atomic.providers import AgentProvider, McpServer, SessionOptions
+
+_RESERVED = "atomic"  # by this name a session knows our own tools
+_REPLAY = "replay"  # runs nothing
+
+
+class SessionMcp(msgspec.Struct, frozen=True):
+    """What the user's configuration means for sessions of one agent; `notices` are for the person."""
+
+    servers: Sequence[McpServer] = ()
+    disabled: Sequence[str] = ()
+    notices: Sequence[str] = ()
+
+    def added_to(self, options: SessionOptions) -> SessionOptions:
+        """The options with these servers; one that the caller names itself is left to the caller."""
+        named = {server.name for server in options.mcp_servers}
+        return msgspec.structs.replace(
+            options,
+            mcp_servers=[*options.mcp_servers, *(one for one in self.servers if one.name not in named)],
+            disabled_mcp_servers=[*options.disabled_mcp_servers, *(one for one in self.disabled if one not in named)],
+        )
 
 
 class Wiring:
@@ -43,6 +71,50 @@ class Wiring:
     def mcp(self) -> McpList:
         return load_mcp_entries(self.project, self._user)
 
+    def switch_mcp_server(self, name: str, enabled: bool) -> None:
+        """Raises McpStateError."""
+        set_enabled(name, enabled, project=self.project, user=self._user)
+        self.__dict__.pop("mcp", None)
+
+    async def mcp_tools(self, *, trusted: bool = False) -> list[McpAnswer]:
+        """Ask all servers that may be used here for their tools; this starts them."""
+        return await self._ask(self.mcp.usable(trusted=trusted))
+
+    async def session_mcp(self, provider: AgentProvider, *, trusted: bool = False) -> SessionMcp:
+        """What to hand to sessions of an agent (docs/commands.md says which). It starts the servers once, to try them.
+
+        Raises ConfigError.
+        """
+        if provider.name == _REPLAY:
+            return SessionMcp()
+        chosen, can = for_session(self.mcp, provider.name, trusted=trusted), provider.capabilities
+        asked = [entry for entry in chosen.passed if can.mcp_servers and entry.name != _RESERVED]
+        answers = await self._ask(asked)
+        return SessionMcp(
+            [_server(one) for one in answers if not one.error],
+            chosen.off if can.mcp_switching else (),
+            [
+                *(str(diagnostic) for diagnostic in self.mcp.diagnostics if self._is_ours(diagnostic.path, trusted)),
+                *_impossible(chosen, provider),
+                *(f'MCP server "{one.entry.name}" is left out: {one.error}' for one in answers if one.error),
+            ],
+        )
+
+    def _is_ours(self, file: Path, trusted: bool) -> bool:
+        """Whether a file is Atomic's own; what is wrong with those of others is theirs to say, or for `/mcp`."""
+        home = atomic_home() if self._user is None else self._user / ".atomic"
+        theirs = [self.project / ".atomic"] if trusted and self.project is not None else []
+        return file.parent in (home, *theirs)
+
+    async def _ask(self, entries: Sequence[McpEntry]) -> list[McpAnswer]:
+        if not entries:
+            return []
+        from atomic.mcp.asking import ask_for_tools
+        from atomic.providers.environment import child_environment
+
+        env = child_environment((), passed=self.settings.env.pass_)
+        return await ask_for_tools(entries, variables=os.environ, env=env, cwd=self.project)
+
     def refresh(self) -> bool:
         """See what changed on the disk since; whether the commands are others now."""
         changed = self.entities.refresh()
@@ -57,3 +129,30 @@ class Wiring:
 
 def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:
     return (*definition.aliases, definition.name, definition.description, definition.argument_hint, definition.path)
+
+
+def _impossible(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:
+    """What the user wants of an agent that it cannot do."""
+    can, names = provider.capabilities, [entry.name for entry in chosen.passed]
+    if not can.mcp_switching and chosen.own_off:
+        yield f"{provider.name} uses MCP servers that are switched off: {', '.join(chosen.own_off)}"
+    if not can.mcp_servers and names:
+        yield f"{provider.name} takes no MCP servers: {', '.join(names)} left out"
+    elif _RESERVED in names:
+        yield f'MCP server "{_RESERVED}" is left out: the name is taken (give it another)'
+
+
+def _server(answer: McpAnswer) -> McpServer:
+    from atomic.providers import McpServer
+
+    entry = answer.resolved
+    return McpServer(
+        name=entry.name,
+        command=entry.command,
+        env=entry.env,
+        url=entry.url,
+        headers=entry.headers,
+        sse=entry.transport is Transport.SSE,
+        optional=True,
+        tools=answer.tools,
+    )

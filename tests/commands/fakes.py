@@ -16,7 +16,7 @@ from atomic.commands import (
     TurnPrompt,
     builtin_commands,
 )
-from atomic.mcp import McpList
+from atomic.mcp import McpAnswer, McpList
 from atomic.providers import ModelInfo
 
 
@@ -38,6 +38,7 @@ class FakeHost(LimitedContext):
         self.streaming = False
         self.agents = agents
         self.servers = McpList([])
+        self.answers: Sequence[McpAnswer] = ()
 
     @property
     def is_streaming(self) -> bool:
@@ -91,6 +92,9 @@ class FakeHost(LimitedContext):
 
     def mcp_servers(self) -> McpList:
         return self.servers
+
+    async def mcp_tools(self) -> Sequence[McpAnswer]:
+        return self.answers
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
         self.done.append(("mcp", name, enabled))

@@ -16,7 +16,7 @@ from atomic.commands import (
     dispatch,
 )
 from atomic.errors import AtomicError
-from atomic.mcp import Location, McpEntry, McpList, Origin, Transport
+from atomic.mcp import Location, McpAnswer, McpEntry, McpList, Origin, Transport
 from tests.commands.fakes import BareHost, FakeHost, command
 
 TABLE = [
@@ -129,21 +129,47 @@ async def test_mcp_servers_are_listed_with_state_and_origin_and_without_secrets(
     token = "ghp_" + "a" * 36
     host.servers = McpList(
         [
+            server("mine", location=Location.USER, command=("mine",)),
+            server("gone", location=Location.USER, command=("gone",)),
             server("files", command=("npx", "files", "--api-key", "s3cr3t-value"), env={"API_KEY": "s3cr3t-value"}),
             server("web", transport=Transport.HTTP, url=f"https://x.test/mcp?key={token}", enabled=False),
             server("web", origin=Origin.ATOMIC, hidden_by=Path("/p/.mcp.json")),
         ]
     )
+    mine, gone = host.servers.entries[:2]
+    host.answers = [
+        McpAnswer(entry=mine, resolved=mine, tools=["add", "subtract"]),
+        McpAnswer(entry=gone, resolved=gone, error='Program not found: "gone"'),
+    ]
     await dispatch("/mcp", host)
     (shown,) = host.shown
-    files, web, hidden = shown.splitlines()
-    assert files.split()[:5] == ["files", "on", "stdio", "claude,", "project"]
+    mine, tools, gone, why, files, web, hidden = shown.splitlines()
+    assert mine.split()[:5] == ["mine", "on", "stdio", "claude,", "user"]
+    assert tools == "  tools: add, subtract"
+    assert gone.split()[:2] == ["gone", "failed"]
+    assert why == '  failed: Program not found: "gone"'
+    assert files.split()[:6] == ["files", "needs", "trust", "stdio", "claude,", "project"]
     assert web.split()[:5] == ["web", "off", "http", "claude,", "project"]
     assert "npx files" in files
     assert "https://x.test/mcp" in web
     assert "hidden by /p/.mcp.json" in hidden
     assert token not in shown
     assert "s3cr3t" not in shown
+
+
+async def test_the_tools_of_a_server_are_cut_to_the_width() -> None:
+    host = FakeHost()
+    mine = server("mine", location=Location.USER)
+    host.servers = McpList([mine])
+    host.answers = [McpAnswer(entry=mine, resolved=mine, tools=[f"tool\n{number}" for number in range(100)])]
+    await dispatch("/mcp", host)
+    _, tools = host.shown[0].splitlines()
+    assert tools.startswith("  tools: tool 0, tool 1, ")
+    assert len(tools) == host.width
+    assert tools.endswith("…")
+    host.answers = [McpAnswer(entry=mine, resolved=mine)]
+    await dispatch("/mcp", host)
+    assert host.shown[1].splitlines()[1] == "  tools: none"
 
 
 @pytest.mark.parametrize(("verb", "state"), [("enable", True), ("disable", False)])

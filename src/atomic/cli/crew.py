@@ -47,14 +47,17 @@ class CrewHost(Host):
         record = None if self._request.record is None else recordable(self._request.record)
         folder = current_folder()
         provider = await choose_provider(self._request.agent, settings)
+        mcp = await self._mcp(provider)
         bridge = Bridge(
             provider,
             entities=self._entities,
             cwd=folder,
             ask=self._asker.ask,
             record=record,
-            watch=self._hear,
             trusted=is_trusted(),
+            mcp_servers=mcp.servers,
+            disabled_mcp_servers=mcp.disabled,
+            watch=self._hear,
         )
         fitting = Fitting(provider, self._out.tell)
         requests = [await self._subagent(place, fitting, settings) for place in range(len(self._tasks))]

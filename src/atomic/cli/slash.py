@@ -25,7 +25,7 @@ from atomic.commands import (
     agent_prompt,
     dispatch,
 )
-from atomic.mcp import McpList, set_enabled
+from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
 from atomic.wiring import Wiring
 
@@ -112,8 +112,11 @@ class HeadlessContext(LimitedContext):
     def mcp_servers(self) -> McpList:
         return self._wiring.mcp
 
+    async def mcp_tools(self) -> Sequence[McpAnswer]:
+        return await self._wiring.mcp_tools()
+
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
-        set_enabled(name, enabled, project=self._wiring.project)
+        self._wiring.switch_mcp_server(name, enabled)
 
     async def leave(self) -> None:
         """The program ends by itself."""

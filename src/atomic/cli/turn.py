@@ -20,10 +20,11 @@ from atomic.cli.signals import Stop
 from atomic.cli.streams import tell
 from atomic.config import Settings, atomic_home, load_settings
 from atomic.errors import AtomicError
-from atomic.providers import AgentProvider, AgentSession, EndReason, SessionOptions, TurnEnded
+from atomic.providers import AgentProvider, AgentSession, EndReason, Notice, SessionOptions, TurnEnded
 
 if TYPE_CHECKING:
     from atomic.commands import TurnPrompt
+    from atomic.wiring import SessionMcp
 
 _EXITS = {
     EndReason.DONE: OK,
@@ -104,6 +105,15 @@ class Host(ABC):
             self._out.tell(f"warning: {warning}")
         return settings
 
+    async def _mcp(self, provider: AgentProvider) -> SessionMcp:
+        """The MCP servers that the user's configuration adds; what is wrong with one is told, and no more."""
+        from atomic.wiring import Wiring
+
+        found = await Wiring().session_mcp(provider, trusted=is_trusted())
+        for notice in found.notices:
+            self._report.tell(Notice(notice))
+        return found
+
     def _end(self, ended: TurnEnded, why: str) -> int:
         self._report.end(ended, None if self._session is None else self._session.id, why)
         if self._asker.unanswered is not None:
@@ -129,6 +139,7 @@ class TurnHost(Host):
         settings = self._settings()
         options = self._options(settings)
         provider = await choose_provider(self._request.agent, settings)
+        options = (await self._mcp(provider)).added_to(options)
         async with provider.open(await self._fitted(options, provider)) as session:
             self._session, self._stop.act = session, self._interrupt
             ended = await self._watch(session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from atomic.commands.columns import table
+from atomic.commands.columns import cut, one_line, table
 from atomic.commands.context import CommandContext
 from atomic.commands.errors import BusyError, CommandError, CommandUsageError
 from atomic.commands.help import command_help, commands_help
@@ -14,7 +14,7 @@ from atomic.commands.registry import Category, Command, Run
 from atomic.errors import closest
 
 if TYPE_CHECKING:
-    from atomic.mcp import McpEntry
+    from atomic.mcp import McpAnswer, McpEntry, McpList
     from atomic.providers import ModelInfo
 
 
@@ -27,7 +27,7 @@ def builtin_commands() -> list[Command]:
         _command("model", "pick a model, or switch to it", _model, "select | refresh | list [provider] | <model>", "m"),
         _command("agent", "switch to another agent", _agent, "[claude | opencode | copilot | acp:NAME]"),
         _command("theme", "set a theme, or pick one", _theme, "[name]"),
-        _command("mcp", "MCP servers, their state and origin", _mcp, "[enable | disable <server>]"),
+        _command("mcp", "MCP servers, their state, tools and origin", _mcp, "[enable | disable <server>]"),
         _command("sessions", "list runs and conversations, or open one", _sessions, "[id]"),
         _command("resume", "open a run or conversation again", _sessions, "[id]"),
         _command("exit", "leave; a running workflow is paused", _exit, "", "quit", "q"),
@@ -91,7 +91,7 @@ async def _mcp(call: CommandCall, context: CommandContext) -> None:
     servers = context.mcp_servers()
     match call.args.split(maxsplit=1):
         case []:
-            _show_rows(context, map(_server_row, servers.entries), "There are no MCP servers.")
+            _show_servers(context, servers, await context.mcp_tools())
             for diagnostic in servers.diagnostics:
                 context.show(str(diagnostic))
         case [("enable" | "disable") as verb, name]:
@@ -144,8 +144,31 @@ def _model_row(model: ModelInfo) -> tuple[str, ...]:
     return model.id, name, f"{model.context:,} tokens" if model.context else ""
 
 
-def _server_row(entry: McpEntry) -> tuple[str, ...]:
-    state = "on" if entry.enabled else "off"
+def _show_servers(context: CommandContext, servers: McpList, answers: Sequence[McpAnswer]) -> None:
+    """A line for each server, and below it its tools or why there are none."""
+    asked = [next((answer for answer in answers if answer.entry == entry), None) for entry in servers.entries]
+    rows = table(_server_row(entry, answer) for entry, answer in zip(servers.entries, asked, strict=True))
+    lines = list[str]()
+    for row, answer in zip(rows, asked, strict=True):
+        more = [] if answer is None else [cut(f"  {one_line(_tools_of(answer))}", context.width)]
+        lines += [row, *more]
+    context.show("\n".join(lines) or "There are no MCP servers.")
+
+
+def _tools_of(answer: McpAnswer) -> str:
+    return f"failed: {answer.error}" if answer.error else f"tools: {', '.join(answer.tools) or 'none'}"
+
+
+def _state_of(entry: McpEntry, answer: McpAnswer | None) -> str:
+    if not entry.enabled:
+        return "off"
+    if answer is not None:
+        return "failed" if answer.error else "on"
+    return "needs trust" if entry.needs_trust and entry.hidden_by is None else "on"
+
+
+def _server_row(entry: McpEntry, answer: McpAnswer | None) -> tuple[str, ...]:
+    state = _state_of(entry, answer)
     where = entry.shown_url or " ".join(entry.shown_command)
     hidden = "" if entry.hidden_by is None else f"(hidden by {entry.hidden_by})"
     return entry.name, state, entry.transport, f"{entry.origin}, {entry.location}", where, str(entry.path), hidden

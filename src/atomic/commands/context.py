@@ -14,7 +14,7 @@ from atomic.commands.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from atomic.commands.registry import CommandRegistry
-    from atomic.mcp import McpList
+    from atomic.mcp import McpAnswer, McpList
     from atomic.providers import AgentLike, ModelInfo
 
 
@@ -130,6 +130,10 @@ class CommandContext(Protocol):
         """The MCP servers of all dialects."""
         ...
 
+    async def mcp_tools(self) -> Sequence[McpAnswer]:
+        """Ask the servers that may be used here for their tools: those that are on, a project's only if trusted."""
+        ...
+
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
         """Switch a server on or off."""
         ...
@@ -209,6 +213,9 @@ class LimitedContext:
 
     def mcp_servers(self) -> McpList:
         raise self.refusal("list MCP servers")
+
+    async def mcp_tools(self) -> Sequence[McpAnswer]:
+        raise self.refusal("ask MCP servers for their tools")
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
         raise self.refusal("switch MCP servers")

@@ -11,7 +11,7 @@ class McpVariableError(AtomicError):
     """A server's configuration names a variable that has no value here."""
 
     def __init__(self, server: str, variable: str, reason: str) -> None:
-        self.server, self.variable = server, variable
+        self.server, self.variable, self.reason = server, variable, reason
         super().__init__(f'MCP server "{server}" needs the variable "{variable}", {reason}')
 
 

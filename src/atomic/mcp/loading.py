@@ -98,9 +98,9 @@ def _as_chosen(reading: _Reading, project: Path | None, user: Path | None) -> li
 
 
 def _switched(entry: McpEntry, said: bool | None, off: set[tuple[Origin, str]]) -> McpEntry:
-    is_off = (entry.origin, entry.name) in off
-    enabled = said if said is not None else entry.enabled and not is_off
-    return entry if enabled == entry.enabled else msgspec.structs.replace(entry, enabled=enabled)
+    by_file = entry.enabled and (entry.origin, entry.name) not in off
+    enabled = by_file if said is None else said
+    return msgspec.structs.replace(entry, enabled=enabled, chosen=said, on_in_file=by_file)
 
 
 _LOCATIONS, _ORIGINS = list(Location), list(Origin)

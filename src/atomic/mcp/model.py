@@ -47,6 +47,8 @@ class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
     location: Location
     path: Path
     enabled: bool = True
+    chosen: bool | None = None  # what the user said to Atomic, which beats the file
+    on_in_file: bool = True  # whether the tool whose file it is would use it
     hidden_by: Path | None = None  # the file whose server of this name wins
 
     @property
@@ -83,6 +85,15 @@ class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class McpAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of asking a server: its tools, or why there are none."""
+
+    entry: McpEntry  # as it is configured
+    resolved: McpEntry  # with its variables, and with the transport that it turned out to speak
+    tools: Sequence[str] = ()
+    error: str = ""
+
+
 class McpDiagnostic(msgspec.Struct, frozen=True):
     """Something in a file that a person should look at; the rest of the files count all the same."""
 
@@ -106,8 +117,15 @@ class McpList(msgspec.Struct, frozen=True):
         return [entry for entry in self.entries if entry.hidden_by is None]
 
     def usable(self, *, trusted: bool) -> list[McpEntry]:
-        """The servers that a session may have: enabled ones, and a project's only where it is trusted."""
-        return [entry for entry in self.winners if entry.enabled and (trusted or not entry.needs_trust)]
+        """The servers that a session may have: enabled ones, and a project's only where it is trusted.
+
+        Where it is not, its servers do not hide the user's own either: a stranger cannot take them away.
+        """
+        first: dict[str, McpEntry] = {}
+        for entry in self.entries:
+            if trusted or not entry.needs_trust:
+                first.setdefault(entry.name, entry)
+        return [entry for entry in first.values() if entry.enabled]
 
     def find(self, name: str) -> McpEntry | None:
         """The entry that wins in that name."""

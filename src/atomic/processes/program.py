@@ -148,6 +148,9 @@ async def _connected(process: subprocess.Popen[bytes], limit: int) -> AsyncGener
     finally:
         for transport in transports:
             transport.close()
+        for pipe in (process.stdout, process.stderr, process.stdin)[len(transports) :]:
+            if pipe is not None:
+                pipe.close()  # nobody got so far as to connect it
         await asyncio.sleep(0)  # transports close in the next round of the loop
 
 

@@ -57,6 +57,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     url: str | None = None
     headers: Mapping[str, str] = {}
+    sse: bool = False  # at the address is HTTP with events, which came before streamable HTTP
+    optional: bool = False  # of the user's configuration: one that `tools` does not name, or that fails, is left out
+    tools: Sequence[str] = ()  # of an optional one, those that it is known to have
+
+    def __repr__(self) -> str:
+        """The name alone: all the rest may hold secrets."""
+        return f"McpServer({self.name!r})"
 
 
 class CustomTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +85,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     denied_tools: Sequence[str] = ()
     agents: Sequence[AgentLike] = ()
     mcp_servers: Sequence[McpServer] = ()
+    disabled_mcp_servers: Sequence[str] = ()  # not these, also where the agent would load them by itself
     custom_tools: Sequence[CustomTool | Callable[..., Any]] = ()  # a typed function will do
     ask: Ask | None = None  # None: the agent is not offered the question tool
     max_turns: int | None = None  # of the model, within one prompt
@@ -97,6 +105,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     subagents: bool = False  # `SessionOptions.agents`
     custom_tools: bool = False
     mcp_servers: bool = False
+    mcp_switching: bool = False  # `disabled_mcp_servers`
     questions: bool = False
     multi_select: bool = False
     system_prompt: bool = False

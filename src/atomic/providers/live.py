@@ -18,7 +18,8 @@ from atomic.config import Settings
 from atomic.providers.answers import Wanted, ask_in_text, ask_with_repair
 from atomic.providers.base import Capabilities, ContextUsage, Health, ModelInfo, SessionOptions, ValueT
 from atomic.providers.errors import ProgramFailedError, ProviderError, SessionBusyError, UnsupportedError
-from atomic.providers.events import AgentEvent, EndReason, TurnEnded
+from atomic.providers.events import AgentEvent, EndReason, Notice, TurnEnded
+from atomic.providers.optional import only_named
 from atomic.providers.recording import CallRecorder, Recorder
 from atomic.providers.turns import Turn
 
@@ -34,6 +35,7 @@ class LiveSession(ABC):
 
     def __init__(self, provider: str, capabilities: Capabilities, options: SessionOptions) -> None:
         self.provider, self.capabilities, self.options = provider, capabilities, options
+        self.notices: list[str] = []  # what a person is to know of the session, told with the next turn
         self._turn: Turn | None = None
         self._work: asyncio.Task[None] | None = None  # of that turn
         self._leftovers: set[asyncio.Task[None]] = set()  # work of turns that were broken off may still be ending
@@ -145,6 +147,7 @@ class LiveSession(ABC):
             await self._wait_for_leftovers()
             if call is not None:
                 await call.start()
+            self._tell_notices(turn)
             if not turn.over:
                 await self.run_turn(prompt, turn, schema=schema)
         except asyncio.CancelledError:
@@ -159,6 +162,11 @@ class LiveSession(ABC):
             _log.exception("%s: the turn failed", self.provider)
             turn.end(EndReason.ERROR, error=f"{self.provider}: {type(error).__name__}: {error}")
         turn.end(EndReason.ERROR, error=f"{self.provider} ended the stream without saying that the turn is over")
+
+    def _tell_notices(self, turn: Turn) -> None:
+        notices, self.notices[:] = dict.fromkeys(self.notices), []
+        for text in notices:
+            turn.tell(Notice(text))
 
     async def _finish(self, turn: Turn, work: asyncio.Task[None], call: CallRecorder | None) -> None:
         """The reader has gone, or has read the end: leave nothing of the turn behind."""
@@ -232,6 +240,7 @@ class LiveProvider(ABC):
     async def open(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
         """Open a session; leaving the context ends it and its processes, on cancellation too. Raises ProviderError."""
         self._refuse_what_it_cannot(options)
+        options = only_named(options)
         async with self.start(options) as session:
             session.keep_secret(*(known.env for known in self.settings.providers.values()))
             try:
@@ -247,6 +256,7 @@ class LiveProvider(ABC):
             "take sub-agents": bool(options.agents) and not can.subagents,
             "take custom tools": bool(options.custom_tools) and not can.custom_tools,
             "take MCP servers": bool(options.mcp_servers) and not can.mcp_servers,
+            "leave out MCP servers": bool(options.disabled_mcp_servers) and not can.mcp_switching,
             "take a system prompt": options.system_prompt is not None and not can.system_prompt,
             "be restricted to some tools": bool(options.tools is not None or options.denied_tools)
             and not can.tool_selection,
@@ -255,6 +265,8 @@ class LiveProvider(ABC):
         for what, missing in asked.items():
             if missing:
                 raise UnsupportedError(f"{self.name} cannot {what}", provider=self.name, remedy="choose another agent")
+        if twice := {server.name for server in options.mcp_servers} & set(options.disabled_mcp_servers):
+            raise ProviderError(f'MCP server "{min(twice)}" is both wanted and left out', provider=self.name)
         if options.fork and not options.resume:
             raise ProviderError("fork=True needs resume= with the id of a session", provider=self.name)
 

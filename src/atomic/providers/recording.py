@@ -306,6 +306,7 @@ def _shape(options: SessionOptions) -> dict[str, Any]:
         "denied_tools": list(options.denied_tools),
         "agents": [agent.name for agent in options.agents],
         "mcp_servers": [server.name for server in options.mcp_servers],
+        "disabled_mcp_servers": list(options.disabled_mcp_servers),
         "custom_tools": [_name_of(tool) for tool in options.custom_tools],
         "max_turns": options.max_turns,
         "resume": options.resume,

@@ -34,6 +34,7 @@ _CAPABILITIES = Capabilities(
     subagents=True,
     custom_tools=True,
     mcp_servers=True,
+    mcp_switching=True,
     questions=True,
     multi_select=True,
     system_prompt=True,

@@ -63,4 +63,6 @@ def spelled(names: Iterable[str], provider: str) -> list[str]:
 
 def _kept(name: str, plain: str, provider: str) -> str:
     """A name that is spelled alike everywhere but for its case, else just what was given."""
+    if provider == "copilot" and name.startswith("mcp__"):
+        return "-".join(name.removeprefix("mcp__").split("__", 1)).removesuffix("-*")
     return plain if provider != "claude" and plain in _SPELLINGS["claude"] else name

@@ -18,7 +18,7 @@ from atomic.workflows.errors import SubagentError
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult
 
 if TYPE_CHECKING:
-    from atomic.providers.base import AgentProvider, AgentSession, Ask, SessionOptions
+    from atomic.providers.base import AgentProvider, AgentSession, Ask, McpServer, SessionOptions
     from atomic.providers.events import AgentEvent, TurnEnded, Usage
 
 ValueT = TypeVar("ValueT")
@@ -39,11 +39,14 @@ class Bridge:
         ask: Ask | None = None,
         record: str | PathLike[str] | None = None,
         trusted: bool = False,
+        mcp_servers: Sequence[McpServer] = (),
+        disabled_mcp_servers: Sequence[str] = (),
         max_concurrency: int = 4,
         watch: Watch | None = None,
     ) -> None:
         self.provider, self.entities = provider, entities
         self._cwd, self._model, self._ask, self._record, self._trusted = cwd, model, ask, record, trusted
+        self._mcp_servers, self._disabled_mcp_servers = mcp_servers, disabled_mcp_servers
         self._max_concurrency, self._watch = max_concurrency, watch
         self._numbers = count(1)
         self._known_models: Sequence[str] | None = None
@@ -153,6 +156,8 @@ class Bridge:
             model=None if model == "inherit" else model,
             tools=chosen,
             denied_tools=entity.denied_tools if entity else (),
+            mcp_servers=self._mcp_servers,
+            disabled_mcp_servers=self._disabled_mcp_servers,
             custom_tools=tools,
             ask=self._ask,
             record=self._record,

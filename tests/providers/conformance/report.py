@@ -33,6 +33,7 @@ WORDS = {
     "subagents": "sub-agents from Atomic",
     "custom_tools": "Python functions as tools",
     "mcp_servers": "MCP servers",
+    "mcp_switching": "leaves out MCP servers of its own",
     "questions": "questions to a person",
     "multi_select": "several answers to one question",
     "system_prompt": "a system prompt",
@@ -109,7 +110,7 @@ def _result(results: Mapping[tuple[str, str], str], agent: str, case: Case, can:
 
 
 def _capabilities(name: str) -> Capabilities:
-    return require_provider("replay:" if name == REPLAY else name).capabilities
+    return require_provider("replay:any" if name == REPLAY else name).capabilities
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,11 +32,12 @@ class Keeper:
         client: Client,
         translator: Translator,
         complaints: Complaints,
+        left_out: Callable[[str], None],
     ) -> None:
         self.id = ""
         self.model = None if launch.agent.ways.model_flag else launch.options.model
         self.is_empty = launch.options.resume is None  # nothing was ever asked: there may be nothing to take up again
-        self._launch = launch
+        self._launch, self._left_out = launch, left_out  # who hears of a server that the agent does not take
         self._client, self._translator, self._complaints = client, translator, complaints
         self._program: AcpProgram | None = None
         self._stack = AsyncExitStack()  # what runs
@@ -102,7 +103,7 @@ class Keeper:
             raise UnsupportedError(
                 f"{provider} cannot take custom tools: it takes no MCP server over HTTP", provider=provider
             )
-        return spoken_servers(self._launch.spoken_servers, can, provider)
+        return spoken_servers(self._launch.spoken_servers, can, provider, self._left_out)
 
     async def _open(self, program: AcpProgram, servers: Sequence[Server]) -> Opened:
         cwd, options = str(self._launch.cwd), self._launch.options

@@ -38,6 +38,7 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
     model_flag: str = ""  # for agents that let the model be chosen only when they start
     only_tools_flag: str = ""
     denied_tools_flag: str = ""
+    mcp_off_flag: str = ""  # for a server that it is not to load
     mcp_file_flag: str = ""  # for servers that are programs, where the protocol's own way is refused
 
 
@@ -104,6 +105,7 @@ KNOWN: Mapping[str, Known] = {
             resume=True,
             custom_tools=True,
             mcp_servers=True,
+            mcp_switching=True,
             system_prompt=True,
             tool_selection=True,
             models=True,
@@ -123,6 +125,7 @@ KNOWN: Mapping[str, Known] = {
             compact_focus=True,
             only_tools_flag="--available-tools",
             denied_tools_flag="--excluded-tools",
+            mcp_off_flag="--disable-mcp-server",
             mcp_file_flag="--additional-mcp-config",
         ),
         spelling="copilot",
@@ -149,6 +152,7 @@ KNOWN: Mapping[str, Known] = {
             fork=True,
             custom_tools=True,
             mcp_servers=True,
+            mcp_switching=True,
             system_prompt=True,
             models=True,
             thinking=True,

@@ -59,10 +59,12 @@ class Launch:
         if ways.model_flag and options.model:
             words += [ways.model_flag, options.model]
         if options.tools is not None:
-            servers = [server.name for server in (*self.own_servers, *options.mcp_servers)]
+            brought = (*self.own_servers, *(server for server in options.mcp_servers if not server.optional))
+            servers = [server.name for server in brought]
             words.append(f"{ways.only_tools_flag}={','.join([*self._spelled(options.tools), *servers]) or _NO_TOOL}")
         if options.denied_tools:
             words.append(f"{ways.denied_tools_flag}={','.join(self._spelled(options.denied_tools))}")
+        words += [f"{ways.mcp_off_flag}={name}" for name in options.disabled_mcp_servers if ways.mcp_off_flag]
         if self._file_servers:
             file = folder / "servers.json"
             file.touch(mode=0o600)

@@ -19,6 +19,9 @@ from atomic.providers.base import SessionOptions
 from atomic.providers.opencode.configuration import (
     CONTENT,
     TOOL_SERVER,
+    disabled_as_configuration,
+    encoded,
+    literally,
     merge,
     read_user_configuration,
     tool_server_as_configuration,
@@ -42,12 +45,14 @@ def opencode_environment(
     if not options.trusted:
         # Both run programs that they find in the project, such as node_modules/.bin/prettier.
         content = merge(content, {"formatter": False, "lsp": False})
+    if options.disabled_mcp_servers:
+        content = merge(content, {"mcp": literally(disabled_as_configuration(options.disabled_mcp_servers))})
     if tools is not None:
         content = merge(content, {"mcp": {TOOL_SERVER: tool_server_as_configuration(tools.url, tools.token)}})
     env = environment(settings, user, options)
     rules = env.get(PERMISSION, "")
     env |= {
-        CONTENT: msgspec.json.encode(content).decode(),
+        CONTENT: encoded(content),
         "OPENCODE_CLIENT": "acp",
         "OPENCODE_ENABLE_QUESTION_TOOL": "0",
         "OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS": "0",  # they would outlive the turn that began them

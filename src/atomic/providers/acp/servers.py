@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from acp.schema import (
     AcpMcpServer,
@@ -20,9 +20,22 @@ from atomic.providers.errors import UnsupportedError
 Server = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio  # what the SDK takes
 
 
-def spoken_servers(servers: Sequence[McpServer], can: AgentCapabilities, provider: str) -> list[Server]:
-    """The servers as the protocol names them. Raises UnsupportedError for a kind that the agent does not take."""
-    return [_spoken(server, can, provider) for server in servers]
+def spoken_servers(
+    servers: Sequence[McpServer], can: AgentCapabilities, provider: str, left_out: Callable[[str], None]
+) -> list[Server]:
+    """The servers as the protocol names them; `left_out` hears why an optional one is none of them.
+
+    Raises UnsupportedError for a kind that the agent does not take.
+    """
+    spoken: list[Server] = []
+    for server in servers:
+        try:
+            spoken.append(_spoken(server, can, provider))
+        except UnsupportedError as error:
+            if not server.optional:
+                raise
+            left_out(str(error))
+    return spoken
 
 
 def _spoken(server: McpServer, can: AgentCapabilities, provider: str) -> Server:
@@ -32,7 +45,7 @@ def _spoken(server: McpServer, can: AgentCapabilities, provider: str) -> Server:
         return McpServerStdio(name=server.name, command=program, args=args, env=env)
     headers = [HttpHeader(name=name, value=value) for name, value in server.headers.items()]
     kinds = can.mcp_capabilities
-    if kinds is not None and kinds.http:
+    if kinds is not None and kinds.http and not server.sse:
         return HttpMcpServer(type="http", name=server.name, url=server.url, headers=headers)
     if kinds is not None and kinds.sse:
         return SseMcpServer(type="sse", name=server.name, url=server.url, headers=headers)

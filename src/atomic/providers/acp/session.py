@@ -49,7 +49,13 @@ class AcpSession(LiveSession):
         self._client = Client(
             options.ask, allowed=translator.allowed, asked=lambda question: translator.tell([question])
         )
-        self._keeper = Keeper(launch, client=self._client, translator=translator, complaints=self._complaints)
+        self._keeper = Keeper(
+            launch,
+            client=self._client,
+            translator=translator,
+            complaints=self._complaints,
+            left_out=self.notices.append,
+        )
         self._is_asked = False  # the prompt of this turn was sent
         self._is_instructed = options.system_prompt is None
 

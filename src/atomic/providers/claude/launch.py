@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from claude_agent_sdk.types import SystemPromptPreset
 from atomic.config import Settings
 from atomic.providers.base import AgentLike, SessionOptions
 from atomic.providers.claude.environ import PROVIDER, environment
-from atomic.providers.claude.servers import Servers
+from atomic.providers.claude.servers import Servers, clean_name
 from atomic.providers.errors import ProviderError
 from atomic.providers.toolnames import spelled
 
@@ -66,6 +67,7 @@ class Launch:
             setting_sources=None if options.trusted else ["user"],
             strict_mcp_config=options.tools is not None,  # "only these" holds for the user's own servers, too
             mcp_servers=self.servers.write(folder),
+            settings=self._settings(),
             max_turns=options.max_turns,
             model=model,
             output_format=None if schema is None else {"type": "json_schema", "schema": dict(schema)},
@@ -95,7 +97,14 @@ class Launch:
 
     def _denied(self) -> list[str]:
         unasked = [QUESTION] if self.options.ask is None else []
-        return [*spelled(self.options.denied_tools, PROVIDER), *unasked, *_PLAN_MODE]
+        # Settings among the user's own arguments replace ours: a server would run, but its tools stay out of sight.
+        switched_off = [f"mcp__{clean_name(server)}" for server in self.options.disabled_mcp_servers]
+        return [*spelled(self.options.denied_tools, PROVIDER), *unasked, *_PLAN_MODE, *switched_off]
+
+    def _settings(self) -> str | None:
+        if not self.options.disabled_mcp_servers:
+            return None
+        return json.dumps({"deniedMcpServers": [{"serverName": name} for name in self.options.disabled_mcp_servers]})
 
     def _system_prompt(self, folder: Path) -> dict[str, str | None]:
         if not self.options.system_prompt:

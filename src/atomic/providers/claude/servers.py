@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ class Servers:
         return str(path)
 
 
+def clean_name(server: str) -> str:
+    """A server's name as the program makes it part of the names of its tools."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", server)
+
+
 def name_of(tool: str) -> str:
     """The name that a tool was given: the program calls ours after their server."""
     return tool.removeprefix(_PREFIX)
@@ -46,7 +52,7 @@ def name_of(tool: str) -> str:
 
 def _config(server: McpServer) -> dict[str, Any]:
     if server.url is not None:
-        return {"type": "http", "url": server.url, "headers": dict(server.headers)}
+        return {"type": "sse" if server.sse else "http", "url": server.url, "headers": dict(server.headers)}
     if not server.command:
         raise ProviderError(f'MCP server "{server.name}" has neither a command nor a url', provider="claude")
     program, *arguments = server.command

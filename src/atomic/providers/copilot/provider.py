@@ -24,6 +24,7 @@ class CopilotProvider(LiveProvider):
         subagents=True,
         custom_tools=True,
         mcp_servers=True,
+        mcp_switching=True,
         questions=True,
         multi_select=True,
         system_prompt=True,

@@ -59,6 +59,7 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
         "on_permission_request": _answered_as_an_event,
         "tools": [_tool(one) for one in tools.values()] or None,
         "mcp_servers": {server.name: _mcp_server(server) for server in options.mcp_servers} or None,
+        "disabled_mcp_servers": list(options.disabled_mcp_servers) or None,
         "custom_agents": [_agent(agent) for agent in options.agents] or None,
         **_asking(options),
         **_tool_filter(options, tools),
@@ -97,7 +98,8 @@ def _tool(tool: CustomTool) -> Tool:
 
 def _mcp_server(server: McpServer) -> dict[str, Any]:
     if server.url is not None:
-        return {"type": "http", "url": server.url, "headers": dict(server.headers), "tools": ["*"]}
+        kind = "sse" if server.sse else "http"
+        return {"type": kind, "url": server.url, "headers": dict(server.headers), "tools": ["*"]}
     command, *args = server.command
     return {"type": "local", "command": command, "args": args, "env": dict(server.env), "tools": ["*"]}
 

@@ -102,6 +102,11 @@ def servers_as_configuration(servers: Sequence[McpServer]) -> dict[str, Any]:
     return {server.name: _server(server) for server in servers}
 
 
+def disabled_as_configuration(servers: Iterable[str]) -> dict[str, Any]:
+    """All else that is said of them stays as it is."""
+    return {name: {"enabled": False} for name in servers}
+
+
 def tool_server_as_configuration(url: str, token: str) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {token}"}
     return {"type": "remote", "url": url, "headers": headers, "oauth": False, "enabled": True, "timeout": _FOREVER}

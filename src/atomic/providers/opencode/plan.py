@@ -22,6 +22,7 @@ from atomic.providers.opencode.configuration import (
     TOOL_SERVER,
     UserConfiguration,
     agents_as_configuration,
+    disabled_as_configuration,
     encoded,
     literally,
     merge,
@@ -121,8 +122,9 @@ def _content(user: UserConfiguration, options: SessionOptions) -> dict[str, Any]
     added: dict[str, Any] = {}
     if options.agents:
         added["agent"] = agents_as_configuration(options.agents, servers)
-    if options.mcp_servers:
-        added["mcp"] = servers_as_configuration(options.mcp_servers)
+    if options.mcp_servers or options.disabled_mcp_servers:
+        off = disabled_as_configuration(options.disabled_mcp_servers)
+        added["mcp"] = {**off, **servers_as_configuration(options.mcp_servers)}
     if not options.trusted:
         added |= _STRANGERS_PROGRAMS_OUT
     return merge(without_asking(user.content), literally(added))

@@ -101,11 +101,14 @@ class OpencodeSession(LiveSession):
         return self._server
 
     def _require_servers(self, servers: Mapping[str, wire.McpStatus]) -> None:
-        for name in (server.name for server in self.options.mcp_servers):
-            status = servers.get(name)
+        for server in self.options.mcp_servers:
+            status = servers.get(server.name)
             if status is None or status.status != "connected":
                 why = (status.error or status.status) if status is not None else "it is not there"
-                raise ProviderError(f'The MCP server "{name}" cannot be used: {why}', provider="opencode")
+                said = f'The MCP server "{server.name}" cannot be used: {why}'
+                if not server.optional:
+                    raise ProviderError(said, provider="opencode")
+                self.notices.append(said)
 
     # a turn ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,101 @@
+"""Ask servers for their tools, all at once. This starts programs: the caller says which may be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from atomic.mcp.errors import McpVariableError
+from atomic.mcp.model import McpAnswer, McpEntry, Transport
+from atomic.mcp.stdio import tools_of_program
+from atomic.mcp.talk import TalkError
+from atomic.mcp.web import Found, tools_at_address
+from atomic.redact import Redactor
+
+PATIENCE = 10.0  # seconds for each server
+_LONGEST = 300  # characters of a reason
+
+
+async def ask_for_tools(
+    entries: Sequence[McpEntry],
+    *,
+    variables: Mapping[str, str],
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None = None,
+    patience: float = PATIENCE,
+) -> list[McpAnswer]:
+    """Start or call each server, list its tools, end it; the answers in the order of the entries.
+
+    `variables` fill in those of the configuration; `env` is the environment of programs, without the entry's own.
+    """
+    return await asyncio.gather(*(_ask(entry, variables, _Asker(env, cwd, patience)) for entry in entries))
+
+
+class _Asker(msgspec.Struct, frozen=True):
+    env: Mapping[str, str]
+    cwd: str | os.PathLike[str] | None
+    patience: float
+
+    async def ask(self, entry: McpEntry) -> Found:
+        """Raises TalkError."""
+        try:
+            async with asyncio.timeout(self.patience):
+                if entry.transport is Transport.STDIO:
+                    return await tools_of_program(entry, self.env, self.cwd), entry.transport
+                return await _in_thread(lambda: tools_at_address(entry, self.patience))
+        except TimeoutError:
+            raise TalkError(f"it does not answer within {self.patience:g} s") from None
+
+
+async def _ask(entry: McpEntry, variables: Mapping[str, str], asker: _Asker) -> McpAnswer:
+    resolved = entry
+    try:
+        resolved = entry.resolved(variables)
+        tools, transport = await asker.ask(resolved)
+    except McpVariableError as error:
+        return McpAnswer(entry=entry, resolved=entry, error=f'it needs the variable "{error.variable}", {error.reason}')
+    except TalkError as error:
+        return McpAnswer(entry=entry, resolved=resolved, error=_shown(str(error), resolved))
+    return McpAnswer(entry=entry, resolved=msgspec.structs.replace(resolved, transport=transport), tools=tools)
+
+
+def _shown(reason: str, entry: McpEntry) -> str:
+    """One line; a program may have put a secret into its last words."""
+    redactor = Redactor.of_environment(entry.env, entry.headers)
+    return " ".join(redactor.text(reason).split())[:_LONGEST]
+
+
+async def _in_thread(work: Callable[[], Found]) -> Found:
+    """Do elsewhere what blocks. Nobody waits for a thread that its server does not let go, nor does our own end."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Found] = loop.create_future()
+
+    def run() -> None:
+        try:
+            found = work()
+        except Exception as error:
+            tell(_fail, error)
+        else:
+            tell(_succeed, found)
+
+    def tell(settle: Callable[..., None], what: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, outcome, what)
+
+    threading.Thread(target=run, daemon=True, name="mcp-tools").start()
+    return await outcome
+
+
+def _succeed(outcome: asyncio.Future[Found], found: Found) -> None:
+    if not outcome.done():
+        outcome.set_result(found)
+
+
+def _fail(outcome: asyncio.Future[Found], error: Exception) -> None:
+    if not outcome.done():
+        outcome.set_exception(error)

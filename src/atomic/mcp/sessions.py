@@ -1,0 +1,42 @@
+"""Which servers Atomic hands to a session, and which it keeps from it. Pure.
+
+An agent reads its own tool's files by itself, as it does without Atomic. To those come Atomic's own, and those of other
+tools that the user switched on: the rest cost time and tokens that nobody asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from atomic.mcp.model import McpEntry, McpList, Origin
+
+
+class ForSession(msgspec.Struct, frozen=True):
+    """The servers to hand over, and the names of those that the session must not have."""
+
+    passed: Sequence[McpEntry]
+    off: Sequence[str]
+    own_off: Sequence[str]  # those of `off` that the agent would load by itself
+
+
+def for_session(found: McpList, agent: str, *, trusted: bool) -> ForSession:
+    """What holds for a session of that agent (`claude`, `acp:opencode`, ...)."""
+    passed = [entry for entry in found.usable(trusted=trusted) if _is_passed(entry, agent)]
+    off = [entry for entry in found.entries if entry.chosen is False]
+    own_off = [entry for entry in off if _loads(agent, entry) and (trusted or not entry.needs_trust)]
+    return ForSession(passed, _names(off), _names(own_off))
+
+
+def _is_passed(entry: McpEntry, agent: str) -> bool:
+    return entry.origin is Origin.ATOMIC or (entry.chosen is True and not _loads(agent, entry))
+
+
+def _loads(agent: str, entry: McpEntry) -> bool:
+    """Whether the agent would use it without us."""
+    return entry.origin == agent.removeprefix("acp:") and entry.on_in_file
+
+
+def _names(entries: Sequence[McpEntry]) -> list[str]:
+    return list(dict.fromkeys(entry.name for entry in entries))

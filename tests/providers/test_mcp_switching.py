@@ -1,0 +1,157 @@
+"""Servers of the user's configuration in a session of each real agent: switched off, narrowed, failing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atomic.config import Settings
+from atomic.providers import (
+    AgentSession,
+    McpServer,
+    Notice,
+    ProviderError,
+    SessionOptions,
+    UnsupportedError,
+    require_provider,
+)
+from atomic.providers.toolnames import spelled
+from atomic.testing.conformance.agents import AGENTS
+from atomic.testing.model_server import ModelServer, Script
+from tests.providers.acp.stage import puppet, steps
+from tests.providers.conformance.playing import CACHE
+from tests.providers.heard import all_of, end_of, turn
+
+BOX = Path(__file__).with_name("two_tools.py")
+PLUS, MINUS = {"a": 40, "b": 2}, {"a": 50, "b": 2}
+FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds
+EVERY = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
+SELECTING = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot", "acp:copilot"))]
+
+
+class Place:
+    """A home folder with the agent's own configuration, a work folder, a scripted model."""
+
+    def __init__(self, agent: str, server: ModelServer, folder: Path) -> None:
+        self.agent, self.server = AGENTS[agent], server
+        self.home, self.work = folder / "home", folder / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+        self.env = dict(self.agent.environment(server, self.home, CACHE))
+
+    def open(self, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+        given = SessionOptions(cwd=self.work, env=self.env, **options)
+        return require_provider(self.agent.name, Settings()).open(given)
+
+    def has_of_its_own(self, **servers: list[str]) -> None:
+        """Write servers into the agent's own file, as its user does."""
+        match self.agent.program:
+            case "claude":
+                file = Path(self.env.get("CLAUDE_CONFIG_DIR", self.home)) / ".claude.json"
+                entries = {name: _plain(command) for name, command in servers.items()}
+                content: Mapping[str, Any] = {"mcpServers": entries}
+            case "opencode":
+                config = Path(self.env.get("XDG_CONFIG_HOME", self.home / ".config"))
+                file = config / "opencode" / "opencode.json"
+                content = {"mcp": {name: {"type": "local", "command": command} for name, command in servers.items()}}
+            case _:
+                file = self.home / ".copilot" / "mcp-config.json"
+                content = {"mcpServers": {name: _local(command) for name, command in servers.items()}}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content))
+
+
+def _plain(command: list[str]) -> dict[str, Any]:
+    return {"command": command[0], "args": command[1:], "alwaysLoad": True}
+
+
+def _local(command: list[str]) -> dict[str, Any]:
+    return {"type": "local", "command": command[0], "args": command[1:], "tools": ["*"]}
+
+
+def marking(canary: Path) -> list[str]:
+    """A server that leaves a file when it is started."""
+    return ["/bin/sh", "-c", f"touch '{canary}'; exec '{sys.executable}' '{BOX}'"]
+
+
+@asynccontextmanager
+async def place(agent: str, folder: Path, scripts: Mapping[str, Script]) -> AsyncGenerator[Place]:
+    async with ModelServer(scripts) as server:
+        yield Place(agent, server, folder)
+
+
+@pytest.mark.parametrize("agent", EVERY)
+async def test_a_server_that_is_switched_off_is_not_even_started(agent: str, tmp_path: Path) -> None:
+    words = AGENTS[agent].words
+    scripts: dict[str, Script] = {"use": [[words.mcp("mine", "plus", PLUS)], "Sum: {{tool_result}}"]}
+    async with place(agent, tmp_path, scripts) as here:
+        here.has_of_its_own(mine=marking(tmp_path / "mine"), other=marking(tmp_path / "other"))
+        async with here.open() as session:
+            assert "42" in end_of(await turn(session, "@@use@@ go")).text
+        assert (tmp_path / "mine").exists()
+        (tmp_path / "mine").unlink()
+        async with here.open(disabled_mcp_servers=["mine", "never heard of"]) as session:
+            assert "42" not in end_of(await turn(session, "@@use@@ go")).text
+        assert not (tmp_path / "mine").exists()
+        assert (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("agent", SELECTING)
+async def test_only_the_named_tools_of_a_configured_server_are_there(agent: str, tmp_path: Path) -> None:
+    words = AGENTS[agent].words
+    scripts: dict[str, Script] = {
+        "plus": [[words.mcp("box", "plus", PLUS)], "Sum: {{tool_result}}"],
+        "minus": [[words.mcp("box", "minus", MINUS)], "Difference: {{tool_result}}"],
+    }
+    box = McpServer(name="box", command=[sys.executable, str(BOX)], optional=True, tools=["plus", "minus"])
+    unnamed = McpServer(name="unnamed", command=marking(tmp_path / "unnamed"), optional=True, tools=["plus", "minus"])
+    async with place(agent, tmp_path, scripts) as here:
+        async with here.open(mcp_servers=[box, unnamed], tools=["read", "mcp__box__plus"]) as session:
+            assert "42" in end_of(await turn(session, "@@plus@@ go")).text
+            assert "48" not in end_of(await turn(session, "@@minus@@ go")).text
+        async with here.open(mcp_servers=[box], tools=["read", "mcp__box"]) as session:
+            assert "48" in end_of(await turn(session, "@@minus@@ go")).text
+    assert not (tmp_path / "unnamed").exists()
+
+
+@pytest.mark.parametrize("agent", EVERY)
+async def test_a_configured_server_that_fails_does_not_end_the_turn(agent: str, tmp_path: Path) -> None:
+    gone = McpServer(name="gone", command=[str(tmp_path / "no-such-program")], optional=True)
+    async with place(agent, tmp_path, {"say": "Hello."}) as here, here.open(mcp_servers=[gone]) as session:
+        events = await turn(session, "@@say@@ go")
+    assert end_of(events).text == "Hello."
+    if agent == "opencode":  # the only one that says so before the turn
+        assert [event.text for event in all_of(Notice, events) if 'The MCP server "gone" cannot be used' in event.text]
+
+
+async def test_a_server_cannot_be_wanted_and_left_out(tmp_path: Path) -> None:
+    box = McpServer(name="box", command=["box"])
+    async with place("claude", tmp_path, {}) as here:
+        with pytest.raises(ProviderError, match=r'^MCP server "box" is both wanted and left out'):
+            async with here.open(mcp_servers=[box], disabled_mcp_servers=["box"]):
+                pass
+
+
+async def test_a_configured_server_that_an_agent_does_not_take_is_told(tmp_path: Path) -> None:
+    web = McpServer(name="web", url="http://127.0.0.1:1/mcp", optional=True)
+    async with puppet(tmp_path, mcp_servers=[web]) as session:
+        first, second = await steps(session), await steps(session)
+    (notice,) = all_of(Notice, first)
+    assert notice.text.startswith('acp:puppet takes no MCP server at an address ("web")')
+    assert all_of(Notice, second) == []
+
+
+async def test_an_agent_that_cannot_leave_servers_out_refuses(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"^acp:puppet cannot leave out MCP servers"):
+        async with puppet(tmp_path, disabled_mcp_servers=["box"]):
+            pass
+
+
+def test_a_tool_of_a_server_is_spelled_as_copilot_does() -> None:
+    assert spelled(["mcp__box__add_all", "mcp__box", "mcp__other__*"], "copilot") == ["box-add_all", "box", "other"]
