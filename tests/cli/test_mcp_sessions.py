@@ -131,3 +131,15 @@ async def test_listing_servers_starts_none(user: User, tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
     assert (await user.atomic("-p", "/mcp")).stdout.splitlines()[1] == "  tools: add"
     assert (tmp_path / "started").exists()
+
+
+async def test_a_run_has_the_servers_too_and_hears_once_of_one_that_cannot_be_started(user: User) -> None:
+    ours(user, ours=box(), broken={"command": "no-such-program"})
+    flow = 'from atomic.workflows import State, agent_node, graph\nclass S(State):\n    prompt: str = ""\n'
+    chain = 'graph(S).then(agent_node("first", "@@ours@@")).then(agent_node("second", "@@hello@@"))'
+    write(user.home / ".atomic" / "workflows" / "sums.py", f"{flow}workflow = {chain}.compile()\n")
+    done = await user.atomic("run", "sums", "--json", "go")
+    said = objects(done)
+    assert (done.exit_code, said[-1]["reason"]) == (0, "done")
+    assert '"text":"Sum: 42"' in done.stdout
+    assert done.stdout.count('\\"broken\\" is left out') == 1

@@ -20,7 +20,7 @@ from atomic.cli.output import Output
 from atomic.cli.progress import Asking, View, view_for
 from atomic.cli.streams import STDERR, STDIN, tell
 from atomic.cli.turn import current_folder, recordable
-from atomic.config import CapSettings, Settings, atomic_home, load_settings, read_duration
+from atomic.config import CapSettings, Settings, atomic_home, read_duration
 from atomic.errors import AtomicError
 from atomic.graph import RunOwnedError
 from atomic.workflows.catalog import WorkflowCatalog
@@ -31,8 +31,8 @@ from atomic.workflows.governor import Caps
 from atomic.workflows.live_runtime import Choices, Runtime
 
 if TYPE_CHECKING:
-    from atomic.entities import EntityRegistry
-    from atomic.providers import AgentProvider
+    from atomic.providers import AgentProvider, SessionOptions
+    from atomic.wiring import SessionMcp, Wiring
     from atomic.workflows.definition import LoadedWorkflow
     from atomic.workflows.project_tools import ToolCatalog
 
@@ -126,20 +126,22 @@ class Place:
 
     def __init__(self, project: Path | None, cwd: Path, trust: str | None) -> None:
         self.project, self.cwd, self._trust = project or cwd, cwd, trust
+        self._servers: dict[str, SessionMcp] = {}
+        self._trying = asyncio.Lock()
 
     @cached_property
+    def wiring(self) -> Wiring:
+        from atomic.wiring import Wiring
+
+        return Wiring(self.project)
+
+    @property
     def settings(self) -> Settings:
-        return load_settings(self.project)
+        return self.wiring.settings
 
     @cached_property
     def catalog(self) -> WorkflowCatalog:
         return WorkflowCatalog(self.project, trusted=self._trust, settings=self.settings)
-
-    @cached_property
-    def entities(self) -> EntityRegistry:
-        from atomic.entities import EntityRegistry
-
-        return EntityRegistry.load(self.project)
 
     @cached_property
     def tools(self) -> ToolCatalog:
@@ -156,7 +158,7 @@ class Place:
             project=self.project,
             cwd=self.cwd,
             choose=self._choose,
-            entities=_late(lambda: self.entities),
+            entities=_late(lambda: self.wiring.entities),
             workflows=self.catalog,
             tools=_late(lambda: self.tools),
             settings=self.settings,
@@ -166,6 +168,7 @@ class Place:
             others=await self._others() if flags.on_limit == "switch" else (),
             record=flags.record,
             trusted=self.catalog.snapshot.allows(self.cwd),
+            prepare=self._with_mcp_servers,
             person=person,
             trust_after=self._trust_after,
         )
@@ -173,6 +176,17 @@ class Place:
         if needs_agent and not (flags.agents.get("") or self.settings.agent):
             await self._choose(None)  # looked for now: later it would look in the middle of the work
         return runtime
+
+    async def _with_mcp_servers(
+        self, provider: AgentProvider, options: SessionOptions, tell: Callable[[str], object]
+    ) -> SessionOptions:
+        """With the servers that the user has configured; they are tried once for each agent."""
+        async with self._trying:
+            if provider.name not in self._servers:
+                found = self._servers[provider.name] = await self.wiring.session_mcp(provider, trusted=options.trusted)
+                for notice in found.notices:
+                    tell(notice)
+        return self._servers[provider.name].added_to(options)
 
     def _trust_after(self, started: Any) -> Any:
         """What is different now is the run's own work, and lets it go on."""

@@ -59,6 +59,8 @@ class Office(Protocol):
     @property
     def governor(self) -> Governor: ...
 
+    async def prepared(self, provider: AgentProvider, options: SessionOptions) -> SessionOptions: ...
+
     def told_activity(self, caller: Caller, event: AgentEvent) -> None: ...
 
     def told_cap(self, reached: CapReached) -> None: ...
@@ -234,6 +236,7 @@ class GuardedProvider:
     async def open(self, options: SessionOptions) -> AsyncGenerator[GuardedSession]:
         """Open a session whose turns go through the door."""
         line = _Line(options.watch)
+        options = await self._door.office.prepared(self._provider, options)
         heard = msgspec.structs.replace(options, watch=line.hear, ask=line.ask)
         async with self._provider.open(heard) as session:
             yield GuardedSession(session, line, self._door, self._about(options))

@@ -62,6 +62,8 @@ class Choices(msgspec.Struct, frozen=True):
 
 
 ChooseProvider = Callable[[str | None], Awaitable["AgentProvider"]]
+Prepare = Callable[["AgentProvider", SessionOptions, Callable[[str], object]], Awaitable[SessionOptions]]
+"""From a provider and the options of a session to its options; what a person is to know is told on the way."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class Runtime:
     others: Sequence[str] = ()  # providers that `--on-limit switch` may go on with
     record: str | None = None
     trusted: bool = False  # the project's own hooks, plugins and MCP servers may run
+    prepare: Prepare | None = None  # adds to each session what the user has configured
     person: Person | None = None
     clock: Callable[[], float] = time.time
     trust_after: Callable[[Any], Any] | None = (
@@ -156,6 +159,10 @@ class LiveRuntime:
 
     async def close(self) -> None:
         await self.sessions.close()
+
+    async def prepared(self, provider: AgentProvider, options: SessionOptions) -> SessionOptions:
+        prepare = self.host.prepare
+        return options if prepare is None else await prepare(provider, options, self.reporter.warn)
 
     # what the door is told -------------------------------------------------------------------------------------
 
