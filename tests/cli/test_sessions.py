@@ -254,8 +254,8 @@ async def test_without_one_it_is_made_from_what_is_there(user: User) -> None:
     text = (await user.atomic("sessions", "report", id)).stdout
     assert text.startswith("# review: paused\n")
     assert f'atomic answer {id} which "…"' in text
-    assert "- planner: 1 calls, 10s, 110 tokens, $0.25" in text
-    assert "- worker: 1 calls, 10s, 10 tokens\n" in text
+    assert "- planner: 1 call, 10s, 110 tokens, $0.25" in text
+    assert "- worker: 1 call, 10s, 10 tokens\n" in text
     assert "it broke" in text
 
 

@@ -118,7 +118,7 @@ async def test_a_check_without_problems_is_exit_code_0(user: User) -> None:
     flow(user, "good", SAY, home=True)
     done = await user.atomic("workflows", "check")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert told(done) == "1 workflows, no problems"
+    assert told(done) == "1 workflow, no problems"
 
 
 @pytest.mark.parametrize("words", [("workflows", "check"), ("workflows", "graph", "say")])

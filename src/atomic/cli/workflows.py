@@ -70,7 +70,8 @@ def check_workflows(trusted: str | None) -> int:
     ordered = sorted(problems, key=lambda one: (str(one.path), one.line))
     put("".join(f"{one_line(str(problem))}\n" for problem in ordered))
     if not ordered:
-        tell(f"{len(catalog.all())} workflows, no problems")
+        number = len(catalog.all())
+        tell(f"{number} workflow{'' if number == 1 else 's'}, no problems")
     return FAILED if ordered else OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from atomic.config import atomic_home, find_project
 from atomic.mcp.errors import McpStateError
 from atomic.mcp.reading import read_guarded
+from atomic.saving import replace_file
 
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -45,7 +46,7 @@ def set_enabled(name: str, enabled: bool, *, project: Path | None = None, user: 
         with _alone(file):
             state = _read(file)
             state.projects.setdefault(_key(project), {})[name] = enabled
-            _write(file, msgspec.json.format(msgspec.json.encode(state, order="sorted"), indent=2) + b"\n")
+            replace_file(file, msgspec.json.format(msgspec.json.encode(state, order="sorted"), indent=2) + b"\n")
     except OSError as error:
         raise McpStateError(file, f"this file cannot be written: {error.strerror}") from error
 
@@ -71,19 +72,3 @@ def _alone(file: Path) -> Generator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Replace the file as a whole: who looks finds the old state or the new one, after a power cut too."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(fd)
-        os.replace(temporary, file)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise

@@ -149,29 +149,6 @@ def copy_file(source: str, target: str) -> None:
         os.fsync(to.fileno())
 
 
-def replace_file(path: str, data: bytes, *, durable: bool = True) -> None:
-    """Write a file that only the user may read; whoever looks finds the old content or the new one, never half.
-
-    Not `durable`: a power cut, though no kill, may lose it.
-    """
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    if durable:
-        sync_folder(path)
-
-
 def sync_file(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -17,7 +17,8 @@ from uuid import uuid4
 
 import msgspec
 
-from atomic.sessions.files import make_folder, replace_file
+from atomic.saving import replace_file
+from atomic.sessions.files import make_folder
 
 POLL_SECONDS = 0.25
 _MOST_BYTES = 1_000_000  # of one message; nobody answers with more

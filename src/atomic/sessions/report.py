@@ -121,7 +121,12 @@ def _worked(history: History) -> str:
 
 
 def _figures_text(one: RoleFigures) -> str:
-    parts = (f"{one.calls} calls", duration(one.seconds), f"{one.tokens:,} tokens", dollars(one.cost))
+    parts = (
+        f"{one.calls} call{'' if one.calls == 1 else 's'}",
+        duration(one.seconds),
+        f"{one.tokens:,} tokens",
+        dollars(one.cost),
+    )
     return f"{one.role}: {', '.join(part for part in parts if part)}"
 
 

@@ -18,13 +18,14 @@ from uuid import uuid4
 import msgspec
 
 from atomic.redact import Redactor
+from atomic.saving import replace_file
 from atomic.sessions.errors import (
     AmbiguousSessionError,
     NoSessionIdError,
     SessionDamagedError,
     UnknownSessionError,
 )
-from atomic.sessions.files import make_folder, replace_file
+from atomic.sessions.files import make_folder
 from atomic.sessions.inbox import Inbox
 from atomic.sessions.logs import SessionLogs
 from atomic.sessions.model import OwnerInfo, SessionRecord, SessionStatus

@@ -5,11 +5,10 @@ Whoever looks at the path, at any instant and after a power cut too, finds the o
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from contextlib import suppress
 
+from atomic.saving import replace_file
 from atomic.tasks.errors import TaskFileError
 
 AnyPath = str | os.PathLike[str]
@@ -45,22 +44,8 @@ def write_file(path: AnyPath, data: bytes) -> None:
         TaskFileError: it cannot be written; the old content stands.
     """
     name = os.fspath(path)
-    folder, base = os.path.split(name)
-    # The process id alone would do for others; the random part is for threads and for a reused id.
-    temporary = os.path.join(folder, f".{base}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            os.rename(temporary, name)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
-        _sync_folder(folder or ".")
+        replace_file(name, data)
     except OSError as error:
         raise TaskFileError("written", name, error.strerror or str(error)) from error
     except ValueError as error:
@@ -69,14 +54,3 @@ def write_file(path: AnyPath, data: bytes) -> None:
 
 def _open_at_once(name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NONBLOCK)  # a named pipe would wait for a writer
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without it has nothing to sync
-            raise
-    finally:
-        os.close(fd)

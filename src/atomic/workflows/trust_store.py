@@ -6,12 +6,13 @@ import fcntl
 import os
 import stat
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from atomic.config import atomic_home
+from atomic.saving import replace_file
 from atomic.workflows.errors import TrustError
 
 _MAX_BYTES = 64 * 1024 * 1024
@@ -105,7 +106,7 @@ class TrustStore:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 approvals = self._read()
                 yield approvals
-                _replace(self.file, msgspec.json.format(msgspec.json.encode(approvals, order="sorted"), indent=1))
+                replace_file(self.file, msgspec.json.format(msgspec.json.encode(approvals, order="sorted"), indent=1))
                 self._sweep(approvals)
             finally:
                 os.close(fd)
@@ -123,25 +124,4 @@ class TrustStore:
     def _keep(self, digest: str, text: str) -> None:
         self._texts.mkdir(mode=0o700, exist_ok=True)
         if len(text) <= MAX_TEXT:
-            _replace(self._texts / digest, text.encode("utf-8", "replace"))
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Replace a file as a whole: who looks finds the old state or the new one, after a power cut too."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(fd)
-        os.replace(temporary, file)
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
+            replace_file(self._texts / digest, text.encode("utf-8", "replace"))

@@ -1,0 +1,41 @@
+"""Replace a file as a whole: whoever looks finds the old content or the new one, never half."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from os import PathLike
+
+
+def replace_file(path: str | PathLike[str], data: bytes, *, durable: bool = True) -> None:
+    """Write a file that only the user may read. Raises OSError; then the old content stands.
+
+    Not `durable`: a power cut, though no kill, may lose it.
+    """
+    path = os.fspath(path)
+    folder, name = os.path.split(path)
+    # The process id alone would do for others; the random part is for threads and for a reused id.
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(fd)
+        os.rename(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if durable:
+        sync_folder(folder or ".")
+
+
+def sync_folder(folder: str) -> None:
+    """Bring the names in a folder to the disk: a rename is not safe before that."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
