@@ -105,6 +105,19 @@ async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
     ]
 
 
+async def test_a_workflow_is_a_slash_command(user: User) -> None:
+    workflow(user, "ask", ASK)
+    agent = recording(user, HELLO)
+    done = await user.atomic("-p", "/ask go on", "-a", agent)
+    id = sessions(user)[0].name
+    assert (done.exit_code, done.stdout.splitlines()[:3]) == (5, [f"Session: {id}", "Thinking…", "[first] Hello you."])
+    assert session(user)["prompt"] == "go on"
+    done = await user.atomic("-p", "/ask again", "-a", agent, "--output", "stream-json")
+    assert (done.exit_code, objects(done)[-1]["reason"]) == (5, "question")
+    done = await user.atomic("-p", "/ask --max-cost 1 go", "-a", agent)
+    assert (done.exit_code, "atomic run ask --max-cost 1 go" in done.stderr) == (2, True)
+
+
 async def test_a_workflow_without_a_graph_sends_its_prompt_to_one_turn(user: User) -> None:
     workflow(user, "talk", "")
     done = await user.atomic("run", "talk", "-a", recording(user, call(end("Hi."), match="^hey$")), "hey")

@@ -235,10 +235,10 @@ Start = Callable[["Asking | None"], Awaitable[WorkflowRun]]
 
 def host(start: Start, *, as_json: bool) -> int:
     """Watch a run to its end; its exit code. Raises nothing that a person should not see."""
-    return signals.run(lambda stop: _Host(stop, as_json=as_json).run(start))
+    return signals.run(lambda stop: RunHost(stop, as_json=as_json).run(start))
 
 
-class _Host:
+class RunHost:
     """Reads the events of a run, shows them and hears the signals."""
 
     def __init__(self, stop: signals.Stop, *, as_json: bool) -> None:

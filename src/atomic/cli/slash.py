@@ -14,7 +14,7 @@ from atomic.cli.errors import OK, UsageError
 from atomic.cli.prompt import Prompt
 from atomic.cli.signals import Stop
 from atomic.cli.streams import harmless, screen_width
-from atomic.cli.turn import Host, TurnHost, TurnRequest
+from atomic.cli.turn import Host, TurnHost, TurnRequest, recordable
 from atomic.commands import (
     AgentTask,
     CommandError,
@@ -97,7 +97,20 @@ class HeadlessContext(LimitedContext):
             self.exit_code = await crew.run()
 
     async def run_workflow(self, name: str, arguments: str) -> None:
-        raise UnsupportedError(f'atomic -p is one turn of an agent (a workflow is run by atomic run {name} "…")')
+        """As `atomic run` does; JSON is that of `--json`."""
+        if arguments.startswith("-"):
+            raise UsageError(f"flags of a run stand on a command line of its own: atomic run {name} {arguments}")
+        from atomic.cli.run import begin
+        from atomic.cli.running import RunFlags, RunHost
+
+        request = self._request
+        flags = RunFlags(
+            {"": request.agent} if request.agent else {},
+            {"": request.model} if request.model else {},
+            record=None if request.record is None else recordable(request.record),
+        )
+        runs = RunHost(self._stop, as_json=request.output != "text")
+        self.exit_code = await runs.run(lambda person: begin(name, arguments, flags, person))
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
         chosen = await choose_provider(provider or self._request.agent, self._wiring.settings)
