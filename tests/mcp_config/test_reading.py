@@ -317,7 +317,7 @@ def test_a_file_of_more_than_a_megabyte_is_not_read_but_claudes_own_is(home: Pat
 
 def entry_of(origin: Origin, **fields: Any) -> McpEntry:
     transport = Transport.HTTP if "url" in fields else Transport.STDIO
-    path = Path("/work/.vscode/mcp.json")
+    path = Path("/shop/.vscode/mcp.json")
     return McpEntry(name="box", transport=transport, origin=origin, location=Location.PROJECT, path=path, **fields)
 
 
@@ -327,7 +327,7 @@ def entry_of(origin: Origin, **fields: Any) -> McpEntry:
         (Origin.CLAUDE, "a ${X} b", "a 1 b"),
         (Origin.CLAUDE, "${X:-2}${Y:-2}", "12"),
         (Origin.COPILOT, "${env:X}", "1"),
-        (Origin.VSCODE, "${workspaceFolder}/${env:X}", "/work/1"),
+        (Origin.VSCODE, "${workspaceFolder}/${env:X}", "/shop/1"),
         (Origin.ATOMIC, "$X {env:X}", "$X {env:X}"),
         (Origin.OPENCODE, "{env:X}{env:Y}", "1"),
         (Origin.OPENCODE, "${X}", "${X}"),
