@@ -15,7 +15,7 @@ from atomic.workflows import AtomicError, State
 from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.events import RunEnded, WorkflowEvent
 from atomic.workflows.executor import WorkflowRun
-from atomic.workflows.live_runtime import NoWorkflows, Runtime
+from atomic.workflows.host_runtime import Runtime
 from tests.workflows.small_runtime import Entities, Named
 
 
@@ -49,7 +49,7 @@ def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None =
     (folder / "project").mkdir(exist_ok=True)
     return Runtime(
         home=folder / "home", project=folder / "project", choose=choose, entities=entities or Entities(),
-        workflows=NoWorkflows(), tools=Named({}), **facts,
+        workflows=Named({}), tools=Named({}), **facts,
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ from atomic.workflows.events import (
 )
 from atomic.workflows.executor import run_workflow
 from atomic.workflows.governor import Caps
-from atomic.workflows.live_runtime import Choices
+from atomic.workflows.host_runtime import Choices
 from tests.cli.flows import call, end, text
 from tests.workflows.runs import definition, ending, runtime, told
 from tests.workflows.small_runtime import Entities, Entity

@@ -28,7 +28,7 @@ from atomic.workflows.endings import Stop
 from atomic.workflows.events import RunEnded
 from atomic.workflows.executor import WorkflowRun
 from atomic.workflows.governor import Caps
-from atomic.workflows.live_runtime import Choices, Runtime
+from atomic.workflows.host_runtime import Choices, Runtime
 
 if TYPE_CHECKING:
     from atomic.providers import AgentProvider, SessionOptions

@@ -1,0 +1,256 @@
+"""What one step may reach: the `ctx.deps` of its node. It knows which node and which task it works for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from atomic.errors import AtomicError
+from atomic.graph import Suspend
+from atomic.providers.base import SessionOptions
+from atomic.providers.events import EndReason, TurnEnded
+from atomic.providers.modelnames import fitting_model, named_model
+from atomic.tasks import Task
+from atomic.workflows.bridge import Bridge
+from atomic.workflows.broker import LiveBroker
+from atomic.workflows.door import Caller, Door, GuardedProvider, GuardedSession, Limited
+from atomic.workflows.governor import Governor, Parked
+from atomic.workflows.named_sessions import NamedSessions
+from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, Tools, Workflows
+
+if TYPE_CHECKING:
+    from atomic.graph.context import StepContext
+    from atomic.providers.base import AgentProvider
+    from atomic.workflows.live_runtime import LiveRuntime, RunTasks
+
+ResultT = TypeVar("ResultT")
+_FAMILIES_KNOWN = ("claude", "replay")  # opus, sonnet and haiku are models there
+
+
+class TurnFailedError(AtomicError):
+    """A turn of an agent did not end well; `reason` is that of its end."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        self.reason = reason
+        super().__init__(why)
+
+
+class StepRuntime:
+    """What one step may reach: the `ctx.deps` of its node."""
+
+    def __init__(self, run: LiveRuntime, ctx: StepContext) -> None:
+        self._run, self._ctx, self._host = run, ctx, run.host
+        task = ctx.item.id if isinstance(ctx.item, Task) else None
+        self._door = Door(run, ctx, Caller(ctx.node_id, task))
+        self.bridge = StepBridge(self)
+
+    @property
+    def entities(self) -> Entities:
+        return self._host.entities
+
+    @property
+    def workflows(self) -> Workflows:
+        return self._host.workflows
+
+    @property
+    def tools(self) -> Tools:
+        return self._host.tools
+
+    @property
+    def sessions(self) -> NamedSessions:
+        return self._run.sessions
+
+    @property
+    def tasks(self) -> RunTasks:
+        return self._run.tasks
+
+    @property
+    def governor(self) -> Governor:
+        return self._run.governor
+
+    @property
+    def broker(self) -> LiveBroker | None:
+        return self._run.broker
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self._host.clock
+
+    @property
+    def project(self) -> Path:
+        return self._host.project
+
+    async def provider(self, name: str | None = None) -> GuardedProvider:
+        """A provider whose calls are governed, logged and told."""
+        chosen = name or await self._run.default_name()
+        return self._door.guard(await self._run.provider(chosen), chosen)
+
+    async def turn(
+        self,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        session: str | None = None,
+        tools: Sequence[str] | None = None,
+    ) -> str:
+        """One turn in a fresh session, or in the named one. Raises TurnFailedError, ProviderError."""
+        entity = None if agent is None else self.entities.require("agent", agent)
+        caller = self.caller(prompt, agent)
+
+        async def work(chosen: AgentProvider, name: str) -> str:
+            options = await self._options(chosen, name, caller, entity, model, tools)
+            guarded = self._door.guard(chosen, name, caller)
+            if session is None:
+                async with guarded.open(options) as fresh:
+                    return await _answer(fresh, prompt)
+            async with self.sessions.using(session, name, guarded, options) as shared:
+                shared.door = self._door
+                shared.about = msgspec.structs.replace(shared.about, caller=caller)
+                return await _answer(shared, prompt)
+
+        return await self.served(caller, provider, work)
+
+    def caller(self, prompt: str, agent: str | None) -> Caller:
+        """Who calls: the role that the prompt names, else the agent's name."""
+        caller = msgspec.structs.replace(self._door.caller, role=agent or None).speaking(prompt)
+        self._run.roles.update(word for word in (caller.role, agent, caller.node) if word)
+        return caller
+
+    async def served(
+        self, caller: Caller, wanted: str | None, work: Callable[[AgentProvider, str], Awaitable[ResultT]]
+    ) -> ResultT:
+        """Let a provider do it that serves; a limit parks it, or another goes on, and it is no failed attempt."""
+        governor = self.governor
+        preferred = _chosen(self._host.choices.agents, caller) or wanted or await self._run.default_name()
+        while True:
+            try:
+                with self._ctx.resting():
+                    name = await governor.provider_for(preferred, self._host.others)
+            except Parked as parked:
+                raise self._door.suspend(parked) from parked
+            try:
+                return await work(await self._run.provider(name), name)
+            except Limited as limit:
+                self._run.reporter.parked(governor.park(limit.reset_at, name))
+
+    async def _options(
+        self,
+        provider: AgentProvider,
+        name: str,
+        caller: Caller,
+        entity: EntityLike | None,
+        model: str | None,
+        tools: Sequence[str] | None,
+    ) -> SessionOptions:
+        return SessionOptions(
+            cwd=self._host.folder,
+            system_prompt=None if entity is None else entity.prompt,
+            model=await self.model_for(provider, name, caller, model, entity),
+            tools=tools if tools is not None else None if entity is None else entity.tools,
+            denied_tools=() if entity is None else entity.denied_tools,
+            record=self._host.record,
+            trusted=self._host.trusted,
+        )
+
+    def bridge_to(self, provider: AgentProvider, name: str, caller: Caller) -> Bridge:
+        """Sub-agents over that provider, behind the door."""
+        host = self._host
+        guarded = self._door.guard(provider, name, caller)
+        return Bridge(guarded, entities=host.entities, cwd=host.folder, record=host.record, trusted=host.trusted)
+
+    async def model_for(
+        self, provider: AgentProvider, name: str, caller: Caller, wanted: str | None, entity: EntityLike | None = None
+    ) -> str | None:
+        """The flag's model; else the one that is asked for, as this provider calls it; else that of the settings."""
+        flag = _chosen(self._host.choices.models, caller)
+        if flag is not None:
+            return flag
+        if wanted == "inherit":
+            wanted = None
+        if wanted is None or provider.name in _FAMILIES_KNOWN:
+            return wanted or self._host.settings.model
+        if named_model(wanted) is not None and not provider.capabilities.models:
+            return wanted
+        known = await self._run.models(provider, name)
+        original = getattr(entity, "original_model", None)
+        fitting = wanted if wanted in known else fitting_model(known, original, wanted)
+        return fitting or named_model(wanted) or self._host.settings.model
+
+
+class StepBridge:
+    """Spawns sub-agents for one step, over whichever provider serves their role."""
+
+    def __init__(self, step: StepRuntime) -> None:
+        self._step = step
+
+    async def spawn(self, request: SubagentRequest) -> SubagentResult:
+        """Run one to its end; with a schema its answer is in `value`."""
+        step = self._step
+        caller = step.caller(request.task, request.agent)
+
+        async def work(chosen: AgentProvider, name: str) -> SubagentResult:
+            entity = step.entities.require("agent", request.agent) if request.agent else None
+            wanted = request.model or (entity.model if entity else None)
+            model = await step.model_for(chosen, name, caller, wanted, entity)
+            bridge = step.bridge_to(chosen, name, caller)
+            return await bridge.spawn(msgspec.structs.replace(request, model=model or "inherit"))
+
+        return await step.served(caller, None, work)
+
+    async def spawn_parallel(
+        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
+    ) -> list[SubagentResult]:
+        """Run several at once; the results in the order of the requests. Where one must pause, the others end first."""
+        bound = 4 if max_concurrency is None else max_concurrency
+        places = asyncio.Semaphore(bound or max(1, len(requests)))
+        held: list[Suspend] = []
+
+        async def one(request: SubagentRequest) -> SubagentResult | None:
+            async with places:
+                try:
+                    return await self.spawn(request)
+                except Suspend as suspend:
+                    held.append(suspend)
+                    return None
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(request)) for request in requests]
+        if held:
+            raise held[0]
+        return [result for task in tasks if (result := task.result()) is not None]
+
+    async def ask_for(self, type: type[ResultT], request: SubagentRequest) -> ResultT:
+        """An answer of that type. Raises SubagentError where none came."""
+        from atomic.workflows.errors import SubagentError
+
+        result = await self.spawn(msgspec.structs.replace(request, schema=type))
+        if not result.success:
+            raise SubagentError(request.agent or result.id, result.error or "no answer")
+        return result.value
+
+
+async def _answer(session: GuardedSession, prompt: str) -> str:
+    ended: TurnEnded | None = None
+    async for event in session.send(prompt):
+        if isinstance(event, TurnEnded):
+            ended = event
+    if ended is None:
+        raise TurnFailedError("error", "the stream ended without saying that the turn is over")
+    if ended.reason is not EndReason.DONE:
+        raise TurnFailedError(str(ended.reason), ended.error or f"the turn ended with '{ended.reason}'")
+    return ended.text
+
+
+def _chosen(choices: Mapping[str, str], caller: Caller) -> str | None:
+    """What a flag says for this caller: by role, else by node, else for all."""
+    base = caller.node.partition("[")[0]
+    for word in (caller.role, caller.node, base):
+        if word and word in choices:
+            return choices[word]
+    return choices.get("")

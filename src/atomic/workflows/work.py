@@ -1,0 +1,335 @@
+"""The work of one run: the session, the journal, the graph; what it comes to is told in events."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atomic import __version__
+from atomic.errors import AtomicError
+from atomic.graph import (
+    CompiledGraph,
+    Journal,
+    JournalError,
+    Node,
+    NodeError,
+    RunNotFoundError,
+    RunOwnedError,
+    RunResult,
+    RunStatus,
+    State,
+    StreamEvent,
+)
+from atomic.sessions.inbox import POLL_SECONDS
+from atomic.sessions.model import SessionStatus
+from atomic.sessions.store import Session, now, this_owner
+from atomic.workflows.builder import graph
+from atomic.workflows.endings import SAVED_END, Ending, Stop, ending_of
+from atomic.workflows.events import (
+    RunEnded,
+    RunStarted,
+    WorkflowEvent,
+)
+from atomic.workflows.governor import Governor
+from atomic.workflows.host_runtime import Answer, Runtime
+from atomic.workflows.live_runtime import LiveRuntime
+from atomic.workflows.nodes import agent_node
+from atomic.workflows.reporting import Report
+from atomic.workflows.runtime import WorkflowRuntime
+
+if TYPE_CHECKING:
+    from atomic.workflows.definition import WorkflowStateParams
+
+_MODES = ("live", "debug", "values", "events", "result")
+
+
+class Order(msgspec.Struct, frozen=True, eq=False):
+    """What is to be run."""
+
+    definition: Any
+    loaded: Any
+    prompt: str
+    config: Mapping[str, Any] | None
+    resume: bool
+    answers: Mapping[str, Answer]
+    model: str | None
+    max_iterations: int | None
+
+
+class ChatState(State):
+    """The state of a workflow without a graph."""
+
+    prompt: str = ""
+
+
+def chat_graph(name: str) -> CompiledGraph[ChatState]:
+    """A workflow without a graph: the prompt goes to one turn."""
+
+    def prompt_of(state: ChatState) -> str:
+        return state.prompt
+
+    chat: Node[ChatState, WorkflowRuntime] = agent_node("chat", prompt_of)
+    return graph(ChatState).then(chat).compile(name=name)
+
+
+class Work:
+    """The work of a run, in a task of its own."""
+
+    def __init__(self, order: Order, runtime: Runtime, session: Session) -> None:
+        self._order, self._host, self._session = order, runtime, session
+        self._graph: CompiledGraph[Any] = order.loaded.graph or chat_graph(order.definition.name)
+        self.report = Report(session, self._graph, order.definition.node_descriptions, lambda: self.governor.spent)
+        self._stopped: Stop | None = None
+        self._streaming: asyncio.Task[RunResult[Any]] | None = None
+        self._is_ours = not order.resume  # else it may be another's until the journal says so
+        owner = this_owner()
+        self._me = f"{owner.pid}|{owner.mark}"  # what others write on a message for this process
+        self.governor = self._make_governor()
+        self.runtime = LiveRuntime(
+            runtime, self.report, self.governor, tasks=session.dir / "tasks.json", named=session.record.named
+        )
+        self._task = asyncio.create_task(self._run(), name=f"run-{session.id}")
+
+    def _make_governor(self) -> Governor:
+        host, session = self._host, self._session
+        governor = Governor.of_session(
+            session.dir, host.caps, on_limit=host.on_limit, run=session.id, tell=self.report.warn, clock=host.clock
+        )
+        governor.parked_until = session.record.parked_until
+        return governor
+
+    # the host's side -------------------------------------------------------------------------------------------
+
+    async def next_event(self) -> WorkflowEvent | None:
+        event = await self.report.news.get()
+        if event is None:
+            await self._task  # what could not be told as an event is raised here
+        return event
+
+    def stop(self, stop: Stop) -> None:
+        self._stopped = stop if self._stopped is None or stop is Stop.CANCEL else self._stopped
+        if self._streaming is not None:
+            self._streaming.cancel()
+
+    async def over(self) -> None:
+        await asyncio.wait({self._task})
+
+    # the run ---------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            if self._order.resume and self._session.record.status in SAVED_END:
+                self._repeat_end()
+            else:
+                await self._execute()
+        finally:
+            self.report.news.close()
+
+    def _repeat_end(self) -> None:
+        """A completed run: it says so, and runs nothing; its log stays as it is."""
+        self.report.is_logging = False
+        record = self._session.record
+        self.report.tell(
+            RunStarted, workflow=record.workflow, prompt=record.prompt, session_dir=self._dir, resumed=True
+        )
+        ended = Ending(str(record.status), "done", "it is completed already: nothing is left to do", 0)
+        self.report.tell(RunEnded, **msgspec.to_builtins(ended))
+
+    async def _execute(self) -> None:
+        ending: Ending | None = None
+        journal: Journal | None = None
+        try:
+            journal = await asyncio.to_thread(self._session.journal)  # it is made on a disk that may be busy
+            ending = await self._to_end(journal, await self._opened(journal))
+        except RunOwnedError as error:
+            if not self._is_ours:
+                raise
+            self.report.tell(RunEnded, status="failed", reason="error", message=str(error), exit_code=3)
+        except Exception as error:  # whatever it was, the host hears RunEnded and the session says why
+            if not self._is_ours:
+                raise
+            self._session.logs.error("the run failed", error)
+            ending = Ending("failed", "error", _words_of(error), 1, f"atomic resume {self._session.id}")
+        finally:
+            await self.runtime.close()
+            if journal is not None:
+                journal.close()
+            if ending is not None:
+                self.governor.stop()
+                self._end(ending)
+            self._session.logs.close()
+
+    async def _opened(self, journal: Journal) -> AsyncIterator[StreamEvent]:
+        """The stream of the graph; from here on the run is ours. Raises RunOwnedError before anything is changed."""
+        order, session = self._order, self._session
+        stream = self._resumed(journal, self._given_answers(journal)) if order.resume else None
+        self._is_ours = True
+        session.inbox.orders(self._me)  # what was meant for the owner before us
+        session.save(
+            status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
+            atomic_version=__version__,
+        )  # fmt: skip
+        self.report.tell(
+            RunStarted, workflow=order.definition.name, prompt=order.prompt, session_dir=self._dir, resumed=order.resume
+        )
+        if (recovered := getattr(journal, "recovered", None)) is not None:
+            self.report.warn(recovered.message)
+        if stream is None:
+            deps, id = self.runtime, session.id
+            given = self._first_state()
+            stream = self._graph.stream(
+                given, modes=_MODES, deps=deps, journal=journal, execution_id=id, model=order.model
+            )
+        return stream
+
+    def _resumed(self, journal: Journal, answers: Mapping[str, Answer]) -> AsyncIterator[StreamEvent] | None:
+        """The stream that goes on; None if the run was cut before it began."""
+        try:
+            stream = self._graph.resume_stream(
+                journal, self._session.id, answers=answers, modes=_MODES, deps=self.runtime, model=self._order.model
+            )
+        except RunNotFoundError:
+            return None
+        self._session.inbox.forget(answers)
+        return stream
+
+    def _given_answers(self, journal: Journal) -> dict[str, Answer]:
+        """What was answered meanwhile, by the caller or in the inbox, to questions that are open."""
+        from atomic.graph.past import Past
+
+        try:
+            asked = Past(journal.history(self._session.id)).asked
+        except RunNotFoundError:
+            return {}
+        waiting = {id: answer for id, answer in self._session.inbox.answers().items() if id in asked}
+        return {**waiting, **self._order.answers}
+
+    def _first_state(self) -> Any:
+        order, session = self._order, self._session
+        if order.loaded.graph is None:
+            return {"prompt": order.prompt}
+        from atomic.workflows.definition import WorkflowStateParams
+
+        params: WorkflowStateParams = WorkflowStateParams(
+            prompt=order.prompt,
+            session_id=session.id,
+            session_dir=self._dir,
+            max_iterations=order.max_iterations,
+            config=session.record.config if order.resume else self._config,
+        )
+        return order.loaded.create_state(params)
+
+    @property
+    def _config(self) -> Mapping[str, Any]:
+        order = self._order
+        return {**order.definition.config(self._host.settings.workflows), **(order.config or {})}
+
+    async def _to_end(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> Ending:
+        watching = asyncio.create_task(self._watch_inbox())
+        self._streaming = asyncio.create_task(self._walk(journal, stream))
+        if self._stopped is not None:
+            self._streaming.cancel()
+        try:
+            await asyncio.wait({self._streaming})
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+            if not self._streaming.done():  # the task of the run itself was cancelled
+                self._streaming.cancel()
+                await asyncio.wait({self._streaming})
+        if self._streaming.cancelled():
+            return ending_of(None, self._stopped or Stop.INTERRUPT, self._session.id)
+        return self._ended(self._streaming.result())
+
+    def _ended(self, result: RunResult[Any]) -> Ending:
+        self._warn_of_unused_roles(result)
+        ending = ending_of(result, None, self._session.id)
+        if result.status is RunStatus.FAILED and isinstance(result.error, NodeError):
+            self._session.logs.error(str(result.error), result.error.__cause__)
+        if self._order.loaded.graph is None and result.status is RunStatus.COMPLETED:
+            return msgspec.structs.replace(ending, status="chat")
+        return ending
+
+    async def _walk(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> RunResult[Any]:
+        """Stream the graph; where it ends with questions that somebody has answered meanwhile, go on."""
+        while True:
+            result = await self._told(stream)
+            if result.status is not RunStatus.PAUSED or not result.questions:
+                return result
+            asked, waiting = {question.id for question in result.questions}, self._session.inbox.answers()
+            answers = {id: answer for id, answer in waiting.items() if id in asked}
+            more = self._resumed(journal, answers) if answers else None
+            if more is None:
+                return result
+            for id in answers:
+                self.report.close_question(id)
+            stream = more
+
+    async def _told(self, stream: AsyncIterator[StreamEvent]) -> RunResult[Any]:
+        result: RunResult[Any] | None = None
+        async for news in stream:
+            match news.mode:
+                case "live":
+                    self.report.hear_live(news.node_id, news.data)
+                case "debug":
+                    self.report.hear_step(news.node_id, news.data)
+                case "values":
+                    self.report.hear_state(news.data)
+                case "events" if news.data.type == "warning":
+                    self.report.warn_of(news.node_id, news.data.data)
+                case "result":
+                    result = news.data
+                case _:
+                    pass
+        assert result is not None
+        return result
+
+    async def _watch_inbox(self) -> None:
+        inbox = self._session.inbox
+        while True:
+            if orders := inbox.orders(self._me):
+                self.stop(Stop.CANCEL if "cancel" in orders else Stop.INTERRUPT)
+            if self.runtime.broker is not None:
+                self.runtime.broker.deliver(inbox.answers())
+            await asyncio.sleep(POLL_SECONDS)
+
+    # the end ---------------------------------------------------------------------------------------------------
+
+    def _end(self, ending: Ending) -> None:
+        self.report.end_nodes()
+        over, trust = ending.status != "paused", self._session.record.trust
+        if trust is not None and self._host.trust_after is not None:
+            trust = self._host.trust_after(trust)
+        questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
+        with suppress(OSError):  # a full disk: the journal holds what counts, and the host is told
+            self._session.save(
+                status=SessionStatus(ending.status), reason=ending.reason, ended_at=now() if over else None, owner=None,
+                questions=questions, trust=trust, parked_until=self.governor.parked_until,
+                cost=self.report.cost(),
+            )  # fmt: skip
+        if not questions:
+            self._session.inbox.forget()
+        self.report.tell(RunEnded, **msgspec.to_builtins(ending))
+
+    def _warn_of_unused_roles(self, result: RunResult[Any]) -> None:
+        if result.status is not RunStatus.COMPLETED:
+            return
+        choices = self._host.choices
+        for flag, chosen in (("--agent", choices.agents), ("--model", choices.models)):
+            for role in chosen:
+                if role and role not in self.runtime.roles:
+                    self.report.warn(f"{flag} {role}={chosen[role]} had no effect: nobody called an agent as {role}")
+
+    @property
+    def _dir(self) -> str:
+        return os.fspath(Path(self._session.dir))
+
+
+def _words_of(error: Exception) -> str:
+    return str(error) if isinstance(error, AtomicError | OSError | JournalError) else f"{type(error).__name__}: {error}"
