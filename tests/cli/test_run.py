@@ -317,6 +317,20 @@ async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -
     assert [e for e in kinds(watching.events) if "node" in e] == [e for e in kinds(run.events) if "node" in e]
 
 
+async def test_attach_hears_the_last_words_of_who_has_just_left(user: User) -> None:
+    workflow(user, "hello", SAY)
+    await user.atomic("run", "hello", "-a", recording(user, {**HELLO, "role": "worker", "task": "3"}), "x")
+    log = sessions(user)[0] / "logs" / "events.jsonl"
+    *lines, last = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines))  # session.json says already that nobody works on it
+    async with started(user, "attach", sessions(user)[0].name, "--json") as watching:
+        await watching.until("node_ended")
+        with log.open("ab") as file:
+            file.write(last)
+        assert await watching.over() == 0
+    assert kinds(watching.events)[-1] == "run_ended"
+
+
 async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:

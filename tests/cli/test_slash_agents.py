@@ -22,7 +22,7 @@ def environment(name: str) -> Callable[[ModelServer, Path], dict[str, str]]:
     return claude_env if name == "claude" else opencode_env
 
 
-@pytest.fixture(params=["claude", "opencode", "copilot"])
+@pytest.fixture(params=["claude", pytest.param("opencode", marks=pytest.mark.full), "copilot"])
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 

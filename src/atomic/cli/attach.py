@@ -19,6 +19,8 @@ from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session
 from atomic.workflows.events import RunEnded, WorkflowEvent
 
+_LAST_WORDS = 5.0  # seconds: who leaves a run says so in session.json first, and then in the log
+
 
 def attach_command(id: str, *, as_json: bool) -> int:
     """Show what the run's log says until the run ends; its exit code."""
@@ -50,18 +52,21 @@ async def _events(session: Session) -> AsyncGenerator[WorkflowEvent]:
     """The events of the last time that somebody worked on it, as they come; they end where that process has gone."""
     with session.logs.events.open("rb") as log:
         log.seek(_last_start(session.logs.events))
-        rest = b""
+        rest, patience = b"", _LAST_WORDS
         while True:
-            was_owned = session.is_owned
+            was_owned, was_left = session.is_owned, session.record.owner is None
             rest, lines = _read(log, rest)
             for line in lines:
                 if (event := _event(line)) is not None:
                     yield event
-            if not lines and not was_owned:
-                return
-            if not lines:
-                await asyncio.sleep(POLL_SECONDS)
-                session.reload()
+            if lines:
+                continue
+            if not was_owned:
+                patience -= POLL_SECONDS
+                if not was_left or patience < 0:
+                    return
+            await asyncio.sleep(POLL_SECONDS)
+            session.reload()
 
 
 def _read(log: BinaryIO, rest: bytes) -> tuple[bytes, list[bytes]]:
