@@ -19,7 +19,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return _carry_out(sys.argv[1:] if words is None else list(words))
     except KeyboardInterrupt as stop:
         return SIGNALLED + (stop.args[0] if stop.args else 2)
-    except Exception as error:
+    except Exception as error:  # a mistake of ours is one line for the user too; ATOMIC_DEBUG shows all of it
         if is_debugging() and not isinstance(error, AtomicError):
             raise
         tell(message_of(error))

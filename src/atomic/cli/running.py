@@ -260,7 +260,7 @@ class RunHost:
             run = await start(self._person())
             self._stop.act = lambda: run.stop(_STOPS[signal.Signals(self._stop.number or signal.SIGINT)])
             return await self._watch(run)
-        except Exception as error:
+        except Exception as error:  # who reads JSON is told of a mistake of ours too
             if is_debugging() and not isinstance(error, AtomicError):
                 raise
             code = OWNED if isinstance(error, RunOwnedError) else exit_code_of(error)

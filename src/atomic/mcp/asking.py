@@ -78,7 +78,7 @@ async def _in_thread(work: Callable[[], Found]) -> Found:
     def run() -> None:
         try:
             found = work()
-        except Exception as error:
+        except Exception as error:  # raised again where it is awaited
             tell(_fail, error)
         else:
             tell(_succeed, found)

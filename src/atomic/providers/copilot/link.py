@@ -94,7 +94,7 @@ class Link:
         except (JsonRpcError, ProcessExitedError) as error:
             link.forget()
             raise _named(server.problem(error), id) from error
-        except BaseException:
+        except BaseException:  # a cancellation too: nobody would hear its events any more
             link.forget()
             raise
         return link
