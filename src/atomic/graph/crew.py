@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 class Crew:
     """Runs tasks, passes on the steps that they finish, and ends them all before it is over."""
 
+    counts_each = False  # whether the end of one member matters before the last has ended
+
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._working = 0
         loop = asyncio.get_running_loop()
         # What create_task does, without the detour through its Python half: there may be thousands of members.
         plain = loop.get_task_factory() is None
-        self._make_task: Callable[[Any], asyncio.Task[None]] = (
+        self._make_task: Callable[..., asyncio.Task[Any]] = (
             partial(asyncio.Task, loop=loop) if plain else loop.create_task
         )
         self._steps: deque[Step[Any]] = deque()
@@ -29,22 +31,18 @@ class Crew:
         self._fatal: BaseException | None = None
         self._decided = False
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Start a member. It calls `left` when it ends, whatever ends it."""
         self._working += 1
-        self._tasks.append(self._make_task(work))
+        self._tasks.append(self._make_task(work, name=name))  # asyncio would take longer to make a name up
 
     def left(self, fatal: BaseException | None = None) -> None:
         """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
-        self._fatal = self._fatal or fatal
         self._working -= 1
-        if not self._working or self._counts_each:
+        if fatal is not None:
+            self._fatal = self._fatal or fatal
+        if not self._working or fatal is not None or self.counts_each:
             self._wake()
-
-    @property
-    def _counts_each(self) -> bool:
-        """Whether the end of one member matters before the last has ended."""
-        return self._fatal is not None
 
     def put(self, step: Step[Any]) -> None:
         self._steps.append(step)
@@ -86,8 +84,9 @@ class Crew:
     async def cancel(self) -> None:
         """End all tasks and wait until they have; a cancellation meanwhile is passed on afterwards."""
         pending = [task for task in self._tasks if not task.done()]
-        for task in pending if self._working else ():
-            task.cancel()
+        if self._working:
+            for task in pending:
+                task.cancel()
         interrupted: asyncio.CancelledError | None = None
         while pending:
             try:

@@ -149,10 +149,10 @@ class Fork(Crew, ABC):
         if self.limit and self.limit < count:
             names = self.names()
             for _ in range(self.limit):
-                self.spawn(self.work(names))
+                self.spawn(self.work(names), self.node_id)
         else:
             for name in self.names():
-                self.spawn(self.alone(name, self.make(name)))
+                self.spawn(self.alone(name, self.make(name)), name)
 
     def _time_out(self) -> None:
         self._timed_out = True
@@ -234,7 +234,8 @@ class Fork(Crew, ABC):
             await super().cancel()
         finally:
             for child in self.children.values():
-                await child.cancel()
+                if child.branching is not None:  # else it has started nothing, and there may be thousands
+                    await child.cancel()
 
     def suspended(self) -> list[Suspend]:
         if self._decided:

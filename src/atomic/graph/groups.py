@@ -23,6 +23,8 @@ class Group(Crew):
     branches, each once, and folded anew: a node behind a diamond inside a diamond sees no update twice.
     """
 
+    counts_each = True  # whoever arrives may be the last one that others wait for
+
     def __init__(self, parent: Token, targets: Sequence[int], source: Op | None = None) -> None:
         super().__init__()
         self.parent, self.program = parent, parent.program
@@ -68,10 +70,6 @@ class Group(Crew):
         self._fresh = list(tokens)
         self.meets |= self._meets([token.pc for token in tokens])
 
-    @property
-    def _counts_each(self) -> bool:
-        return True  # whoever arrives may be the last one that others wait for
-
     def begin(self) -> None:
         fresh, self._fresh = self._fresh, []
         for token in fresh:
@@ -82,7 +80,7 @@ class Group(Crew):
             self.over.append(token)
             return
         self.live[token] = None
-        self.spawn(self._walk(token))
+        self.spawn(self._walk(token), self.program.ops[token.pc].id)
 
     async def _walk(self, token: Token) -> None:
         fatal: BaseException | None = None

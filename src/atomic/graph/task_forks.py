@@ -63,7 +63,7 @@ class TasksFork(Fork):
     def begin(self) -> None:
         super().begin()
         for _ in range(self.limit or max(1, len(self.dispatcher.order()))):
-            self.spawn(self.walk_all())
+            self.spawn(self.walk_all(), self.node_id)
 
     def names(self) -> Iterator[str]:
         return iter(())  # who is next is known only when a worker is free
