@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -206,10 +206,10 @@ class _Compiler(Generic[StateT]):
         if bound == 0 and until is None:
             self.report(node_id, "cycle without a bound: give until= or max_iterations=")
 
-    def _check_scope(self, node_id: str, block: Block, limit: int | None) -> None:
+    def _check_scope(self, node_id: str, block: Block, limit: int | Callable[[Any], int] | None) -> None:
         if not block.nodes:
             self.report(node_id, "it has no node to run")
-        if limit is not None and limit < 0:
+        if isinstance(limit, int) and limit < 0:
             self.report(node_id, f"max_concurrency is {limit}; give 0 for no limit, or more")
 
     def _check_parallel(self, node_id: str, body: ParallelBody) -> None:
@@ -306,7 +306,7 @@ class _Compiler(Generic[StateT]):
                 limit = limit if own_limit is None else own_limit
             case MapBody(_, block, own_limit) | TasksBody(_, block, _, own_limit):
                 branches = {"": self.chain_program(block)}
-                limit = limit if own_limit is None else own_limit
+                limit = own_limit if isinstance(own_limit, int) else limit
             case _:
                 pass
         op = ForkOp(node, following, loops, limit)

@@ -247,6 +247,10 @@ class Dispatcher(Protocol):
         """These items had been taken when the run was cut; they count for any bound."""
         ...
 
+    def try_again(self) -> None:
+        """Somebody goes on with a blocked run: what has failed may be taken once more."""
+        ...
+
     def blockers_of(self, key: str) -> Sequence[str]:
         """The items that this one had to wait for, and theirs."""
         ...
@@ -270,7 +274,7 @@ class TasksBody(msgspec.Struct, frozen=True, eq=False):
     dispatcher: Callable[[Any], Dispatcher]  # called with the state when the node begins
     block: Block
     until: Condition[Any] | None
-    max_concurrency: int
+    max_concurrency: int | Callable[[Any], int]  # a function is asked when the node begins
 
 
 Body = IfBody | LoopBody | ParallelBody | MapBody | SubgraphBody | TasksBody

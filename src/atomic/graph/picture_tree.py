@@ -232,7 +232,8 @@ class _Drawer:
                 facts = [f"for each of {condition(over)}", self._at_once(limit)]
                 return self._frame(node, facts, self.chain(block))
             case TasksBody(_, block, until, limit):
-                facts = ["each task when it is ready", self._at_once(limit)]
+                at_once = f"{condition(limit)} at once" if callable(limit) else self._at_once(limit)
+                facts = ["each task when it is ready", at_once]
                 facts += [] if until is None else [f"until {condition(until)}"]
                 return self._frame(node, facts, self.chain(block))
             case SubgraphBody(graph):

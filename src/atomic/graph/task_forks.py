@@ -33,6 +33,8 @@ class TasksFork(Fork):
         self.body = body
         self.program = op.branches[""]
         try:
+            if callable(body.max_concurrency):
+                self.limit = body.max_concurrency(token.state)
             self.dispatcher: Dispatcher = body.dispatcher(token.state)
         except Exception as error:  # a file or a user's function: whatever it raises is this node's failure
             raise as_node_error(self.node_id, error) from error
@@ -52,6 +54,8 @@ class TasksFork(Fork):
         begun = past.branches_of(f"{self.place.path}|{self.key}{self.sign}")
         blocked = past.ended is not None and past.ended.status == RunStatus.BLOCKED
         self.dispatcher.go_on(() if blocked else begun)  # who resumes a blocked run wants it to go on
+        if blocked:
+            self.dispatcher.try_again()
         for name in begun:
             if name in done:
                 self.make(name)
@@ -165,9 +169,14 @@ class TasksFork(Fork):
 
     async def join(self) -> Step[Any] | None:
         if not self._stop and (reason := self.dispatcher.unfinished()) is not None:
-            self.token.suspended = [Suspend(reason, status=RunStatus.BLOCKED, node_id=self.node_id)]
+            self.token.suspended = [Suspend(reason, status=RunStatus.BLOCKED, node_id=self.node_id, code=self._code())]
             return None
         return await super().join()
+
+    def _code(self) -> str:
+        """The word that the failures of items have for why nothing can go on, if they have one."""
+        codes = [getattr(error.__cause__, "code", "") for error in self.errors.values()]
+        return next((code for code in codes if code), "")
 
     def merge(self) -> None:
         names = self._merged_names()

@@ -213,7 +213,7 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         until: Condition[StateT] | None = None,
         max_iterations: int = 100,
         task_selector: TaskSelector[StateT] | None = None,
-        max_concurrency: int = 1,
+        max_concurrency: int | Callable[[StateT], int] = 1,
         name: str = "",
         description: str = "",
         model: str | None = None,

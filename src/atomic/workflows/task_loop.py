@@ -7,7 +7,8 @@ what its nodes did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from atomic.graph.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
@@ -16,6 +17,7 @@ from atomic.graph.state import StateT
 from atomic.tasks import Task, TaskList, TaskStatus
 
 TaskSelector = Callable[[Sequence[Task], StateT], Task | None]
+_FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})(.*)")
 _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
 
@@ -27,7 +29,7 @@ def task_loop_node(
     until: Condition[StateT] | None = None,
     max_iterations: int = 100,
     task_selector: TaskSelector[StateT] | None = None,
-    max_concurrency: int = 1,
+    max_concurrency: int | Callable[[StateT], int] = 1,
     name: str = "",
     description: str = "",
     model: str | None = None,
@@ -55,6 +57,7 @@ class TaskDispatcher:
         self._path, self._max_iterations, self._selector = path, max_iterations, selector
         self._tasks = TaskList.read(path)
         self._started = 0
+        self._failures: dict[str, str] = {}  # of this process
 
     def take(self, state: Callable[[], Any]) -> tuple[str, Task] | None:
         if self._max_iterations and self._started >= self._max_iterations:
@@ -67,6 +70,8 @@ class TaskDispatcher:
         return task.id, self._change(task.id, TaskStatus.IN_PROGRESS)
 
     def finish(self, key: str, error: Exception | None) -> None:
+        if error is not None:
+            self._failures[key] = getattr(error, "reason", str(error))
         self._change(key, TaskStatus.COMPLETED if error is None else TaskStatus.FAILED)
 
     def _change(self, task_id: str, status: TaskStatus) -> Task:
@@ -81,6 +86,12 @@ class TaskDispatcher:
         """What was begun and not finished will be taken again, and is counted then."""
         ended = {task.id for task in self._tasks.tasks if task.status in (*_DONE, TaskStatus.FAILED)}
         self._started = len(ended.intersection(begun))
+
+    def try_again(self) -> None:
+        """What has failed is pending again; it is written down when it is taken."""
+        for task in self._tasks.tasks:
+            if task.status is TaskStatus.FAILED:
+                self._tasks.set_status(task.id, TaskStatus.PENDING)
 
     def blockers_of(self, key: str) -> list[str]:
         found: dict[str, None] = {}
@@ -104,10 +115,14 @@ class TaskDispatcher:
         if not left:
             return None
         reasons = self._tasks.waiting()
-        lines = "; ".join(f"{task.id}: {reasons.get(task.id, task.status.value)}" for task in left)
+        lines = "; ".join(f"{task.id}: {self._why(task, reasons)}" for task in left)
         bound = self._max_iterations
         why = f"after max_iterations ({bound})" if bound and self._started >= bound else "and none can run"
         return f"{len(left)} of {len(tasks)} tasks are left {why}: {lines}"
+
+    def _why(self, task: Task, reasons: Mapping[str, str]) -> str:
+        failure = self._failures.get(task.id)
+        return f"failed: {failure}" if failure else reasons.get(task.id, task.status.value)
 
 
 def criteria_loop_node(
@@ -138,8 +153,20 @@ def criteria_loop_node(
 
 def ends_with_signal(text: str, signal: str) -> bool:
     """Whether the last line that is not empty is exactly the signal, and not inside a code fence."""
-    lines = [line.strip() for line in text.splitlines()]
-    while lines and not lines[-1]:
-        lines.pop()
-    fences = sum(line.startswith(("```", "~~~")) for line in lines)
-    return bool(lines) and lines[-1] == signal and fences % 2 == 0
+    lines = [line for line in text.split("\n") if line.strip()]
+    return bool(lines) and lines[-1].strip() == signal and not _in_fence(lines[:-1])
+
+
+def _in_fence(lines: Sequence[str]) -> bool:
+    """Whether a code fence is open behind these lines; as in Markdown it closes with its own sign, as often or more."""
+    fence = ""
+    for line in lines:
+        found = _FENCE.match(line)
+        if found is None:
+            continue
+        mark, rest = found[1], found[2].strip()
+        if not fence:
+            fence = "" if mark[0] == "`" and "`" in rest else mark
+        elif mark[0] == fence[0] and len(mark) >= len(fence) and not rest:
+            fence = ""
+    return bool(fence)
