@@ -15,6 +15,7 @@ from atomic.graph import CompiledGraph
 from atomic.questions import Question
 
 if TYPE_CHECKING:
+    from atomic.providers.base import CustomTool
     from atomic.providers.events import Usage
 
 EntityKind = Literal["command", "skill", "agent"]
@@ -160,6 +161,7 @@ class WorkflowRuntime(Protocol):
         model: str | None = None,
         session: str | None = None,
         tools: Sequence[str] | None = None,
+        custom_tools: Sequence[CustomTool] = (),
     ) -> str:
-        """One turn in a fresh session, or in the named one."""
+        """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can."""
         ...

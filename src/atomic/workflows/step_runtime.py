@@ -24,7 +24,7 @@ from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, Suba
 
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
-    from atomic.providers.base import AgentProvider
+    from atomic.providers.base import AgentProvider, CustomTool
     from atomic.workflows.live_runtime import LiveRuntime, RunTasks
 
 ResultT = TypeVar("ResultT")
@@ -98,13 +98,19 @@ class StepRuntime:
         model: str | None = None,
         session: str | None = None,
         tools: Sequence[str] | None = None,
+        custom_tools: Sequence[CustomTool] = (),
     ) -> str:
-        """One turn in a fresh session, or in the named one. Raises TurnFailedError, ProviderError."""
+        """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can.
+
+        Raises TurnFailedError, ProviderError.
+        """
         entity = None if agent is None else self.entities.require("agent", agent)
         caller = self.caller(prompt, agent)
 
         async def work(chosen: AgentProvider, name: str) -> str:
             options = await self._options(chosen, name, caller, entity, model, tools)
+            if custom_tools and chosen.capabilities.custom_tools:
+                options = msgspec.structs.replace(options, custom_tools=custom_tools)
             guarded = self._door.guard(chosen, name, caller)
             if session is None:
                 async with guarded.open(options) as fresh:
