@@ -56,8 +56,8 @@ class FakeHost(LimitedContext):
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
         self.done.append(("spawn", *((task.agent, task.task) for task in tasks)))
 
-    async def run_workflow(self, name: str, arguments: str) -> None:
-        self.done.append(("workflow", name, arguments))
+    async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
+        self.done.append(("workflow", name, arguments, attached))
 
     async def new_conversation(self) -> None:
         self.done.append(("new conversation",))

@@ -27,8 +27,8 @@ async def test_a_workflow_is_a_command_that_asks_its_host_to_run_it() -> None:
     assert (made.aliases, made.argument_hint, made.hidden) == (("rv",), "PROMPT", False)
     assert made.origin == "/p/.atomic/workflows/review.py (project)"
     host = FakeHost()
-    await made.run(CommandCall("review", "the diff"), host)
-    assert host.done == [("workflow", "review", "the diff")]
+    await made.run(CommandCall("review", "the diff", "piped"), host)
+    assert host.done == [("workflow", "review", "the diff", "piped")]
 
 
 def test_a_workflow_beats_a_skill_and_loses_to_a_built_in() -> None:

@@ -120,6 +120,7 @@ class Runtime:
     bridge: Bridge = field(default_factory=Bridge)
     sessions: Sessions = field(default_factory=Sessions)
     broker: Broker | None = None
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     turns: list[Turn] = field(default_factory=list[Turn])
     says: str = "done"
 

@@ -25,8 +25,8 @@ class Flag:
 class Arguments:
     """A command line that was read."""
 
-    def __init__(self, given: dict[str, list[str]], words: list[str]) -> None:
-        self._given, self.words = given, words
+    def __init__(self, given: dict[str, list[str]], words: list[str], flags: Sequence[Flag] = ()) -> None:
+        self._given, self.words, self.flags = given, words, flags
 
     def has(self, name: str) -> bool:
         return name in self._given
@@ -47,11 +47,12 @@ def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, l
 
     Raises UsageError with the nearest flag.
     """
+    flags = tuple(flags)
     by_name = {name: flag for flag in flags for name in flag.names}
     given: dict[str, list[str]] = {}
     rest, others = list(words), list[str]()
-    while rest and rest[0] != "--" and (_is_flag(rest[0]) or (mixed and (leading is None or len(others) < leading))):
-        if not _is_flag(rest[0]):
+    while rest and rest[0] != "--" and (is_flag(rest[0]) or (mixed and (leading is None or len(others) < leading))):
+        if not is_flag(rest[0]):
             others.append(rest.pop(0))
             continue
         name, equals, value = rest.pop(0).partition("=")
@@ -65,16 +66,16 @@ def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, l
         given.setdefault(flag.name, []).append(_checked(flag, value))
     if rest and rest[0] == "--":
         rest.pop(0)
-    return Arguments(given, others + rest)
+    return Arguments(given, others + rest, flags)
 
 
-def _is_flag(word: str) -> bool:
+def is_flag(word: str) -> bool:
     """A dash begins a flag, but not one with blanks in its name: `-p "- tidy up"` is a prompt."""
     return word.startswith("-") and word not in ("-", "--") and not any(map(str.isspace, word.partition("=")[0]))
 
 
 def _take(rest: list[str], flag: Flag) -> str:
-    if rest and rest[0] != "--" and not _is_flag(rest[0]):
+    if rest and rest[0] != "--" and not is_flag(rest[0]):
         return rest.pop(0)
     if flag.optional:
         return ""

@@ -7,17 +7,18 @@ run, and a name with anything but plain characters, which a shell might take for
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from atomic.cli.arguments import Flag
 from atomic.cli.errors import OK
 from atomic.cli.streams import one_line, put
 from atomic.cli.verbs import TOP, VERBS, Verb
+from atomic.cli.workflow_texts import find_written, read_text, written_workflows
 
 MOST_SESSIONS = 50  # the newest ones: nobody reads more
-_LONGEST_FILE = 1024 * 1024
+_LENGTH_OF_ID = 36
 _SIGNS = "._:@/+-="  # beside letters and digits: what no shell takes for more than itself
 _AGENTS = ("claude", "opencode", "copilot", "acp:", "replay:")
 
@@ -119,7 +120,24 @@ def _offers(before: Sequence[str], current: str) -> Iterable[Candidate]:
     if verb.verbs:
         chosen = rest[0] if rest and rest[0] in verb.verbs else ""
         verb, rest = verb.verbs[chosen or verb.default], rest[1 if chosen else 0 :]
-    return _of_flags(verb.flags, rest, current) or _of_words(verb, rest)
+    flags = (*verb.flags, *_flags_of_workflow(verb, rest)) if current.startswith("-") else verb.flags
+    return _of_flags(flags, rest, current) or _of_words(verb, rest)
+
+
+def _flags_of_workflow(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
+    """Those of the workflow that the words name."""
+    if verb.workflow is None:
+        return ()
+    from atomic.cli.workflow_flags import config_flags
+    from atomic.config import atomic_home, find_project
+
+    home, project = atomic_home(), find_project()
+    for word in words:
+        record = _record(home / "sessions" / word / "session.json") if len(word) == _LENGTH_OF_ID else {}
+        name, place = (record.get("workflow"), Path(str(record.get("project")))) if record else (word, project)
+        if (found := find_written(str(name), place, home)) is not None:
+            return config_flags(found.default_config())
+    return ()
 
 
 def _verbs(verbs: Iterable[Verb]) -> list[Candidate]:
@@ -165,40 +183,12 @@ def _of_words(verb: Verb, rest: Sequence[str]) -> Iterable[Candidate]:
 
 
 def _workflows() -> Iterator[Candidate]:
-    """The names that files give themselves, read as text: the importing of a workflow's door alone takes too long."""
     from atomic.config import atomic_home, find_project
 
-    project = find_project()
-    for folder in (None if project is None else project / ".atomic", atomic_home()):
-        for path in _files(folder / "workflows") if folder else ():
-            yield _workflow_name(path), ""
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    return [folder / name for name in names if name.endswith(".py") and not name.startswith((".", "_"))]
-
-
-def _workflow_name(path: Path) -> str:
-    import re
-
-    match = re.search(r"^name\s*(?::\s*str\s*)?=\s*([\"'])([^\"'\n]{1,64})\1", _text(path), re.MULTILINE)
-    return match[2] if match else path.stem
-
-
-def _text(path: Path) -> str:
-    try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would keep us waiting
-    except OSError:
-        return ""
-    try:
-        is_file = stat.S_ISREG(os.fstat(number).st_mode)
-        return os.read(number, _LONGEST_FILE).decode("utf-8", "replace") if is_file else ""
-    finally:
-        os.close(number)
+    for level in written_workflows(find_project(), atomic_home()):
+        for one in level:
+            yield one.name, ""
+            yield from ((alias, f"is {one.name}") for alias in one.aliases)
 
 
 def _entities() -> Iterator[Candidate]:
@@ -216,7 +206,11 @@ def _sessions() -> Iterator[Candidate]:
 
     try:
         with os.scandir(atomic_home() / "sessions") as folders:
-            found = [(one.stat(follow_symlinks=False).st_mtime, one.path) for one in folders if len(one.name) == 36]
+            found = [
+                (one.stat(follow_symlinks=False).st_mtime, one.path)
+                for one in folders
+                if len(one.name) == _LENGTH_OF_ID
+            ]
     except OSError:
         return
     for _, path in sorted(found, reverse=True)[:MOST_SESSIONS]:
@@ -224,13 +218,18 @@ def _sessions() -> Iterator[Candidate]:
 
 
 def _told(file: Path) -> str:
+    return " ".join(str(_record(file).get(name, "")) for name in ("workflow", "status", "prompt"))
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """What a session.json says; empty if it says nothing that could be read."""
     import json
 
     try:
-        record = json.loads(_text(file) or "{}")
-    except ValueError:
-        return ""
-    return " ".join(str(record.get(name, "")) for name in ("workflow", "status", "prompt"))
+        record: Any = json.loads(read_text(file) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", record) if isinstance(record, dict) else {}
 
 
 def _shells() -> Iterator[Candidate]:

@@ -20,10 +20,10 @@ def top_help() -> str:
             *_columns(usage),
             "",
             "flags of -p:",
-            *_flags(TURN[1:]),
+            *flag_rows(TURN[1:]),
             "",
             "other flags:",
-            *_flags((VERSION, HELP)),
+            *flag_rows((VERSION, HELP)),
             "",
             "The prompt may also stand last (atomic -p --output json fix it), behind -- if it begins with a dash.",
             "Standard input, if it is no terminal, follows the prompt; - reads it in any case.",
@@ -32,17 +32,21 @@ def top_help() -> str:
     )
 
 
-def verb_help(verb: Verb) -> str:
-    """The help of one verb, or of a group of them."""
+def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
+    """The help of one verb, or of a group of them; `flags` are those that it takes in this command line."""
     head = (f"atomic {verb.path}: {verb.summary}", "")
     if not verb.verbs:
-        return "\n".join((*head, "usage:", f"  {verb.usage} [flags]", "", "flags:", *_flags(verb.flags), ""))
+        more = [flag for flag in flags if flag not in verb.flags]
+        of_workflow = ("the workflow's own flags:", *flag_rows(more), "") if more else ()
+        usage = ("usage:", f"  {verb.usage} [flags]", "")
+        return "\n".join((*head, *usage, "flags:", *flag_rows(verb.flags), "", *of_workflow))
     rows = [(one.usage, one.summary) for one in verb.verbs.values()]
     note = f"atomic {verb.path} alone is atomic {verb.path} {verb.default}. Each has --help of its own."
     return "\n".join((*head, "usage:", *_columns(rows), "", note, ""))
 
 
-def _flags(flags: Sequence[Flag]) -> list[str]:
+def flag_rows(flags: Sequence[Flag]) -> list[str]:
+    """Flags and what they do, one a line."""
     return _columns([(f"{', '.join(flag.names)} {flag.value}".strip(), flag.help) for flag in flags])
 
 

@@ -53,15 +53,23 @@ def _carry_out(words: list[str]) -> int:
 
 def _verb(words: list[str]) -> int:
     verb, rest = _find_verb(words)
-    arguments = parse(rest, verb.flags, mixed=True, leading=verb.leading)
+    arguments = _read(verb, rest)
     if arguments.has("--help") or verb.run is None:
         from atomic.cli.help import verb_help
 
-        put(verb_help(verb))
+        put(verb_help(verb, arguments.flags))
         return 0
     verb.check(arguments.words)
     _prepare()
     return verb.run(arguments)
+
+
+def _read(verb: Verb, words: list[str]) -> Arguments:
+    if verb.workflow is None:
+        return parse(words, verb.flags, mixed=True, leading=verb.leading)
+    from atomic.cli.workflow_flags import read_line
+
+    return read_line(verb, words)
 
 
 def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from atomic.cli.arguments import Arguments
+from atomic.cli.errors import UsageError
 from atomic.cli.progress import Asking
 from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_settings
 from atomic.config import atomic_home
+from atomic.sessions.errors import SessionError
 from atomic.sessions.store import Session, SessionStore
+from atomic.workflows.catalog import WorkflowCatalog
+from atomic.workflows.definition import WorkflowDefinition
 from atomic.workflows.executor import WorkflowRun, run_workflow
 
 Answers = Mapping[str, "str | list[str]"]
@@ -31,20 +35,44 @@ def find_session(id: str) -> Session:
     return SessionStore(atomic_home()).find(id)
 
 
+def catalog_of(session: Session) -> WorkflowCatalog:
+    """The workflows of the project that a run was started in; they are only looked at."""
+    return WorkflowCatalog(Path(session.record.project))
+
+
+def workflow_of(id: str) -> WorkflowDefinition | None:
+    """The workflow of the session with that id; None if nobody knows."""
+    try:
+        session = find_session(id)
+    except SessionError:
+        return None
+    return catalog_of(session).find(session.record.workflow)
+
+
 async def go_on(
-    session: Session, flags: RunFlags, person: Asking | None, answers: Answers | None = None
+    session: Session,
+    flags: RunFlags,
+    person: Asking | None,
+    answers: Answers | None = None,
+    *,
+    workflow: str | None = None,
 ) -> WorkflowRun:
-    """Take a run up where it is. Raises AtomicError before anything is changed."""
+    """Take a run up where it is; `workflow` is that of the run. Raises AtomicError before anything is changed."""
     record = session.record
     flags = flags.over(record.options)
     place = _place_of(session, flags)
     os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in
     warn_of_settings(place)
     definition = place.catalog.definition(record.workflow)
+    if workflow is not None and place.catalog.find(workflow.removeprefix("/")) is not definition:
+        raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
     loaded = definition.load()
     runtime = await place.runtime(flags, loaded, person)
     model = flags.models.get("") or record.options.get("model")
-    return run_workflow(definition, record.prompt, runtime, session=session, resume=True, answers=answers, model=model)
+    return run_workflow(
+        definition, record.prompt, runtime,
+        session=session, config=flags.config, resume=True, answers=answers, model=model,
+    )  # fmt: skip
 
 
 def _place_of(session: Session, flags: RunFlags) -> Place:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from atomic.cli.arguments import Arguments
+from atomic.cli.errors import UsageError
 from atomic.cli.progress import Asking
 from atomic.cli.prompt import read_words
+from atomic.cli.resume import catalog_of, find_session, go_on
 from atomic.cli.running import RunFlags, host, place_here, read_flags, warn_of_settings
+from atomic.sessions.errors import SessionError
+from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.executor import WorkflowRun, run_workflow
+
+if TYPE_CHECKING:
+    from atomic.cli.workflow_flags import Find
 
 
 def run_command(arguments: Arguments) -> int:
@@ -14,14 +24,21 @@ def run_command(arguments: Arguments) -> int:
     name, *words = arguments.words
 
     async def start(person: Asking | None) -> WorkflowRun:
-        flags = read_flags(arguments)
-        return await begin(name, read_words(words), flags, person)
+        return await begin(name, read_words(words), arguments.value("--resume"), read_flags(arguments), person)
 
     return host(start, as_json=arguments.has("--json"))
 
 
-async def begin(name: str, prompt: str, flags: RunFlags, person: Asking | None) -> WorkflowRun:
-    """Find the workflow and start it. Raises AtomicError before there is a session."""
+async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Asking | None) -> WorkflowRun:
+    """Start a workflow, or go on with a run of it. Raises AtomicError before there is a session."""
+    if resume is None:
+        return await _begin(name, prompt, flags, person)
+    if prompt:
+        raise UsageError(f"a run that goes on has its prompt already: atomic run {name} --resume {resume}")
+    return await go_on(find_session(resume), flags, person, workflow=name)
+
+
+async def _begin(name: str, prompt: str, flags: RunFlags, person: Asking | None) -> WorkflowRun:
     from atomic.workflows.trust import RunTrust
 
     place = place_here(flags)
@@ -29,7 +46,23 @@ async def begin(name: str, prompt: str, flags: RunFlags, person: Asking | None) 
     definition = place.catalog.definition(name.removeprefix("/"))
     loaded = definition.load()
     runtime = await place.runtime(flags, loaded, person)
-    run = run_workflow(definition, prompt, runtime, model=flags.models.get(""))
+    run = run_workflow(definition, prompt, runtime, config=flags.config, model=flags.models.get(""))
     if place.catalog.snapshot.approved:
         run.session.save(trust=RunTrust.of(place.catalog.snapshot))
     return run
+
+
+def workflow_finder(words: Sequence[str]) -> Find:
+    """Finds a workflow by its name: in the project of the run that is to go on, else here."""
+    catalog = _catalog_of_resumed(words) or WorkflowCatalog()
+    return lambda word: catalog.find(word.removeprefix("/"))
+
+
+def _catalog_of_resumed(words: Sequence[str]) -> WorkflowCatalog | None:
+    joined = " ".join(words).replace("--resume=", "--resume ").split()
+    if "--resume" not in joined[:-1]:
+        return None
+    try:
+        return catalog_of(find_session(joined[joined.index("--resume") + 1]))
+    except SessionError:  # it is told where the run is looked for; or it is a part of the prompt
+        return None

@@ -20,6 +20,7 @@ from atomic.cli.output import Output
 from atomic.cli.progress import Asking, View, view_for
 from atomic.cli.streams import STDERR, STDIN, tell
 from atomic.cli.turn import current_folder, recordable
+from atomic.cli.workflow_flags import config_of
 from atomic.config import CapSettings, Settings, atomic_home, read_duration
 from atomic.errors import AtomicError
 from atomic.graph import RunOwnedError
@@ -51,6 +52,7 @@ class RunFlags(msgspec.Struct, frozen=True):
     record: str | None = None
     trust: str | None = None
     as_json: bool = False
+    config: Mapping[str, Any] = {}  # what the workflow's own flags say
 
     def over(self, old: Mapping[str, Any]) -> RunFlags:
         """With what a run was started with, where nothing else is said."""
@@ -62,6 +64,7 @@ class RunFlags(msgspec.Struct, frozen=True):
             self.record or old.get("record"),
             self.trust,
             self.as_json,
+            self.config,
         )
 
 
@@ -76,6 +79,7 @@ def read_flags(arguments: Arguments) -> RunFlags:
         None if record is None else recordable(record),
         arguments.value("--trust"),
         arguments.has("--json"),
+        config_of(arguments),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +16,7 @@ from atomic.cli.prompt import Prompt
 from atomic.cli.signals import Stop
 from atomic.cli.streams import harmless, screen_width
 from atomic.cli.turn import Host, TurnHost, TurnRequest, recordable
+from atomic.cli.verbs import VERBS
 from atomic.commands import (
     AgentTask,
     CommandError,
@@ -28,6 +30,11 @@ from atomic.commands import (
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
 from atomic.wiring import Wiring
+
+if TYPE_CHECKING:
+    from atomic.cli.progress import Asking
+    from atomic.cli.running import RunFlags
+    from atomic.workflows.executor import WorkflowRun
 
 
 def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
@@ -96,21 +103,36 @@ class HeadlessContext(LimitedContext):
             crew = CrewHost(self._request, self._stop, tasks, prompts, self._wiring.entities)
             self.exit_code = await crew.run()
 
-    async def run_workflow(self, name: str, arguments: str) -> None:
+    async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
         """As `atomic run` does; JSON is that of `--json`."""
-        if arguments.startswith("-"):
-            raise UsageError(f"flags of a run stand on a command line of its own: atomic run {name} {arguments}")
+        from atomic.cli.help import verb_help
         from atomic.cli.run import begin
-        from atomic.cli.running import RunFlags, RunHost
+        from atomic.cli.running import RunHost, read_flags
+        from atomic.cli.workflow_flags import read_typed
 
+        verb = VERBS["run"]
+        typed, prompt = read_typed(verb, self._wiring.workflows.definition(name), arguments)
+        if typed.has("--help"):
+            self.show(verb_help(verb, typed.flags))
+            return
+
+        async def start(person: Asking | None) -> WorkflowRun:
+            text = "\n\n".join(part for part in (prompt, attached) if part)
+            return await begin(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
+
+        runs = RunHost(self._stop, as_json=self._request.output != "text" or typed.has("--json"))
+        self.exit_code = await runs.run(start)
+
+    def _over_request(self, flags: RunFlags) -> RunFlags:
+        """What stands behind the command's name beats what the command line says."""
         request = self._request
-        flags = RunFlags(
-            {"": request.agent} if request.agent else {},
-            {"": request.model} if request.model else {},
-            record=None if request.record is None else recordable(request.record),
+        record = None if request.record is None else recordable(request.record)
+        return msgspec.structs.replace(
+            flags,
+            agents={**({"": request.agent} if request.agent else {}), **flags.agents},
+            models={**({"": request.model} if request.model else {}), **flags.models},
+            record=flags.record or record,
         )
-        runs = RunHost(self._stop, as_json=request.output != "text")
-        self.exit_code = await runs.run(lambda person: begin(name, arguments, flags, person))
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
         chosen = await choose_provider(provider or self._request.agent, self._wiring.settings)

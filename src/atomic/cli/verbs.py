@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from atomic.cli.arguments import Arguments, Flag
 from atomic.cli.errors import UsageError
 
+TYPE_CHECKING = False  # typing itself would cost every start
+if TYPE_CHECKING:
+    from atomic.cli.workflow_flags import Find
+
 HELP = Flag("-h", "--help", help="this text")
 _AGENT = Flag("-a", "--agent", value="AGENT", help="claude, opencode, copilot, acp:NAME or replay:FILE")
 _JSON = Flag("--json", help="for programs: JSON on standard output")
@@ -35,7 +39,7 @@ class Verb:
     """A command of its own name: something to run, or a group of verbs, one of which is meant if none is named.
 
     `words` are those that it takes, as `--help` shows them: `NAME`, `[NAME]` if it can be left out, `NAME...` if there
-    may be many.
+    may be many. `workflow` finds the workflow that one of them means, whose flags it takes too.
     """
 
     def __init__(
@@ -48,9 +52,11 @@ class Verb:
         run: Callable[[Arguments], int] | None = None,
         verbs: Sequence[Verb] = (),
         default: str = "",
+        workflow: Callable[[Sequence[str]], Find] | None = None,
     ) -> None:
         self.name, self.summary, self.flags, self.words = name, summary, (*flags, HELP), words
         self.run, self.verbs, self.default = run, {verb.name: verb for verb in verbs}, default
+        self.workflow = workflow
         self.path = name  # with the name of its group
         for verb in verbs:
             verb.path = f"{name} {verb.name}"
@@ -249,10 +255,22 @@ def _run(arguments: Arguments) -> int:
     return run_command(arguments)
 
 
+def _workflow_to_run(words: Sequence[str]) -> Find:
+    from atomic.cli.run import workflow_finder
+
+    return workflow_finder(words)
+
+
 def _resume(arguments: Arguments) -> int:
     from atomic.cli.resume import resume_command
 
     return resume_command(arguments)
+
+
+def _workflow_of_session(words: Sequence[str]) -> Find:
+    from atomic.cli.resume import workflow_of
+
+    return workflow_of
 
 
 def _answer(arguments: Arguments) -> int:
@@ -343,7 +361,7 @@ _ENTITIES = (
 _MCP = (Verb("list", "all that are configured, and where", (_JSON,), run=_mcp_list),)
 
 _LINES = Flag("--json", help="for programs: one JSON object a line on standard output")
-_RUN = (
+_HOW = (
     Flag("-a", "--agent", value="[ROLE=]AGENT", help="claude, opencode, copilot, acp:NAME, replay:FILE; for one role"),
     Flag("-m", "--model", value="[ROLE=]MODEL", help="one of the agent's models; for one role"),
     Flag("--max-cost", value="USD", help="pause when so much is spent, all resumes together"),
@@ -359,15 +377,17 @@ _RUN = (
     _TRUST,
     _LINES,
 )
+_RUN = (*_HOW, Flag("--resume", value="ID", help="go on with a run of this workflow, as atomic resume does"))
+RESERVED = (*_RUN, HELP)  # no key of a workflow's config becomes one of these
 VERBS = {
     verb.name: verb
     for verb in (
-        Verb("run", "run a workflow", _RUN, words=("WORKFLOW", PROMPT), run=_run),
-        Verb("resume", "go on with a run", _RUN, words=("ID",), run=_resume),
+        Verb("run", "run a workflow", _RUN, words=("WORKFLOW", PROMPT), run=_run, workflow=_workflow_to_run),
+        Verb("resume", "go on with a run", _HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
         Verb(
             "answer",
             "answer a question of a run, which goes on",
-            (*_RUN, Flag("--no-resume", help="only keep the answer")),
+            (*_HOW, Flag("--no-resume", help="only keep the answer")),
             words=("ID", "[QUESTION]", "ANSWER"),
             run=_answer,
         ),

@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 
 from atomic.cli.errors import FAILED, OK, CliError
+from atomic.cli.help import flag_rows
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
+from atomic.cli.workflow_flags import config_flags
 from atomic.commands import short_hint, table
 from atomic.config import find_project
 from atomic.errors import AtomicError
@@ -160,6 +162,8 @@ def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
         ("can", _abilities(one, catalog)),
     )
     yield from (f"  {name + ':':<11}{one_line(str(value))}" for name, value in facts if value)
+    if flags := config_flags(one.default_config):
+        yield from ("", one_line(f"flags of atomic run {one.name}:"), *flag_rows(flags))
 
 
 def _hidden_by(one: WorkflowDefinition, catalog: WorkflowCatalog) -> list[Path]:

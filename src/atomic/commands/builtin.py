@@ -39,10 +39,10 @@ def _command(name: str, description: str, run: Run, hint: str, *aliases: str) ->
 
 
 async def _help(call: CommandCall, context: CommandContext) -> None:
-    if not call.args:
+    if not call.text:
         context.show(commands_help(context.commands, context.width))
         return
-    command = context.commands.require(call.args.removeprefix("/"))
+    command = context.commands.require(call.text.removeprefix("/"))
     context.show(command_help(command, context.commands))
 
 
@@ -53,11 +53,11 @@ async def _clear(call: CommandCall, context: CommandContext) -> None:
 
 async def _compact(call: CommandCall, context: CommandContext) -> None:
     _waits_its_turn(call, context)
-    await context.compact(call.args)
+    await context.compact(call.text)
 
 
 async def _model(call: CommandCall, context: CommandContext) -> None:
-    match call.args.split():
+    match call.text.split():
         case ["list"] | ["list", _] as words:
             _show_rows(context, map(_model_row, await context.models(_second(words))), "There are no models.")
         case ["refresh"]:
@@ -69,27 +69,27 @@ async def _model(call: CommandCall, context: CommandContext) -> None:
             _waits_its_turn(call, context)
             await context.set_model(model)
         case _:
-            raise CommandUsageError(f'/model takes select, refresh, list [provider] or a model, not "{call.args}"')
+            raise CommandUsageError(f'/model takes select, refresh, list [provider] or a model, not "{call.text}"')
 
 
 async def _agent(call: CommandCall, context: CommandContext) -> None:
     _waits_its_turn(call, context)
-    if call.args:
-        await context.switch_provider(call.args)
+    if call.text:
+        await context.switch_provider(call.text)
     else:
         await context.pick_provider()
 
 
 async def _theme(call: CommandCall, context: CommandContext) -> None:
-    if not call.args:
+    if not call.text:
         await context.pick_theme()
         return
-    await context.set_theme(_known(call.args, context.themes(), "Theme"))
+    await context.set_theme(_known(call.text, context.themes(), "Theme"))
 
 
 async def _mcp(call: CommandCall, context: CommandContext) -> None:
     servers = context.mcp_servers()
-    match call.args.split(maxsplit=1):
+    match call.text.split(maxsplit=1):
         case []:
             _show_servers(context, servers, await context.mcp_tools())
             for diagnostic in servers.diagnostics:
@@ -99,12 +99,12 @@ async def _mcp(call: CommandCall, context: CommandContext) -> None:
             await context.set_mcp_server(name, verb == "enable")
             context.show(f"{name} is {'on' if verb == 'enable' else 'off'}.")
         case _:
-            raise CommandUsageError(f'/mcp takes nothing, or enable or disable and a server, not "{call.args}"')
+            raise CommandUsageError(f'/mcp takes nothing, or enable or disable and a server, not "{call.text}"')
 
 
 async def _sessions(call: CommandCall, context: CommandContext) -> None:
-    if call.args:
-        await context.open_session(call.args)
+    if call.text:
+        await context.open_session(call.text)
         return
     rows = [(session.id, session.status, session.updated, session.title) for session in await context.sessions()]
     _show_rows(context, rows, "There are no sessions.")
@@ -116,7 +116,7 @@ async def _exit(call: CommandCall, context: CommandContext) -> None:
 
 
 def _takes_nothing(call: CommandCall) -> None:
-    if call.args:
+    if call.text:
         raise CommandUsageError(f"/{call.name} takes no arguments")
 
 

@@ -82,8 +82,11 @@ class CommandContext(Protocol):
         """Run sub-agents to their end, all at once, and show what each says."""
         ...
 
-    async def run_workflow(self, name: str, arguments: str) -> None:
-        """Run a workflow to its end; one without a graph gives its prompt to the conversation."""
+    async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
+        """Run a workflow to its end; one without a graph gives its prompt to the conversation.
+
+        `arguments` are flags and the prompt; `attached` follows the prompt, and nothing in it is a flag.
+        """
         ...
 
     async def new_conversation(self) -> None:
@@ -178,7 +181,7 @@ class LimitedContext:
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
         raise self.refusal("run sub-agents")
 
-    async def run_workflow(self, name: str, arguments: str) -> None:
+    async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
         raise self.refusal("run a workflow")
 
     async def new_conversation(self) -> None:

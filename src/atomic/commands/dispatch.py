@@ -17,7 +17,7 @@ async def dispatch(text: str, context: CommandContext, *, attached: str = "") ->
     call = parse(text)
     if call is not None:
         command = context.commands.require(call.name)
-        await command.run(CommandCall(call.name, _with(call.args, attached)), context)
+        await command.run(CommandCall(call.name, call.args, attached), context)
         return True
     mentions = parse_mentions(text, context.is_agent)
     if mentions:

@@ -53,7 +53,7 @@ def agent_prompt(entity: Entity, task: str) -> TurnPrompt:
 
 def _asking(entity: Entity, entities: EntityRegistry) -> Run:
     async def run(call: CommandCall, context: CommandContext) -> None:
-        text = entity.expand(call.args)
+        text = entity.expand(call.text)
         agent = entities.find(Category.AGENT, entity.agent) if entity.agent else None
         if agent is not None and entity.subtask:
             await context.spawn([AgentTask(agent.name, text)])
@@ -109,7 +109,7 @@ def _prompt(
 
 def _spawning(entity: Entity) -> Run:
     async def run(call: CommandCall, context: CommandContext) -> None:
-        await context.spawn([agent_task(entity.name, call.args)])
+        await context.spawn([agent_task(entity.name, call.text)])
 
     return run
 

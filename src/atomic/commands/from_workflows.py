@@ -20,7 +20,7 @@ def workflow_commands(definitions: Iterable[WorkflowDefinition]) -> list[Command
 
 
 def workflow_command(definition: WorkflowDefinition) -> Command:
-    """The command that runs a workflow; what follows its name is the prompt."""
+    """The command that runs a workflow; flags and the prompt follow its name."""
     return Command(
         definition.name,
         one_line(definition.description),
@@ -34,6 +34,6 @@ def workflow_command(definition: WorkflowDefinition) -> Command:
 
 def _running(name: str) -> Run:
     async def run(call: CommandCall, context: CommandContext) -> None:
-        await context.run_workflow(name, call.args)
+        await context.run_workflow(name, call.args, call.attached)
 
     return run

@@ -10,14 +10,30 @@ import msgspec
 # A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may be that of somebody's file.
 _CALL = re.compile(r"\s*/([^\s/*\x00-\x1f\x7f-\x9f][^\s/\x00-\x1f\x7f-\x9f]*)(?:\s+(.*))?", re.DOTALL)
 _MENTION = re.compile(r"(?<!\S)@(\S+)")
+_PART = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.|\S""", re.DOTALL)
+_WORD = re.compile(f"(?:{_PART.pattern})+", re.DOTALL)
+_ESCAPED = re.compile(r'\\(["\\$`])')  # all that a backslash is for inside of double quotes
 _PUNCTUATION = ",:;"
 
 
 class CommandCall(msgspec.Struct, frozen=True):
-    """A command's name, in lower case, and all that follows it."""
+    """A command's name, in lower case, and all that follows it; `attached` goes along but was not typed."""
 
     name: str
     args: str = ""
+    attached: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it, for those who only read it."""
+        return "\n\n".join(part for part in (self.args, self.attached) if part)
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A word without its quotes, and where it begins."""
+
+    text: str
+    start: int
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -31,6 +47,20 @@ def parse(text: str) -> CommandCall | None:
     """The slash command that a text is; None if it is none."""
     match = _CALL.fullmatch(text.rstrip())
     return None if match is None else CommandCall(match[1].lower(), (match[2] or "").strip())
+
+
+def split_words(text: str) -> list[Word]:
+    """The words as a shell would split them; a quote that nothing closes is a letter as any other."""
+    return [Word(_PART.sub(_unquoted, match[0]), match.start()) for match in _WORD.finditer(text)]
+
+
+def _unquoted(part: re.Match[str]) -> str:
+    whole = part[0]
+    if len(whole) > 1 and whole[0] == whole[-1] == '"':
+        return _ESCAPED.sub(r"\1", whole[1:-1])
+    if len(whole) > 1 and whole[0] == whole[-1] == "'":
+        return whole[1:-1]
+    return whole[1:] if len(whole) > 1 else whole
 
 
 def is_callable(name: str) -> bool:

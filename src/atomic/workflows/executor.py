@@ -58,7 +58,7 @@ def run_workflow(
     model: str | None = None,
     max_iterations: int | None = None,
 ) -> WorkflowRun:
-    """Run a workflow, or go on with the one of a session; the events, RunEnded last.
+    """Run a workflow, or go on with the one of a session; the events, RunEnded last. `config` goes over what there is.
 
     Raises what `definition.load()` raises, before there is a session. The first read raises RunOwnedError where
     another process has the run.

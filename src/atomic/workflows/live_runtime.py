@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from atomic.providers.base import SessionOptions
@@ -30,11 +31,19 @@ class LiveRuntime:
     """The runtime of one run: its governor, its sessions, its broker."""
 
     def __init__(
-        self, host: Runtime, reporter: Reporter, governor: Governor, *, tasks: Path, named: Mapping[str, Sequence[str]]
+        self,
+        host: Runtime,
+        reporter: Reporter,
+        governor: Governor,
+        *,
+        tasks: Path,
+        named: Mapping[str, Sequence[str]],
+        config: Mapping[str, Any],
     ) -> None:
         self.host, self.reporter, self.governor = host, reporter, governor
         self.sessions = NamedSessions(named, reporter.named, reporter.warn)
         self.tasks = RunTasks(tasks, reporter)
+        self.config = MappingProxyType(config)  # one for all nodes: none may change it for the others
         self.broker = None if host.person is None else LiveBroker(host.person, governor, reporter)
         self.roles: set[str] = set()  # those that have called
         self._providers: dict[str | None, AgentProvider] = {}

@@ -152,6 +152,11 @@ class WorkflowRuntime(Protocol):
     @property
     def broker(self) -> Broker | None: ...
 
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The run's config as it is now: a resume may have changed what the run began with."""
+        ...
+
     async def turn(
         self,
         prompt: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -75,6 +75,10 @@ class StepRuntime:
     @property
     def broker(self) -> LiveBroker | None:
         return self._run.broker
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self._run.config
 
     @property
     def clock(self) -> Callable[[], float]:

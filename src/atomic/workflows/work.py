@@ -91,9 +91,12 @@ class Work:
         owner = this_owner()
         self._me = f"{owner.pid}|{owner.mark}"  # what others write on a message for this process
         self.governor = self._make_governor()
+        self._config = self._config_now()
+        record = session.record
         self.runtime = LiveRuntime(
-            runtime, self.report, self.governor, tasks=session.dir / "tasks.json", named=session.record.named
-        )
+            runtime, self.report, self.governor,
+            tasks=session.dir / "tasks.json", named=record.named, config=self._config,
+        )  # fmt: skip
         self._task = asyncio.create_task(self._run(), name=f"run-{session.id}")
 
     def _make_governor(self) -> Governor:
@@ -173,7 +176,7 @@ class Work:
         session.inbox.orders(self._me)  # what was meant for the owner before us
         session.save(
             status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            atomic_version=__version__,
+            atomic_version=__version__, config=self._config,
         )  # fmt: skip
         self.report.tell(
             RunStarted, workflow=order.definition.name, prompt=order.prompt, session_dir=self._dir, resumed=order.resume
@@ -220,15 +223,21 @@ class Work:
             prompt=order.prompt,
             session_id=session.id,
             session_dir=self._dir,
-            max_iterations=order.max_iterations,
-            config=session.record.config if order.resume else self._config,
+            max_iterations=self._most_iterations(),
+            config=self._config,
         )
         return order.loaded.create_state(params)
 
-    @property
-    def _config(self) -> Mapping[str, Any]:
+    def _config_now(self) -> dict[str, Any]:
+        """What the run began with, or would; what the caller says now goes over it."""
         order = self._order
-        return {**order.definition.config(self._host.settings.workflows), **(order.config or {})}
+        definition, settings = order.definition, self._host.settings.workflows
+        begun = self._session.record.config if order.resume else definition.config(settings)
+        return {**begun, **(order.config or {})}
+
+    def _most_iterations(self) -> int | None:
+        said, known = self._order.max_iterations, self._config.get("max_iterations")
+        return said if said is not None else known if isinstance(known, int) else None
 
     async def _to_end(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> Ending:
         watching = asyncio.create_task(self._watch_inbox())

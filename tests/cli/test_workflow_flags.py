@@ -1,0 +1,279 @@
+"""The keys of a workflow's `default_config` as flags: on `atomic run`, `resume`, `-p "/…"`, in help and at Tab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from atomic.cli.workflow_texts import WrittenWorkflow
+from atomic.workflows.builtin import builtin_workflows
+from tests.cli.command import User, complaint, objects
+from tests.cli.flows import call, end, ledger, recording, session, sessions, workflow
+
+FLOW = """
+aliases = ["fl"]
+default_config = {
+    "review_rounds": 3, "ratio": 0.5, "verify": [], "isolate": "none", "tasks": None, "yolo": False, "gates": True,
+    "max_iterations": 100, "table": {"a": 1}, "model": "mine", "max_cost": 1, "json": False, "odd key": 1, "resume": "",
+}
+
+class C(S):
+    given: str = ""
+
+def create_state(params):
+    note("begin", params.max_iterations, params.prompt)
+    return C(prompt=params.prompt, given=repr(sorted(params.config.items(), key=str)))
+
+async def show(ctx):
+    note(repr({key: ctx.deps.config[key] for key in ("review_rounds", "verify", "yolo", "gates", "tasks")}))
+
+workflow = graph(C).node("show", show).ask_user("q", "Well?").node("again", show).compile()
+"""
+ASKED = 5  # its exit code: it waits for an answer
+
+
+@pytest.fixture
+def flow(user: User) -> User:
+    workflow(user, "flow", FLOW)
+    return user
+
+
+def config(user: User) -> dict[str, Any]:
+    return session(user)["config"]
+
+
+async def run(user: User, *words: str, **more: Any) -> Any:
+    done = await user.atomic("run", *words, **more)
+    assert done.exit_code == ASKED, done.stderr
+    return config(user)
+
+
+async def test_keys_are_flags_by_the_type_of_their_default(flow: User) -> None:
+    said = await run(
+        flow, "flow", "--review-rounds", "2", "--ratio=0.25", "--verify", "make test", "--verify", "make lint",
+        "--yolo", "--no-gates", "--isolate", "worktree", "--tasks", "a.json", "--max-iterations", "7",
+        "the", "prompt", "--yolo",
+    )  # fmt: skip
+    wanted = {
+        "review_rounds": 2, "ratio": 0.25, "verify": ["make test", "make lint"], "yolo": True, "gates": False,
+        "isolate": "worktree", "tasks": "a.json", "max_iterations": 7, "table": {"a": 1}, "model": "mine",
+    }  # fmt: skip
+    assert said.items() >= wanted.items()
+    assert ledger(flow)[0] == "begin 7 the prompt --yolo"
+    assert eval(ledger(flow)[1]) == {key: wanted[key] for key in ("review_rounds", "verify", "yolo", "gates", "tasks")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--review-rounds", "2", "--yolo", "flow", "go"),
+        ("--yolo", "flow", "--review-rounds", "2", "go"),
+        ("fl", "--yolo", "--review-rounds=2", "--", "go"),
+        ("--verify", "other", "--yolo", "--review-rounds", "2", "/FLOW", "go"),
+        ("--verify", "flow", "--yolo", "--review-rounds", "2", "flow", "go"),
+    ],
+)
+async def test_flags_stand_before_the_name_or_behind_it(flow: User, words: tuple[str, ...]) -> None:
+    workflow(flow, "other", 'default_config = {"verify": []}\n')
+    said = await run(flow, *words)
+    assert (said["review_rounds"], said["yolo"], session(flow)["prompt"]) == (2, True, "go")
+
+
+async def test_a_flag_beats_the_settings_and_they_the_file(flow: User) -> None:
+    flow.sets("[workflows.flow]\nreview_rounds = 5\nratio = 0.75\nmax_iterations = 9\n")
+    said = await run(flow, "flow", "--review-rounds", "6", "go")
+    assert (said["review_rounds"], said["ratio"], said["isolate"]) == (6, 0.75, "none")
+    assert ledger(flow)[0] == "begin 9 go"
+
+
+async def test_the_flags_of_every_run_win(flow: User) -> None:
+    done = await flow.atomic("run", "flow", "--model", "other", "--max-cost", "2", "--json", "go")
+    assert (done.exit_code, objects(done)[-1]["reason"]) == (ASKED, "question")
+    assert (config(flow)["model"], config(flow)["max_cost"], config(flow)["json"]) == ("mine", 1, False)
+    assert (session(flow)["options"]["models"], session(flow)["options"]["caps"]["max_cost"]) == ({"": "other"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--review-rounds", "x", "go"), '--review-rounds cannot be "x": give a whole number'),
+        (("--review-rounds", "2.5", "go"), '--review-rounds cannot be "2.5": give a whole number'),
+        (("--review-rounds", "9" * 30, "go"), f'--review-rounds cannot be "{"9" * 30}": give a whole number'),
+        (("--ratio", "nan", "go"), '--ratio cannot be "nan": give a number'),
+        (("--isolate", "a", "--isolate", "b"), "--isolate was given 2 times: it takes one value"),
+    ],
+)
+async def test_a_value_that_cannot_be_is_told(flow: User, words: tuple[str, ...], message: str) -> None:
+    done = await flow.atomic("run", "flow", *words)
+    assert (done.exit_code, complaint(done), sessions(flow)) == (2, message, [])
+    (said,) = objects(await flow.atomic("run", "flow", "--json", *words))
+    assert (said["type"], said["exit_code"], said["message"]) == ("error", 2, message)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("flow", "--reviw-rounds", "2"), 'Unknown flag: "--reviw-rounds" (did you mean "--review-rounds"?)'),
+        (("--reviw-rounds", "2", "flow"), 'Unknown flag: "--reviw-rounds" (did you mean "--review-rounds"?)'),
+        (("flow", "--max-cots", "2"), 'Unknown flag: "--max-cots" (did you mean "--max-cost"?)'),
+        (("flow", "--table", "2"), 'Unknown flag: "--table"'),
+        (("flow", "--gates"), 'Unknown flag: "--gates" (did you mean "--no-gates"?)'),
+        (("flow", "--yolo=1"), "--yolo takes no value"),
+        (("flow", "--review-rounds"), "--review-rounds needs a value: --review-rounds N"),
+    ],
+)
+async def test_an_unknown_flag_is_told_with_the_nearest(flow: User, words: tuple[str, ...], message: str) -> None:
+    done = await flow.atomic("run", *words)
+    assert (done.exit_code, complaint(done), sessions(flow)) == (2, message, [])
+
+
+async def test_help_and_show_list_them_with_their_defaults(flow: User) -> None:
+    for words in (("run", "flow", "--help"), ("run", "--help", "fl"), ("workflows", "show", "flow")):
+        done = await flow.atomic(*words)
+        assert done.exit_code == 0
+        rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+        for row in (
+            "--review-rounds N a whole number; default 3", "--ratio NUMBER a number; default 0.5",
+            "--verify TEXT a text, as often as you like", '--isolate TEXT a text; default "none"',
+            "--tasks TEXT a text",
+            "--yolo switch it on", "--no-gates switch it off",
+        ):  # fmt: skip
+            assert row in rows
+        assert sum("--model" in row for row in rows) == (0 if words[0] == "workflows" else 1)
+    assert "--max-cost" in (await flow.atomic("run", "flow", "--help")).stdout
+    assert ledger(flow) == []
+
+
+async def test_a_project_that_nobody_trusts_tells_its_flags_and_runs_nothing(flow: User) -> None:
+    file = flow.project / ".atomic" / "workflows" / "theirs.py"
+    file.parent.mkdir(parents=True)
+    file.write_text('default_config = {"depth\\x1b[31m": 1, "deep": "\\x1b[31m\\u202e"}\nopen("canary", "w")\n')
+    done = await flow.atomic("run", "theirs", "--help")
+    assert "--deep TEXT" in done.stdout
+    assert not {"\x1b", "\u202e"} & {*done.stdout}
+    assert (await flow.atomic("run", "theirs", "--deep", "x", "go")).exit_code == 4
+    assert not (flow.project / "canary").exists()
+
+
+# -- a run that goes on -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [("resume",), ("run", "flow", "--resume"), ("run", "fl", "--resume")])
+async def test_a_resume_may_raise_a_value_and_nodes_see_it(flow: User, verb: tuple[str, ...]) -> None:
+    await run(flow, "flow", "--review-rounds", "2", "--verify", "make", "go")
+    id = session(flow)["id"]
+    await flow.atomic("answer", id, "--no-resume", "yes")
+    done = await flow.atomic(*verb, id, "--review-rounds", "4", "--json", cwd=flow.home)
+    assert (done.exit_code, objects(done)[0]["resumed"]) == (0, True)
+    assert (config(flow)["review_rounds"], config(flow)["verify"]) == (4, ["make"])
+    seen = [eval(line)["review_rounds"] for line in (flow.project / "ledger.txt").read_text().splitlines()[1:]]
+    assert seen == [2, 4]
+
+
+async def test_a_resume_in_a_project_finds_the_flags_of_its_workflow_from_any_folder(flow: User) -> None:
+    file = flow.project / ".atomic" / "workflows" / "theirs.py"
+    file.parent.mkdir(parents=True)
+    file.write_text((flow.home / ".atomic" / "workflows" / "flow.py").read_text().replace('"yolo"', '"deep"'))
+    hash = msgspec.json.decode((await flow.atomic("trust", "--show", "--json")).stdout)["hash"]
+    await run(flow, "theirs", "--trust", hash, "go")
+    done = await flow.atomic("run", "theirs", "--resume", session(flow)["id"], "--deep", cwd=flow.home)
+    assert (done.exit_code, config(flow)["deep"]) == (ASKED, True)
+
+
+async def test_what_cannot_go_on_is_refused(flow: User) -> None:
+    workflow(flow, "other", "")
+    await run(flow, "flow", "go")
+    id = session(flow)["id"]
+    before = session(flow)
+    done = await flow.atomic("run", "other", "--resume", id)
+    assert (done.exit_code, complaint(done)) == (2, f'This is a run of "flow", not of "other": atomic resume {id}')
+    done = await flow.atomic("run", "flow", "--resume", id, "more")
+    assert (done.exit_code, "has its prompt already" in complaint(done)) == (2, True)
+    done = await flow.atomic("resume", id, "--reviw-rounds", "1")
+    assert (done.exit_code, '(did you mean "--review-rounds"?)' in complaint(done)) == (2, True)
+    done = await flow.atomic("resume", id, "--review-rounds", "many")
+    assert (done.exit_code, complaint(done)) == (2, '--review-rounds cannot be "many": give a whole number')
+    assert session(flow) == before
+
+
+# -- slash commands ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_slash_command_takes_the_same_flags(flow: User) -> None:
+    text = """/flow --max-cost 2 --verify "make test" --verify 'a "b"' --yolo don't  "stop" --now"""
+    done = await flow.atomic("-p", text, "-m", "tiny")
+    assert done.exit_code == ASKED, done.stderr
+    assert (config(flow)["verify"], config(flow)["yolo"]) == (["make test", 'a "b"'], True)
+    assert session(flow)["prompt"] == """don't  "stop" --now"""
+    assert (session(flow)["options"]["caps"]["max_cost"], session(flow)["options"]["models"]) == (2, {"": "tiny"})
+
+
+async def test_a_slash_command_refuses_helps_and_resumes(flow: User) -> None:
+    done = await flow.atomic("-p", "/flow --reviw-rounds 2 go")
+    assert (done.exit_code, complaint(done)) == (
+        2,
+        'Unknown flag: "--reviw-rounds" (did you mean "--review-rounds"?)',
+    )
+    assert "--review-rounds N" in (await flow.atomic("-p", "/flow --help")).stdout
+    await run(flow, "flow", "go")
+    done = await flow.atomic("-p", f"/flow --resume {session(flow)['id']} --review-rounds 8 --json")
+    assert (done.exit_code, objects(done)[0]["resumed"], config(flow)["review_rounds"]) == (ASKED, True, 8)
+
+
+async def test_what_is_piped_in_holds_no_flags(flow: User) -> None:
+    done = await flow.atomic("-p", "/flow", input="--yolo go\n")
+    assert (done.exit_code, session(flow)["prompt"], config(flow)["yolo"]) == (ASKED, "--yolo go", False)
+    done = await flow.atomic("-p", "/flow --tasks", input="a.json\n")
+    assert (done.exit_code, complaint(done)) == (2, "--tasks needs a value: --tasks TEXT")
+
+
+async def test_a_flag_in_a_slash_command_beats_that_of_the_command_line(flow: User) -> None:
+    workflow(flow, "talk", "")
+    agent = recording(flow, call(end("Hi.")))
+    done = await flow.atomic("-p", f"/talk --agent {agent} hey", "-a", "claude")
+    assert (done.exit_code, "[chat] Hi." in done.stdout) == (0, True)
+
+
+# -- Tab --------------------------------------------------------------------------------------------------------------
+
+
+async def offered(user: User, *words: str) -> list[str]:
+    done = await user.atomic("complete", *words)
+    assert (done.exit_code, done.stderr) == (0, "")
+    return [line.partition("\t")[0] for line in done.stdout.splitlines()]
+
+
+async def test_tab_offers_them(flow: User) -> None:
+    assert await offered(flow, "run", "flow", "--re") == ["--record", "--resume", "--review-rounds"]
+    assert await offered(flow, "run", "fl", "--no") == ["--no-gates"]
+    assert "--review-rounds" not in await offered(flow, "run", "nobody", "--")
+    await run(flow, "flow", "go")
+    assert await offered(flow, "resume", session(flow)["id"], "--rev") == ["--review-rounds"]
+
+
+async def test_tab_offers_aliases(flow: User) -> None:
+    workflow(flow, "long", "aliases: list[str] = [\n    \"one\",  # the first\n    'two',\n]\n")
+    assert await offered(flow, "run", "") == ["flow", "fl", "long", "one", "two", *names_of_ours()]
+
+
+def names_of_ours() -> list[str]:
+    return [word for one in builtin_workflows() for word in (one.name, *one.aliases)]
+
+
+async def test_tab_offers_what_comes_with_atomic(user: User) -> None:
+    assert await offered(user, "run", "") == names_of_ours()
+    for one in builtin_workflows():
+        flags = await offered(user, "run", one.name, "--")
+        assert {f"--{key.replace('_', '-')}" for key, value in one.default_config.items() if value is False} <= {*flags}
+
+
+def test_what_comes_with_atomic_is_read_from_its_definition() -> None:
+    text = (
+        'DEFAULTS: Mapping[str, Any] = {"workers": 1}\n\nOURS = WorkflowDefinition(\n    name="ours",\n'
+        '    aliases=("o", "us"),\n    default_config=DEFAULTS,\n    node_descriptions={"name": "x"},\n)\n'
+    )
+    read = WrittenWorkflow(Path("folder").name, text, indent="    ")
+    assert (read.name, read.aliases, read.default_config()) == ("ours", ["o", "us"], {"workers": 1})
