@@ -9,4 +9,6 @@ from atomic.workflows.definition import WorkflowDefinition
 
 def builtin_workflows() -> Sequence[WorkflowDefinition]:
     """Their definitions; each brings its own `loader`, which imports it only when somebody runs it."""
-    return ()
+    from atomic.workflows.ralph.definition import RALPH
+
+    return (RALPH,)

@@ -31,6 +31,7 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str = ""
     session_id: str = ""
     session_dir: str = ""
+    cwd: str = ""  # where the work is done
     max_iterations: int | None = None
     config: Mapping[str, Any] = {}  # `default_config` under what the settings say
 
@@ -51,6 +52,7 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     graph: CompiledGraph[Any] | None
     create_state: CreateState
+    check: Callable[[WorkflowStateParams], None] | None = None  # raises what is wrong with a start, before a session
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
 

@@ -23,7 +23,7 @@ from atomic.workflows.host_runtime import Answer, Runtime
 from atomic.workflows.work import Order, Work
 
 if TYPE_CHECKING:
-    from atomic.workflows.definition import LoadedWorkflow
+    from atomic.workflows.definition import LoadedWorkflow, WorkflowStateParams
 
 
 class Definition(Protocol):
@@ -60,10 +60,12 @@ def run_workflow(
 ) -> WorkflowRun:
     """Run a workflow, or go on with the one of a session; the events, RunEnded last. `config` goes over what there is.
 
-    Raises what `definition.load()` raises, before there is a session. The first read raises RunOwnedError where
-    another process has the run.
+    Raises what `definition.load()` and the workflow's `check` raise, before there is a session. The first read raises
+    RunOwnedError where another process has the run.
     """
     order = Order(definition, definition.load(), prompt, config, resume, answers or {}, model, max_iterations)
+    if order.loaded.check is not None and not resume:
+        order.loaded.check(_params(order, runtime))
     return WorkflowRun(order, runtime, session)
 
 
@@ -108,6 +110,16 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         if self._work is not None:
             self.stop()
             await self._work.over()
+
+
+def _params(order: Order, runtime: Runtime) -> WorkflowStateParams:
+    """What a workflow is told of a run that has no session yet."""
+    from atomic.workflows.definition import WorkflowStateParams
+
+    config = {**order.definition.config(runtime.settings.workflows), **(order.config or {})}
+    return WorkflowStateParams(
+        prompt=order.prompt, cwd=str(runtime.folder), max_iterations=order.max_iterations, config=config
+    )
 
 
 def _redactor(runtime: Runtime) -> Redactor:

@@ -25,6 +25,7 @@ from atomic.workflows.step_runtime import StepRuntime
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
     from atomic.providers.base import AgentProvider
+    from atomic.sessions.store import Session
 
 
 class LiveRuntime:
@@ -35,14 +36,13 @@ class LiveRuntime:
         host: Runtime,
         reporter: Reporter,
         governor: Governor,
+        session: Session,
         *,
-        tasks: Path,
-        named: Mapping[str, Sequence[str]],
         config: Mapping[str, Any],
     ) -> None:
-        self.host, self.reporter, self.governor = host, reporter, governor
-        self.sessions = NamedSessions(named, reporter.named, reporter.warn)
-        self.tasks = RunTasks(tasks, reporter)
+        self.host, self.reporter, self.governor, self.session = host, reporter, governor, session
+        self.sessions = NamedSessions(session.record.named, reporter.named, reporter.warn)
+        self.tasks = RunTasks(session.dir / "tasks.json", reporter)
         self.config = MappingProxyType(config)  # one for all nodes: none may change it for the others
         self.broker = None if host.person is None else LiveBroker(host.person, governor, reporter)
         self.roles: set[str] = set()  # those that have called
@@ -69,6 +69,17 @@ class LiveRuntime:
         """The provider to take where nobody names one."""
         host = self.host
         return host.choices.agents.get("") or host.settings.agent or (await self.provider(None)).name
+
+    @property
+    def configured(self) -> Sequence[str]:
+        """The providers that flags and settings name."""
+        settings = self.host.settings
+        named = [*self.host.choices.agents.values(), settings.agent, *settings.providers]
+        return list(dict.fromkeys(filter(None, [*named, *(f"acp:{name}" for name in settings.acp)])))
+
+    def provider_of(self, role: str) -> str | None:
+        agents = self.host.choices.agents
+        return agents.get(role) or agents.get("") or self.host.settings.agent
 
     async def models(self, provider: AgentProvider, name: str) -> Sequence[str]:
         if name not in self._models:

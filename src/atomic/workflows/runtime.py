@@ -15,8 +15,12 @@ from atomic.graph import CompiledGraph
 from atomic.questions import Question
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from atomic.providers.base import CustomTool
     from atomic.providers.events import Usage
+    from atomic.redact import Redactor
+    from atomic.tasks import TaskList
 
 EntityKind = Literal["command", "skill", "agent"]
 
@@ -131,6 +135,30 @@ class NamedSessions(Protocol):
         ...
 
 
+class Tasks(Protocol):
+    """The run's own list of tasks, in its session's folder."""
+
+    def read(self) -> TaskList: ...
+
+    def write(self, tasks: TaskList) -> None:
+        """Replace the list, and tell the host."""
+        ...
+
+
+class Files(Protocol):
+    """The session's folder, as a workflow may write to it."""
+
+    @property
+    def dir(self) -> Path: ...
+
+    @property
+    def redactor(self) -> Redactor: ...
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file of the folder, without secrets."""
+        ...
+
+
 class WorkflowRuntime(Protocol):
     """The nodes' `ctx.deps`."""
 
@@ -151,6 +179,25 @@ class WorkflowRuntime(Protocol):
 
     @property
     def broker(self) -> Broker | None: ...
+
+    @property
+    def tasks(self) -> Tasks: ...
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def configured(self) -> Sequence[str]:
+        """The providers that flags and settings name, without looking whether they work."""
+        ...
+
+    def provider_of(self, role: str) -> str | None:
+        """The provider that flags and settings name for a role; None: whichever is found."""
+        ...
+
+    def publish(self, url: str) -> None:
+        """Note where the work was published; the session tells it."""
+        ...
 
     @property
     def config(self) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, Suba
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
     from atomic.providers.base import AgentProvider, CustomTool
+    from atomic.sessions.store import Session
     from atomic.workflows.live_runtime import LiveRuntime, RunTasks
 
 ResultT = TypeVar("ResultT")
@@ -75,6 +76,22 @@ class StepRuntime:
     @property
     def broker(self) -> LiveBroker | None:
         return self._run.broker
+
+    @property
+    def files(self) -> Session:
+        return self._run.session
+
+    @property
+    def configured(self) -> Sequence[str]:
+        return self._run.configured
+
+    def provider_of(self, role: str) -> str | None:
+        """The provider that flags and settings name for a role; None: whichever is found."""
+        return self._run.provider_of(role)
+
+    def publish(self, url: str) -> None:
+        """Note where the work was published."""
+        self._run.session.save(pr=url)
 
     @property
     def config(self) -> Mapping[str, Any]:

@@ -92,11 +92,7 @@ class Work:
         self._me = f"{owner.pid}|{owner.mark}"  # what others write on a message for this process
         self.governor = self._make_governor()
         self._config = self._config_now()
-        record = session.record
-        self.runtime = LiveRuntime(
-            runtime, self.report, self.governor,
-            tasks=session.dir / "tasks.json", named=record.named, config=self._config,
-        )  # fmt: skip
+        self.runtime = LiveRuntime(runtime, self.report, self.governor, session, config=self._config)
         self._task = asyncio.create_task(self._run(), name=f"run-{session.id}")
 
     def _make_governor(self) -> Governor:
@@ -223,6 +219,7 @@ class Work:
             prompt=order.prompt,
             session_id=session.id,
             session_dir=self._dir,
+            cwd=os.fspath(self._host.folder),
             max_iterations=self._most_iterations(),
             config=self._config,
         )
