@@ -52,6 +52,7 @@ NAMES = [
     "Goto",
     "Question",
     "Option",
+    "RunEnd",
     "RunResult",
     "RunStatus",
     "Step",

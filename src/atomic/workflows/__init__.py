@@ -57,7 +57,7 @@ from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.builder import WorkflowBuilder, graph
-from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.definition import LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
 from atomic.workflows.nodes import (
     agent_node,
@@ -103,6 +103,7 @@ __all__ = [
     "QuestionError",
     "Record",
     "Retry",
+    "RunEnd",
     "RunInfo",
     "RunNotFoundError",
     "RunOwnedError",

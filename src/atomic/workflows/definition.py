@@ -39,6 +39,19 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
 CreateState = Callable[[WorkflowStateParams], "State | Mapping[str, Any]"]
 
 
+class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended, for a workflow that leaves a report; `state` is the last one that is known."""
+
+    session_dir: str
+    status: str
+    reason: str
+    message: str
+    state: Any = None
+
+
+AtEnd = Callable[[RunEnd], None]
+
+
 class Capabilities(msgspec.Struct, frozen=True):
     """What a workflow can do, as its graph shows it."""
 
@@ -55,6 +68,7 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     check: Callable[[WorkflowStateParams], None] | None = None  # raises what is wrong with a start, before a session
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
+    at_end: AtEnd | None = None  # called at every end of a run, also at a pause
 
 
 class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):

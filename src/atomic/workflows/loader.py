@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import traceback
 from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -15,6 +16,7 @@ from atomic import __version__
 from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, compile_graph
 from atomic.workflows.capabilities import capabilities_of
 from atomic.workflows.definition import (
+    AtEnd,
     Capabilities,
     CreateState,
     LoadedWorkflow,
@@ -55,6 +57,7 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
     try:
         module = files.run(name)
         graph = _graph_of(module, definition)
+        at_end = _at_end(module)
     except GraphError as error:
         lines = _Lines(source)
         found = [WorkflowProblem(path, lines.of_node(one.node_id), str(one)) for one in error.problems]
@@ -69,6 +72,7 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         create_state=_create_state(module, graph),
         migrate_state=None if graph is None else graph.options.migrate_state,
         capabilities=capabilities_of(graph) if graph else Capabilities(),
+        at_end=at_end,
     )
 
 
@@ -138,6 +142,13 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
     if value is not None and not callable(value):
         raise _NotUsableError(name, f"{name} is no function, but {_kind(value)}")
     return value
+
+
+def _at_end(module: ModuleType) -> AtEnd | None:
+    given = _function(module, "at_end")
+    if iscoroutinefunction(given):
+        raise _NotUsableError("at_end", "at_end is async, and nobody would wait for it: write a plain function")
+    return given
 
 
 def _create_state(module: ModuleType, graph: CompiledGraph[Any] | None) -> CreateState:

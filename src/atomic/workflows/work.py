@@ -30,6 +30,7 @@ from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, this_owner
 from atomic.workflows.builder import graph
+from atomic.workflows.definition import RunEnd
 from atomic.workflows.endings import SAVED_END, Ending, Stop, ending_of
 from atomic.workflows.events import (
     RunEnded,
@@ -87,6 +88,7 @@ class Work:
         self.report = Report(session, self._graph, order.definition.node_descriptions, lambda: self.governor.spent)
         self._stopped: Stop | None = None
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
+        self._last: Any = None  # the state, once the run is over
         self._is_ours = not order.resume  # else it may be another's until the journal says so
         owner = this_owner()
         self._me = f"{owner.pid}|{owner.mark}"  # what others write on a message for this process
@@ -158,6 +160,7 @@ class Work:
         finally:
             await self.runtime.close()
             if journal is not None:
+                self._last = self._last_state(journal) if ending is not None else None
                 journal.close()
             if ending is not None:
                 self.governor.stop()
@@ -321,7 +324,32 @@ class Work:
             )  # fmt: skip
         if not questions:
             self._session.inbox.forget()
+        self._call_at_end(ending)
         self.report.tell(RunEnded, **msgspec.to_builtins(ending))
+
+    def _last_state(self, journal: Journal) -> Any:
+        """The state that the journal holds, for whoever wants to look at it; None if there is none."""
+        if self._order.loaded.at_end is None:
+            return None
+        try:
+            return self._graph.load(journal, self._session.id)
+        except RunNotFoundError:  # it was cut before it began
+            return None
+        except Exception as error:  # the journal may be what has failed; the end of the run is told all the same
+            self._session.logs.error("the last state cannot be read", error)
+            return None
+
+    def _call_at_end(self, ending: Ending) -> None:
+        if (at_end := self._order.loaded.at_end) is None:
+            return
+        end = RunEnd(
+            session_dir=self._dir, status=ending.status, reason=ending.reason, message=ending.message, state=self._last
+        )
+        try:
+            at_end(end)
+        except (Exception, SystemExit) as error:  # a user's function may raise anything; the run has ended all the same
+            self._session.logs.error("at_end failed", error)
+            self.report.warn(f"at_end of {self._order.definition.name} failed: {_words_of(error)}")
 
     def _warn_of_unused_roles(self, result: RunResult[Any]) -> None:
         if result.status is not RunStatus.COMPLETED:
@@ -337,5 +365,5 @@ class Work:
         return os.fspath(Path(self._session.dir))
 
 
-def _words_of(error: Exception) -> str:
+def _words_of(error: BaseException) -> str:
     return str(error) if isinstance(error, AtomicError | OSError | JournalError) else f"{type(error).__name__}: {error}"
