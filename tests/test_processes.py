@@ -77,6 +77,14 @@ async def test_a_program_gives_its_exit_code_and_both_outputs() -> None:
     assert 0 < result.seconds < LIMIT
 
 
+async def test_whoever_listens_hears_both_outputs_in_order_and_without_a_limit() -> None:
+    heard: list[bytes] = []
+    script = "echo out; echo err >&2; echo out again; exit 3"
+    result = await execute("sh", "-c", script, max_output=4, hear=heard.append)
+    assert b"".join(heard) == b"out\nerr\nout again\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (3, "", "")
+
+
 async def test_an_exit_code_below_zero_is_the_signal() -> None:
     assert (await execute("sh", "-c", "kill -KILL $$")).exit_code == -signal.SIGKILL
 

@@ -7,14 +7,18 @@ settings than the repository's, from which only what is plain data is taken over
 from atomic.git.apply import apply_changes
 from atomic.git.errors import GitError, PatchError
 from atomic.git.mail import split_mail, split_patch
+from atomic.git.pictures import FileChange, Picture, Pictures
 from atomic.git.repository import Repository, find_repository
 from atomic.git.watch import Changes, FileWatch, watching
 
 __all__ = [
     "Changes",
+    "FileChange",
     "FileWatch",
     "GitError",
     "PatchError",
+    "Picture",
+    "Pictures",
     "Repository",
     "apply_changes",
     "find_repository",

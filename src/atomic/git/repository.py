@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,15 +113,15 @@ def _view(common_dir: Path, settings: Mapping[str, str]) -> Generator[Path]:
         for entry in common_dir.iterdir():
             if entry.name not in _NOT_SHOWN:
                 (view / entry.name).symlink_to(entry)
-        write_settings(view / "config", {"core.bare": "false", **settings}.items())
+        (view / "config").write_bytes(settings_file({"core.bare": "false", **settings}))
         yield view
 
 
-def write_settings(path: Path, settings: Iterable[tuple[str, str]]) -> None:
-    """Write a file of settings for git."""
+def settings_file(settings: Mapping[str, str]) -> bytes:
+    """A file of settings for git."""
     lines: list[str] = []
-    for name, value in settings:
+    for name, value in settings.items():
         section, _, key = name.partition(".")
         quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines.append(f'[{section}]\n\t{key} = "{quoted}"\n')
-    path.write_text("".join(lines), "utf-8", "surrogateescape")
+    return "".join(lines).encode("utf-8", "surrogateescape")

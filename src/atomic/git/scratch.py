@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from atomic.git.calls import run_git
-from atomic.git.repository import Repository, write_settings
+from atomic.git.repository import Repository, settings_file
+from atomic.saving import replace_file
 
 MAX_FILE = 16 * 1024 * 1024  # bytes of one changed file
 MAX_CHANGED = 128 * 1024 * 1024  # bytes of all changed files together
@@ -58,23 +59,27 @@ class Scratch:
         index: str = "index",
         keep: bool = False,
         env: Mapping[str, str] | None = None,
+        root: Path | None = None,
     ) -> str:
-        """Run git here. `keep`: what it makes goes to the objects of the user's repository. Raises GitError."""
+        """Run git here. `keep`: what it makes goes to the objects of the user's repository. Raises GitError.
+
+        `root`: another folder that is to be looked at as the working tree.
+        """
         env = {
             **(env or {}),
             "GIT_DIR": str(self._folder),
-            "GIT_WORK_TREE": str(self.root),
+            "GIT_WORK_TREE": str(root or self.root),
             "GIT_INDEX_FILE": str(self._folder / index),
         }
         if keep and self.repository is not None:
             env["GIT_OBJECT_DIRECTORY"] = str(self.repository.common_dir / "objects")
-        return await run_git(*arguments, cwd=self.root, env=env, input=input)
+        return await run_git(*arguments, cwd=root or self.root, env=env, input=input)
 
     async def snapshot(self, ignored: Collection[Path] = ()) -> str:
         """The tree of all files as they are now, but for those that git ignores; `ignored` names more."""
         listed = await self.git("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard")
         hidden = {*map(os.fspath, ignored), str(self._folder)}
-        paths = [path for path in _split(listed) if not _is_below(self.root / path, hidden)]
+        paths = [path for path in split(listed) if not _is_below(self.root / path, hidden)]
         return await self.picture(self._affordable(paths))
 
     async def picture(self, paths: Iterable[str], *, index: str = "index") -> str:
@@ -100,7 +105,7 @@ class Scratch:
         """The files of a tree (or of a commit), but for other repositories within it; `paths`: only these."""
         wanted = None if paths is None else set(paths)
         result: dict[str, Entry] = {}
-        for line in _split(await self.git("ls-tree", "-r", "-z", "--full-tree", tree)):
+        for line in split(await self.git("ls-tree", "-r", "-z", "--full-tree", tree)):
             facts, _, path = line.partition("\t")
             mode, _, name = facts.split(" ")
             if mode != _LINK and (wanted is None or path in wanted):
@@ -110,7 +115,7 @@ class Scratch:
     async def changed(self, old: str, new: str) -> dict[str, Change]:
         """The files that differ between two trees, but for other repositories within them."""
         self._show(as_bytes=False)
-        words = _split(await self.git("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat", old, new))
+        words = split(await self.git("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat", old, new))
         # First two words for each file, the facts and the path, then one for each, the numbers and the path.
         count = next((at for at in range(0, len(words), 2) if not words[at].startswith(":")), len(words))
         changes = zip(words[:count:2], words[1:count:2], strict=True)
@@ -174,28 +179,42 @@ async def open_scratch(root: Path, repository: Repository | None) -> AsyncGenera
     folder = Path(tempfile.mkdtemp(prefix="atomic-scratch-"))
     try:
         settings = {} if repository is None else await repository.settings()
-        _furnish(folder, repository, settings)
+        furnish(folder, repository, settings)
+        if repository is not None:
+            copy_index(repository, folder)
         yield Scratch(folder, root, repository)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _furnish(folder: Path, repository: Repository | None, settings: Mapping[str, str]) -> None:
+def furnish(folder: Path, repository: Repository | None, settings: Mapping[str, str]) -> None:
+    """Put into a folder what makes it a git folder; one that is there already is brought up to date."""
     for name in ("objects/info", "refs", "info"):
-        (folder / name).mkdir(parents=True)
-    (folder / "HEAD").write_text("ref: refs/heads/none\n")
-    (folder / "info" / "attributes").write_text(_ATTRIBUTES)
-    write_settings(folder / "config", {"core.bare": "false", "core.quotepath": "false", **settings}.items())
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    _put(folder / "HEAD", b"ref: refs/heads/none\n")
+    _put(folder / "info" / "attributes", _ATTRIBUTES.encode())
+    _put(folder / "config", settings_file({"core.bare": "false", "core.quotepath": "false", **settings}))
     if repository is None:
         return
-    (folder / "objects" / "info" / "alternates").write_text(f"{repository.common_dir / 'objects'}\n", "utf-8")
+    _put(folder / "objects" / "info" / "alternates", os.fsencode(f"{repository.common_dir / 'objects'}\n"))
     for name in ("info/exclude", "shallow"):
         if (repository.common_dir / name).is_file():
-            shutil.copy(repository.common_dir / name, folder / name)
-    # The index knows which files are as git has them: without it each would have to be read.
+            _put(folder / name, (repository.common_dir / name).read_bytes())
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def copy_index(repository: Repository, folder: Path, *, name: str = "index") -> None:
+    """Copy the user's index, which knows which files are as git has them: without it each would have to be read."""
     for index in (repository.git_dir / "index", *repository.git_dir.glob("sharedindex.*")):
-        if index.is_file():
-            shutil.copy2(index, folder / index.name)  # with its time, by which git tells what it cannot be sure of
+        if index.is_file():  # with its time, by which git tells what it cannot be sure of
+            shutil.copy2(index, folder / (name if index.name == "index" else index.name))
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file, unless it says that already: another call of git may be reading it."""
+    if not path.is_file() or path.read_bytes() != data:
+        replace_file(path, data, durable=False)
 
 
 def index_info(entries: Mapping[str, Entry | None]) -> str:
@@ -204,7 +223,8 @@ def index_info(entries: Mapping[str, Entry | None]) -> str:
     return "".join(f"{nothing if entry is None else ' '.join(entry)}\t{path}\0" for path, entry in entries.items())
 
 
-def _split(listed: str) -> list[str]:
+def split(listed: str) -> list[str]:
+    """The words that git parts by zeros."""
     return listed.split("\0")[:-1]
 
 

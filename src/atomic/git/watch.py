@@ -139,11 +139,12 @@ def _place(folder: str | os.PathLike[str]) -> tuple[Path, Repository | None]:
     place = Path(folder).resolve()
     repository = find_repository(place)
     if repository is None:
-        _count_files(place)
+        count_files(place)
     return place, repository
 
 
-def _count_files(root: Path) -> None:
+def count_files(root: Path) -> None:
+    """Raise GitError if a folder that is in no repository has too many files to look at."""
     left = MAX_FILES
     for _, _, files in os.walk(root):
         left -= len(files)

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
@@ -41,11 +41,14 @@ async def execute(
     timeout: float | None = None,
     max_output: int = MAX_OUTPUT,
     errors: str = "replace",
+    hear: Callable[[bytes], None] | None = None,
 ) -> ExecResult:
     """Run a program to its end, never through a shell; an exit code other than 0 is a result, not an error.
 
     `env` replaces the whole environment. Without `input` the program reads an empty stdin, never the terminal.
     `errors` says what becomes of bytes that are no UTF-8, in the words of `bytes.decode`.
+    `hear` is given what the program says, stdout and stderr as one, in order and as it comes: nothing is kept then, and
+    there is no limit to it.
     What the program leaves running in its group is ended when it exits.
 
     Raises:
@@ -65,6 +68,7 @@ async def execute(
             timeout=timeout,
             max_output=max_output,
             errors=errors,
+            hear=hear,
         )
     )
     interruption: asyncio.CancelledError | None = None
@@ -92,9 +96,10 @@ async def _supervise(
     timeout: float | None,
     max_output: int,
     errors: str,
+    hear: Callable[[bytes], None] | None,
 ) -> ExecResult:
     """Run, wait for the end or for `stop`, and clean up; the result of a stopped one is for nobody."""
-    with _running(argv, cwd=cwd, env=env, input=input, max_output=max_output) as child:
+    with _running(argv, cwd=cwd, env=env, input=input, max_output=max_output, hear=hear) as child:
         await _first_of(child.over, stop, timeout=timeout)
         timed_out = not (child.over.done() or stop.done())
         if child.exit_code is not None:
@@ -117,12 +122,19 @@ async def _first_of(*futures: asyncio.Future[None], timeout: float | None) -> No
 
 @contextmanager
 def _running(
-    argv: list[str], *, cwd: str | None, env: Mapping[str, str] | None, input: bytes | None, max_output: int
+    argv: list[str],
+    *,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    input: bytes | None,
+    max_output: int,
+    hear: Callable[[bytes], None] | None,
 ) -> Generator[_Child]:
     with guard() as announcements, ExitStack() as stack:
-        process = start(argv, cwd=cwd, env=env, has_input=input is not None, announcements=announcements)
+        has_input, one_pipe = input is not None, hear is not None
+        process = start(argv, cwd=cwd, env=env, has_input=has_input, announcements=announcements, one_pipe=one_pipe)
         try:
-            child = _Child(asyncio.get_running_loop(), process, input or b"", max_output)
+            child = _Child(asyncio.get_running_loop(), process, input or b"", max_output, hear)
             stack.callback(child.close)
             yield child
         except BaseException:  # the event loop is being torn down: there is no time for a grace
@@ -140,7 +152,12 @@ class _Child:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], input: bytes, max_output: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        process: subprocess.Popen[bytes],
+        input: bytes,
+        max_output: int,
+        hear: Callable[[bytes], None] | None,
     ) -> None:
         self.over: asyncio.Future[None] = loop.create_future()  # it exited, or said too much
         self.drained: asyncio.Future[None] = loop.create_future()  # nobody can say anything more
@@ -150,6 +167,7 @@ class _Child:
         self._loop, self._process = loop, process
         self._started = loop.time()
         self._room = max_output
+        self._hear = hear
         self._input = memoryview(input)
         self._output: dict[int, list[bytes]] = {1: [], 2: []}
         self._pipes: dict[int, IO[bytes]] = {}
@@ -201,6 +219,9 @@ class _Child:
         try:
             data = os.read(self._pipes[number].fileno(), 256 * 1024)
         except BlockingIOError:
+            return
+        if data and self._hear is not None:
+            self._hear(data)
             return
         self._room -= len(data)
         if self._room < 0 or not data:

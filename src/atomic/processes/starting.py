@@ -15,8 +15,15 @@ from atomic.processes.errors import ExecError, ProgramNotFoundError
 
 
 def start(
-    argv: list[str], *, cwd: str | None, env: Mapping[str, str] | None, has_input: bool, announcements: int
+    argv: list[str],
+    *,
+    cwd: str | None,
+    env: Mapping[str, str] | None,
+    has_input: bool,
+    announcements: int,
+    one_pipe: bool = False,
 ) -> subprocess.Popen[bytes]:
+    """Start it. `one_pipe`: what it says on stderr comes with stdout, in the order in which it was said."""
     if not argv:
         raise ExecError("No program was given (its name is the first argument)", argv)
     try:
@@ -25,7 +32,7 @@ def start(
             bufsize=0,
             stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT if one_pipe else subprocess.PIPE,
             cwd=cwd,
             env=env,
             start_new_session=True,

@@ -53,7 +53,7 @@ class Wanted(Generic[ValueT]):
     def read_text(self, text: str) -> ValueT:
         """The value from the first JSON in a text that fits. Raises UnreadableAnswerError."""
         problem = UnreadableAnswerError("The answer has no JSON in it")
-        for data in islice(_documents(text), _MANY):
+        for data in islice(documents_in(text), _MANY):
             try:
                 return self.read(data)
             except UnreadableAnswerError as error:
@@ -66,7 +66,7 @@ def _used_once(definitions: Mapping[str, Any], name: str) -> bool:
     return f'"#/$defs/{name}"' not in json.dumps(definitions)
 
 
-def _documents(text: str) -> Iterator[Any]:
+def documents_in(text: str) -> Iterator[Any]:
     """All of the text, if it is JSON, else all objects and lists in it, the outer ones first.
 
     A long answer that was cut off could be begun at each of its brackets and would be read again each time: what has

@@ -277,18 +277,18 @@ async def test_files_and_terminals_are_refused(tmp_path: Path) -> None:
     assert json.loads(text_of(events))["code"] in (-32601, -32602)
 
 
-async def test_the_system_prompt_stands_before_the_first_prompt(tmp_path: Path) -> None:
+async def test_the_system_prompt_stands_behind_the_first_prompt(tmp_path: Path) -> None:
     async with puppet(tmp_path, system_prompt="Speak softly.") as session:
         first = await steps(session, {"prompt": True})
         second = await steps(session, {"prompt": True})
-    assert json.loads(text_of(first)) == ["<system_prompt>\nSpeak softly.\n</system_prompt>", '[{"prompt": true}]']
+    assert json.loads(text_of(first)) == ['[{"prompt": true}]\n\n<system_prompt>\nSpeak softly.\n</system_prompt>']
     assert json.loads(text_of(second)) == ['[{"prompt": true}]']
 
 
 async def test_a_command_does_not_swallow_the_system_prompt(tmp_path: Path) -> None:
     async with puppet(tmp_path, system_prompt="Speak softly.") as session:
         assert end_of(await turn(session, "/hello")).reason is EndReason.DONE
-        assert len(json.loads(text_of(await steps(session, {"prompt": True})))) == 2
+        assert "Speak softly." in json.loads(text_of(await steps(session, {"prompt": True})))[0]
 
 
 async def test_half_a_character_in_a_prompt_is_no_reason_to_fail(tmp_path: Path) -> None:

@@ -93,35 +93,38 @@ class AcpSession(LiveSession):
             await self._keeper.program.kill(grace=_GRACE)
 
     async def _ask(self, prompt: str, turn: Turn) -> None:
-        texts = await self._spoken(prompt)
+        text, instructs = await self._spoken(prompt)
         if turn.over:
             return
         self._translator.begin(turn)
         self._complaints.begin()
         self._is_asked, self._keeper.is_empty = True, False
-        answer = asyncio.create_task(self._keeper.program.prompt(self.id, texts))
+        answer = asyncio.create_task(self._keeper.program.prompt(self.id, [text]))
         given_up = asyncio.create_task(self._complaints.run_out())
         try:
             await asyncio.wait({answer, given_up}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 await self._give_up(turn, answer, why=given_up.result())
             else:
-                self._is_instructed = self._is_instructed or len(texts) > 1
+                self._is_instructed = self._is_instructed or instructs
                 self._judge(turn, answer.result(), prompt)
         except RefusedError as error:
             self._fail(turn, str(error))
         finally:
             await _end(answer, given_up)
 
-    async def _spoken(self, prompt: str) -> list[str]:
-        """The prompt as the agent takes it, behind the caller's instructions if it has not heard them yet."""
+    async def _spoken(self, prompt: str) -> tuple[str, bool]:
+        """The prompt as the agent takes it, and whether the caller's instructions stand behind it, for the first time.
+
+        The prompt comes first: its first line may tell a program what it is about.
+        """
         prompt = speakable(prompt)
         command = command_of(prompt)
         if command and self._ways.unknown_commands_vanish and not await self._is_known(command):
             prompt, command = no_command(prompt), ""
         if self._is_instructed or command or self.options.system_prompt is None:
-            return [prompt]
-        return [system_block(speakable(self.options.system_prompt)), prompt]
+            return prompt, False
+        return f"{prompt}\n\n{system_block(speakable(self.options.system_prompt))}", True
 
     async def _is_known(self, command: str) -> bool:
         if command == "compact" and self._ways.compact:

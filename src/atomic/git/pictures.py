@@ -1,0 +1,272 @@
+"""Pictures of a working folder that are kept: what differs between two of them, however it came about.
+
+A picture is a tree of all files, committed or not, tracked or not, but for those that git ignores. It is kept in a
+git folder of our own, outside the user's repository, whose index, refs and objects are not touched. That folder has an
+index too, so that a second picture reads only the files that have changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import stat
+from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from atomic.git.errors import GitError
+from atomic.git.repository import Repository, find_repository
+from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, split
+from atomic.git.watch import count_files
+
+MAX_COMMITS = 1000  # more than that were not made but fetched: the newest are told
+_TREES = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "-O/dev/null")
+_CHANGED = "?CR"  # how git marks a file that is unknown, changed or removed
+_numbers = itertools.count()
+
+ChangeStatus = Literal["added", "modified", "deleted"]
+_STATUS: dict[str, ChangeStatus] = {"A": "added", "D": "deleted"}
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """What was there: the commit that was checked out (None: there is none) and the tree of all files."""
+
+    head: str | None
+    tree: str
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file that differs. Its path begins at the root of the repository; lines of bytes are not counted."""
+
+    path: str
+    status: ChangeStatus
+    insertions: int = 0
+    deletions: int = 0
+
+
+class Pictures:
+    """The pictures of a project, kept in a folder that only the user may read.
+
+    Whoever makes several on the same folder shares what they keep. All raise GitError.
+    """
+
+    def __init__(self, store: Path, project: Path, *, ignored: Collection[Path] = ()) -> None:
+        self._store, self._project = store.resolve(), project.resolve()
+        self._hidden = [os.path.realpath(path) for path in (self._own_folder(), *ignored)]
+        self._scratch: Scratch | None = None
+
+    async def take(self) -> Picture:
+        """A picture of what is there now. Outside of a repository it raises GitError if there are over 10,000 files."""
+        scratch = await self._open()
+        head = None if scratch.repository is None else (await scratch.repository.head())[0]
+        async with self._working_index(scratch) as index:
+            return Picture(head, await self._look(scratch, index))
+
+    async def changes(self, before: Picture, after: Picture) -> list[FileChange]:
+        """The files that differ, by their paths; one that was renamed is deleted and added."""
+        if before.tree == after.tree:
+            return []
+        scratch = await self._opened()
+        words = split(await scratch.git(*_TREES, "-z", "--raw", "--numstat", before.tree, after.tree))
+        # First two words for each file, the facts and the path, then one for each, the numbers and the path.
+        count = next((at for at in range(0, len(words), 2) if not words[at].startswith(":")), len(words))
+        lines = {path: (new, old) for new, old, path in (word.split("\t", 2) for word in words[count:])}
+        changed = zip(words[1:count:2], words[:count:2], strict=True)
+        return [_file_change(path, facts[-1], *lines.get(path, ("-", "-"))) for path, facts in sorted(changed)]
+
+    async def patch(self, before: Picture, after: Picture, *, max_bytes: int) -> tuple[str, bool]:
+        """What differs, as a patch for people to read, and whether it is cut (behind a whole line)."""
+        if before.tree == after.tree:
+            return "", False
+        scratch = await self._opened()
+        with self._temporary("patch") as file:
+            await scratch.git(*_TREES, "-p", f"--output={file}", before.tree, after.tree)
+            data = await asyncio.to_thread(_first_bytes, file, max_bytes + 1)
+        text = data.decode("utf-8", "replace").encode()  # what stands for a byte that is no text is longer
+        if len(text) <= max_bytes:
+            return text.decode(), False
+        return text[: text.rfind(b"\n", 0, max_bytes) + 1].decode(), True
+
+    async def commits(self, before: Picture, after: Picture) -> list[tuple[str, str]]:
+        """The commits (hash, subject) that are reached from the later HEAD and not from the earlier; oldest first."""
+        if after.head is None or after.head == before.head:
+            return []
+        since = () if before.head is None else (f"^{before.head}",)
+        words = ("log", "-z", "--reverse", "--topo-order", f"--max-count={MAX_COMMITS}", "--format=%H %s")
+        listed = await (await self._opened()).git(*words, "--end-of-options", after.head, *since)
+        return [(name, _shown(subject)) for name, _, subject in (line.partition(" ") for line in _parts(listed))]
+
+    def _own_folder(self) -> Path:
+        """The session's folder, which may lie in the project; if it is the other way round, only the store."""
+        return self._store if self._project.is_relative_to(self._store.parent) else self._store.parent
+
+    async def _opened(self) -> Scratch:
+        return self._scratch or await self._open()
+
+    async def _open(self) -> Scratch:
+        """The store, with what the repository says now: an agent may have made one, or changed what is ignored."""
+        repository = await asyncio.to_thread(_find, self._project)
+        root = self._project if repository is None else repository.root
+        settings = {} if repository is None else await repository.settings()
+        await asyncio.to_thread(_prepare, self._store, repository, settings)
+        self._scratch = Scratch(self._store, root, repository)
+        return self._scratch
+
+    async def _look(self, scratch: Scratch, index: str) -> str:
+        """Bring the index up to date; its tree."""
+        tracked = await _tracked(scratch)
+        known, changed = await self._listed(scratch, index)
+        paths = [*changed, *sorted(tracked - known)]
+        files = {path: _size(scratch.root, path) for path in self._without_ours(scratch.root, paths)}
+        missing = [path for path, size in files.items() if size is None]
+        plain = [path for path, size in files.items() if size is not None and 0 <= size <= MAX_FILE]
+        await _update(scratch, index, "--force-remove", paths=missing)
+        await _update(scratch, index, "--add", "--remove", "--replace", paths=plain)  # one may vanish meanwhile
+        for path in files.keys() - {*missing, *plain}:
+            await _stand_in(scratch, index, path)
+        if {*known, *files} - tracked:
+            await _remove_ignored(scratch, index, tracked)
+        return (await scratch.git("write-tree", "--missing-ok", index=index)).strip()
+
+    async def _listed(self, scratch: Scratch, index: str) -> tuple[set[str], list[str]]:
+        """The files that the index has, and those that are not as it has them."""
+        words = ("ls-files", "-z", "-t", "-c", "-o", "-m", "-d", "--exclude-standard")
+        listed = [(line[0], line[2:]) for line in split(await scratch.git(*words, index=index))]
+        changed = dict.fromkeys(path for tag, path in listed if tag in _CHANGED)
+        inner = await _inner_files(scratch, [path for path in changed if path.endswith("/")])
+        return {path for tag, path in listed if tag not in _CHANGED}, [*changed, *inner]
+
+    def _without_ours(self, root: Path, paths: Iterable[str]) -> list[str]:
+        """The paths without what is Atomic's own, and without folders, which are other repositories."""
+        ours = tuple(f"{os.path.relpath(path, root)}/" for path in self._hidden if Path(path).is_relative_to(root))
+        return [path for path in paths if not path.endswith("/") and not path.startswith(ours)]
+
+    @asynccontextmanager
+    async def _working_index(self, scratch: Scratch) -> AsyncGenerator[str]:
+        """A copy of the index, which becomes the index in the end: no lock is left behind by whoever is killed."""
+        with self._temporary("index") as copy:
+            if (self._store / "index").exists():
+                shutil.copy2(self._store / "index", copy)  # with its time, by which git tells what it cannot be sure of
+            elif scratch.repository is not None:
+                copy_index(scratch.repository, self._store, name=copy.name)
+                await _believe_no_flags(scratch, copy.name)
+            yield copy.name
+            if copy.exists():
+                copy.replace(self._store / "index")
+
+    @contextmanager
+    def _temporary(self, kind: str) -> Generator[Path]:
+        path = self._store / f"tmp-{os.getpid()}-{next(_numbers)}-{kind}"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _find(project: Path) -> Repository | None:
+    if not project.is_dir():
+        raise GitError(("status",), f"the folder is not there any more: {project}")
+    repository = find_repository(project)
+    if repository is None:
+        count_files(project)
+    return repository
+
+
+def _prepare(store: Path, repository: Repository | None, settings: dict[str, str]) -> None:
+    """Make the store, or bring it up to date; its index stays what it is."""
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    furnish(store, repository, settings)
+    own = f"tmp-{os.getpid()}-"
+    for path in store.glob("tmp-*"):
+        if not path.name.startswith(own):  # of one that was killed: a session has one process
+            path.unlink(missing_ok=True)
+
+
+async def _tracked(scratch: Scratch) -> set[str]:
+    """The files that the user's index has, whatever git would ignore."""
+    if scratch.repository is None:
+        return set()
+    return set(split(await scratch.repository.git("ls-files", "-z")))
+
+
+async def _believe_no_flags(scratch: Scratch, index: str) -> None:
+    """Look at files too of which the user's index says that they need not be looked at."""
+    listed = [(line[0], line[2:]) for line in split(await scratch.git("ls-files", "-z", "-v", index=index))]
+    assumed = [path for tag, path in listed if tag.islower()]
+    skipped = [path for tag, path in listed if tag in "sS" and _size(scratch.root, path) is not None]
+    await _update(scratch, index, "--no-assume-unchanged", paths=assumed)
+    await _update(scratch, index, "--no-skip-worktree", paths=skipped)
+
+
+async def _remove_ignored(scratch: Scratch, index: str, tracked: set[str]) -> None:
+    """Take out what git ignores by now, but for what the user's index has all the same."""
+    ignored = split(await scratch.git("ls-files", "-z", "-c", "-i", "--exclude-standard", index=index))
+    await _update(scratch, index, "--force-remove", paths=[path for path in ignored if path not in tracked])
+
+
+async def _inner_files(scratch: Scratch, folders: Iterable[str]) -> list[str]:
+    """The files of other repositories within the folder, which git itself would not show."""
+    files: list[str] = []
+    waiting = [*folders]
+    while waiting:
+        folder = waiting.pop()
+        words = ("ls-files", "-z", "-o", "--exclude-standard")
+        listed = await scratch.git(*words, index="none", root=scratch.root / folder)
+        found = [f"{folder}{path}" for path in split(listed)]
+        waiting += (path for path in found if path.endswith("/"))
+        files += (path for path in found if not path.endswith("/"))
+    return files
+
+
+async def _update(scratch: Scratch, index: str, *words: str, paths: Sequence[str]) -> None:
+    if paths:
+        text = "".join(f"{path}\0" for path in paths)
+        await scratch.git("update-index", "-z", *words, "--stdin", index=index, input=text)
+
+
+async def _stand_in(scratch: Scratch, index: str, path: str) -> None:
+    """Put a line in place of a file that is too big to keep or cannot be read; it changes when the file does."""
+    with suppress(FileNotFoundError):
+        status = (scratch.root / path).lstat()
+        text = f"Not kept here: {status.st_size} bytes, last changed at {status.st_mtime_ns} ns.\n"
+        blob = (await scratch.git("hash-object", "-w", "--stdin", input=text)).strip()
+        await scratch.git("update-index", "-z", "--index-info", index=index, input=f"100644 {blob}\t{path}\0")
+
+
+def _size(root: Path, path: str) -> int | None:
+    """How big a file is (-1: it cannot be read); None if there is none, or something that git could not keep."""
+    place = root / path
+    try:
+        status = place.lstat()
+    except OSError:  # it is gone, or lies in a folder that is closed to us
+        return None
+    if os.path.realpath(place.parent) != str(place.parent):
+        return None  # it lies behind a link, which is a file itself
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size if os.access(place, os.R_OK) else -1
+    is_repository = stat.S_ISDIR(status.st_mode) and (place / ".git").exists()
+    return 0 if stat.S_ISLNK(status.st_mode) or is_repository else None
+
+
+def _first_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(count)
+
+
+def _file_change(path: str, letter: str, insertions: str, deletions: str) -> FileChange:
+    counts = [int(number) if number.isdigit() else 0 for number in (insertions, deletions)]
+    return FileChange(_shown(path), _STATUS.get(letter, "modified"), *counts)
+
+
+def _parts(listed: str) -> list[str]:
+    return [line for line in listed.split("\0") if line]
+
+
+def _shown(text: str) -> str:
+    """As text that JSON can carry, whatever bytes it has."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

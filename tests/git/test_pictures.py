@@ -1,0 +1,296 @@
+"""Two pictures tell what happened between them, whatever an agent did with git; taking them touches nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atomic.git import FileChange, GitError, Picture, Pictures
+from atomic.git import pictures as pictures_module
+from atomic.git import watch as watch_module
+from tests.git.shop import commit, git, new_repository, write
+from tests.git.test_strangers import canaries, hostile, sung
+
+__all__ = ["canaries"]  # a fixture
+
+
+def pictures_of(project: Path) -> Pictures:
+    return Pictures(project.parent / "session" / "pictures", project)
+
+
+async def statuses(pictures: Pictures, before: Picture, after: Picture) -> dict[str, str]:
+    return {change.path: change.status for change in await pictures.changes(before, after)}
+
+
+async def test_changes_are_told_committed_or_not_tracked_or_not_but_no_ignored_file(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "1\n2\n", "b": "x\n", "c": "c\n", ".gitignore": "*.log\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    write(one, {"a": "1\nthree\nfour\n", "new": "n\n"})
+    commit(one, "Work")
+    write(one, {"c": "C\n", "folder/untracked": "u\nv\n", "build.log": "no\n"})
+    git(one, "add", "c")
+    (one / "b").unlink()
+    after = await pictures.take()
+    assert await pictures.changes(before, after) == [
+        FileChange("a", "modified", 2, 1),
+        FileChange("b", "deleted", 0, 1),
+        FileChange("c", "modified", 1, 1),
+        FileChange("folder/untracked", "added", 2, 0),
+        FileChange("new", "added", 1, 0),
+    ]
+    assert after.head == git(one, "rev-parse", "HEAD").strip()
+    assert await pictures.take() == after
+
+
+async def test_the_same_files_are_the_same_picture_in_another_process_too(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    write(one, {"untracked": "u\n"})
+    before = await pictures_of(one).take()
+    kept = msgspec.json.decode(msgspec.json.encode(before), type=Picture)
+    (one / "readme").touch()
+    again = pictures_of(one)
+    assert await again.take() == kept
+    write(one, {"untracked": "changed\n"})
+    assert await statuses(again, kept, await again.take()) == {"untracked": "modified"}
+
+
+async def test_nothing_of_the_users_repository_is_touched(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    write(one, {"staged": "s\n", "loose": "l\n"})
+    git(one, "add", "staged")
+    files = {path: path.read_bytes() for path in (one / ".git").rglob("*") if path.is_file()}
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    write(one, {"loose": "m\n"})
+    after = await pictures.take()
+    await pictures.changes(before, after)
+    await pictures.patch(before, after, max_bytes=1000)
+    assert {path: path.read_bytes() for path in (one / ".git").rglob("*") if path.is_file()} == files
+    store = tmp_path / "session" / "pictures"
+    assert store.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in store.glob("tmp-*")] == []
+
+
+async def test_nothing_that_a_repository_brings_along_runs(tmp_path: Path, canaries: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "1\n", ".gitattributes": "* filter=trap diff=trap\n"})
+    hostile(one, canaries)
+    write(one, {"a": "2\n"})
+    git(one, "status", check=False)
+    assert sung(canaries)  # the trap works
+    for canary in canaries.glob("sang-*"):
+        canary.unlink()
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    write(one, {"a": "3\n", "b": "new\n"})
+    after = await pictures.take()
+    assert await statuses(pictures, before, after) == {"a": "modified", "b": "added"}
+    assert "+3" in (await pictures.patch(before, after, max_bytes=10_000))[0]
+    assert await pictures.commits(Picture(None, ""), after) == [(after.head, "first")]
+    assert sung(canaries) == []
+
+
+async def test_names_with_lines_blanks_every_script_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    names = ["line\nbreak", " blank ", "größe 名前", 'quo"te', "tab\t", ":(top)x", "-rf", os.fsdecode(b"caf\xe9")]
+    write(one, dict.fromkeys(names, "x\n"))
+    changes = await pictures.changes(before, await pictures.take())
+    assert {change.path for change in changes} == {*names[:-1], "caf\\xe9"}
+    assert {change.status for change in changes} == {"added"}
+    msgspec.json.encode(changes)
+
+
+async def test_a_patch_shows_all_but_bytes_and_is_cut_behind_a_line(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    (one / "picture").write_bytes(bytes(range(256)))
+    (one / "latin").write_bytes("café\n".encode("latin-1"))
+    write(one, {"text": "".join(f"line {number}\n" for number in range(1000))})
+    after = await pictures.take()
+    patch, was_cut = await pictures.patch(before, after, max_bytes=100_000)
+    assert not was_cut
+    assert "+line 999\n" in patch
+    assert "Binary files" in patch
+    assert "+caf\ufffd" in patch
+    patch, was_cut = await pictures.patch(before, after, max_bytes=2000)
+    assert was_cut
+    assert len(patch.encode()) <= 2000
+    assert patch.endswith("\n")
+    assert await pictures.patch(after, after, max_bytes=10) == ("", False)
+
+
+async def test_commits_are_those_of_the_later_head_alone(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    pictures = pictures_of(one)
+    start = await pictures.take()
+    first, second = commit(one, "Add größe"), commit(one, "Second\n\nbody")
+    later = await pictures.take()
+    assert await pictures.commits(start, later) == [(first, "Add größe"), (second, "Second")]
+    assert await pictures.commits(later, later) == []
+    assert await pictures.commits(later, start) == []  # rewound
+    git(one, "reset", "-q", "--hard", first)
+    amended = commit(one, "Other")
+    assert await pictures.commits(later, await pictures.take()) == [(amended, "Other")]
+    git(one, "checkout", "-q", "--orphan", "unrelated")
+    lonely = commit(one, "Alone")
+    assert await pictures.commits(later, await pictures.take()) == [(lonely, "Alone")]
+
+
+async def test_a_folder_outside_of_git_and_one_that_becomes_a_repository(tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    write(one, {"a": "1\n", "deep/b": "2\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    assert before.head is None
+    write(one, {"a": "one\n"})
+    between = await pictures.take()
+    assert await statuses(pictures, before, between) == {"a": "modified"}
+    assert await pictures.commits(before, between) == []
+    git(one, "init", "-q", "-b", "main")
+    made = commit(one, "Begin")
+    after = await pictures.take()
+    assert (after.head, after.tree) == (made, between.tree)
+    assert await pictures.commits(between, after) == [(made, "Begin")]
+
+
+async def test_too_many_files_outside_of_git_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "MAX_FILES", 3)
+    one = tmp_path / "one"
+    write(one, {str(number): "" for number in range(4)})
+    with pytest.raises(GitError, match="more than 3 files"):
+        await pictures_of(one).take()
+
+
+async def test_a_folder_that_was_moved_away_is_an_error(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    pictures = pictures_of(one)
+    await pictures.take()
+    one.rename(tmp_path / "two")
+    with pytest.raises(GitError, match="not there any more"):
+        await pictures.take()
+
+
+async def test_a_committed_file_is_seen_though_git_ignores_it_and_one_ignored_later_is_not(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
+    write(one, {"cache": "1\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    write(one, {"a.log": "1\n"})
+    git(one, "add", "-f", "a.log")
+    between = await pictures.take()
+    assert await statuses(pictures, before, between) == {"a.log": "added"}
+    write(one, {".gitignore": "*.log\ncache\n"})
+    ignored = await pictures.take()
+    write(one, {"cache": "2\n", "a.log": "2\n"})
+    assert await statuses(pictures, ignored, await pictures.take()) == {"a.log": "modified"}
+
+
+async def test_flags_that_hide_files_from_git_hide_nothing(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "1\n", "b": "1\n", "c": "1\n"})
+    git(one, "update-index", "--assume-unchanged", "a")
+    git(one, "update-index", "--skip-worktree", "b")
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    git(one, "update-index", "--assume-unchanged", "c")
+    write(one, {"a": "2\n", "b": "2\n", "c": "2\n"})
+    assert await statuses(pictures, before, await pictures.take()) == dict.fromkeys("abc", "modified")
+
+
+async def test_links_folders_programs_and_conflicts(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"d/x": "1\n", "file": "1\n", "tool": "1\n", "pipe": "1\n"})
+    git(one, "checkout", "-q", "-b", "side")
+    write(one, {"file": "side\n"})
+    commit(one)
+    git(one, "checkout", "-q", "main")
+    write(one, {"file": "main\n"})
+    commit(one)
+    git(one, "merge", "side", check=False)
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    (one / "d").rename(tmp_path / "elsewhere")
+    (one / "d").symlink_to(tmp_path / "elsewhere")
+    (one / "file").unlink()
+    write(one, {"file/inner": "i\n"})
+    (one / "tool").chmod(0o755)
+    (one / "pipe").unlink()
+    os.mkfifo(one / "pipe")
+    assert await statuses(pictures, before, await pictures.take()) == {
+        "d": "added",
+        "d/x": "deleted",
+        "file": "deleted",
+        "file/inner": "added",
+        "pipe": "deleted",
+        "tool": "modified",
+    }
+
+
+async def test_work_in_a_repository_within_the_project_is_seen(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    for folder in ("game", "game/engine"):
+        (one / folder).mkdir()
+        git(one / folder, "init", "-q")
+        write(one / folder, {"main.py": "1\n", "x.log": "no\n"})
+    after = await pictures.take()
+    assert await statuses(pictures, before, after) == {"game/main.py": "added", "game/engine/main.py": "added"}
+    commit(one / "game/engine", "inner")
+    assert await pictures.take() == after
+
+
+async def test_a_file_too_big_to_keep_is_seen_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures_module, "MAX_FILE", 1000)
+    one = new_repository(tmp_path / "one")
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    write(one, {"big": "x" * 1001})
+    between = await pictures.take()
+    assert await statuses(pictures, before, between) == {"big": "added"}
+    assert "1001 bytes" in (await pictures.patch(before, between, max_bytes=10_000))[0]
+    assert await pictures.take() == between
+    write(one, {"big": "y" * 1002})
+    assert await statuses(pictures, between, await pictures.take()) == {"big": "modified"}
+
+
+async def test_a_session_within_the_project_is_no_work(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    session = one / "home" / "session"
+    session.mkdir(parents=True)
+    (session / "journal.db").write_text("1")
+    pictures = Pictures(session / "pictures", one, ignored=[one / "home" / "other"])
+    before = await pictures.take()
+    write(one, {"home/session/journal.db": "2", "home/other/x": "x"})
+    assert await pictures.take() == before
+
+
+async def test_pictures_at_the_same_time_and_after_a_kill(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    write(one, {f"files/{number}": f"{number}\n" for number in range(50)})
+    taken = await asyncio.gather(*(pictures_of(one).take() for _ in range(6)))
+    assert len(set(taken)) == 1
+    store = tmp_path / "session" / "pictures"
+    (store / "tmp-1-0-index.lock").touch()  # somebody was killed
+    write(one, {"files/1": "changed\n"})
+    pictures = pictures_of(one)
+    assert await statuses(pictures, taken[0], await pictures.take()) == {"files/1": "modified"}
+    assert list(store.glob("tmp-*")) == []
+
+
+async def test_the_second_picture_reads_only_what_has_changed(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    write(one, {f"files/{number}": f"{number}\n" for number in range(200)})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    loose = set((tmp_path / "session" / "pictures" / "objects").glob("??/*"))
+    write(one, {"files/7": "seven\n"})
+    after = await pictures.take()
+    new = set((tmp_path / "session" / "pictures" / "objects").glob("??/*")) - loose
+    assert await statuses(pictures, before, after) == {"files/7": "modified"}
+    assert len(new) == 3  # the file and the two folders above it
