@@ -46,10 +46,11 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: str
     message: str
+    save: Callable[[str, str], None]  # writes a file of the session's folder: its name, its text; without secrets
     state: Any = None
 
 
-AtEnd = Callable[[RunEnd], None]
+AtEnd = Callable[[RunEnd], "str | None"]  # what it returns is said where the ending has no words of its own
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -65,7 +66,9 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     graph: CompiledGraph[Any] | None
     create_state: CreateState
-    check: Callable[[WorkflowStateParams], None] | None = None  # raises what is wrong with a start, before a session
+    check_start: Callable[[WorkflowStateParams], None] | None = (
+        None  # raises what is wrong with a start, before a session
+    )
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
     at_end: AtEnd | None = None  # called at every end of a run, also at a pause

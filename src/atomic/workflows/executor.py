@@ -60,12 +60,12 @@ def run_workflow(
 ) -> WorkflowRun:
     """Run a workflow, or go on with the one of a session; the events, RunEnded last. `config` goes over what there is.
 
-    Raises what `definition.load()` and the workflow's `check` raise, before there is a session. The first read raises
-    RunOwnedError where another process has the run.
+    Raises what `definition.load()` and the workflow's `check_start` raise, before there is a session. The first read
+    raises RunOwnedError where another process has the run.
     """
     order = Order(definition, definition.load(), prompt, config, resume, answers or {}, model, max_iterations)
-    if order.loaded.check is not None and not resume:
-        order.loaded.check(_params(order, runtime))
+    if order.loaded.check_start is not None and not resume:
+        order.loaded.check_start(_params(order, runtime))
     return WorkflowRun(order, runtime, session)
 
 

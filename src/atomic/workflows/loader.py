@@ -58,6 +58,7 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         module = files.run(name)
         graph = _graph_of(module, definition)
         at_end = _at_end(module)
+        check_start = _function(module, "check_start")
     except GraphError as error:
         lines = _Lines(source)
         found = [WorkflowProblem(path, lines.of_node(one.node_id), str(one)) for one in error.problems]
@@ -73,6 +74,7 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         migrate_state=None if graph is None else graph.options.migrate_state,
         capabilities=capabilities_of(graph) if graph else Capabilities(),
         at_end=at_end,
+        check_start=check_start,
     )
 
 

@@ -214,6 +214,10 @@ class WorkflowRuntime(Protocol):
         session: str | None = None,
         tools: Sequence[str] | None = None,
         custom_tools: Sequence[CustomTool] = (),
+        strict: bool = True,
     ) -> str:
-        """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can."""
+        """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can.
+
+        Not `strict`: an agent's prompt and tools count as far as the provider can, and it is asked anyway.
+        """
         ...

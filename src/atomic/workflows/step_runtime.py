@@ -11,7 +11,8 @@ import msgspec
 
 from atomic.errors import AtomicError
 from atomic.graph import Suspend
-from atomic.providers.base import SessionOptions
+from atomic.providers.base import Capabilities, SessionOptions
+from atomic.providers.errors import UnsupportedError
 from atomic.providers.events import EndReason, TurnEnded
 from atomic.providers.modelnames import fitting_model, named_model
 from atomic.tasks import Task
@@ -120,9 +121,11 @@ class StepRuntime:
         session: str | None = None,
         tools: Sequence[str] | None = None,
         custom_tools: Sequence[CustomTool] = (),
+        strict: bool = True,
     ) -> str:
         """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can.
 
+        Not `strict`: an agent's prompt and tools count as far as the provider can, and it is asked anyway.
         Raises TurnFailedError, ProviderError.
         """
         entity = None if agent is None else self.entities.require("agent", agent)
@@ -132,14 +135,16 @@ class StepRuntime:
             options = await self._options(chosen, name, caller, entity, model, tools)
             if custom_tools and chosen.capabilities.custom_tools:
                 options = msgspec.structs.replace(options, custom_tools=custom_tools)
+            words = prompt
+            if not strict:
+                options, words = _as_far_as(chosen.capabilities, options, prompt)
             guarded = self._door.guard(chosen, name, caller)
             if session is None:
-                async with guarded.open(options) as fresh:
-                    return await _answer(fresh, prompt)
+                return await _in_fresh(guarded, options, words)
             async with self.sessions.using(session, name, guarded, options) as shared:
                 shared.door = self._door
                 shared.about = msgspec.structs.replace(shared.about, caller=caller)
-                return await _answer(shared, prompt)
+                return await _answer(shared, words)
 
         return await self.served(caller, provider, work)
 
@@ -260,6 +265,27 @@ class StepBridge:
         if not result.success:
             raise SubagentError(request.agent or result.id, result.error or "no answer")
         return result.value
+
+
+def _as_far_as(can: Capabilities, options: SessionOptions, prompt: str) -> tuple[SessionOptions, str]:
+    """Options that a provider can take; a system prompt that it cannot take stands behind the prompt."""
+    if options.system_prompt is not None and not can.system_prompt:
+        prompt = f"{prompt}\n---\n\n{options.system_prompt}"
+        options = msgspec.structs.replace(options, system_prompt=None)
+    if not can.tool_selection:
+        options = msgspec.structs.replace(options, tools=None, denied_tools=())
+    return options, prompt
+
+
+async def _in_fresh(provider: GuardedProvider, options: SessionOptions, prompt: str) -> str:
+    """One turn in a fresh session; some agents say only when they run that they take no custom tools."""
+    try:
+        async with provider.open(options) as session:
+            return await _answer(session, prompt)
+    except UnsupportedError:
+        if not options.custom_tools:
+            raise
+    return await _in_fresh(provider, msgspec.structs.replace(options, custom_tools=()), prompt)
 
 
 async def _answer(session: GuardedSession, prompt: str) -> str:

@@ -324,7 +324,9 @@ class Work:
             )  # fmt: skip
         if not questions:
             self._session.inbox.forget()
-        self._call_at_end(ending)
+        said = self._call_at_end(ending)
+        if said and not ending.message:
+            ending = msgspec.structs.replace(ending, message=said)
         self.report.tell(RunEnded, **msgspec.to_builtins(ending))
 
     def _last_state(self, journal: Journal) -> Any:
@@ -339,17 +341,20 @@ class Work:
             self._session.logs.error("the last state cannot be read", error)
             return None
 
-    def _call_at_end(self, ending: Ending) -> None:
+    def _call_at_end(self, ending: Ending) -> str | None:
         if (at_end := self._order.loaded.at_end) is None:
-            return
+            return None
         end = RunEnd(
-            session_dir=self._dir, status=ending.status, reason=ending.reason, message=ending.message, state=self._last
-        )
+            session_dir=self._dir, status=ending.status, reason=ending.reason, message=ending.message,
+            save=self._session.write, state=self._last,
+        )  # fmt: skip
         try:
-            at_end(end)
+            said: object = at_end(end)  # a user's function may return anything
+            return said if isinstance(said, str) else None
         except (Exception, SystemExit) as error:  # a user's function may raise anything; the run has ended all the same
             self._session.logs.error("at_end failed", error)
             self.report.warn(f"at_end of {self._order.definition.name} failed: {_words_of(error)}")
+            return None
 
     def _warn_of_unused_roles(self, result: RunResult[Any]) -> None:
         if result.status is not RunStatus.COMPLETED:
