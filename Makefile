@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-demo agents test test-full check fmt demo torture bench providers-doc clean
+.PHONY: help setup setup-demo agents test test-full check fmt demo torture torture-ralph bench providers-doc clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ demo: setup-demo ## a workflow is killed in the middle and goes on
 
 torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
 	$(PY) tests/torture/run.py --runs $(N) --seed $(SEED)
+
+torture-ralph: setup ## kill Ralph and its agents N times: make torture-ralph N=200 SEED=1
+	$(PY) tests/torture/ralph.py --runs $(N) --seed $(SEED)
 
 bench: setup ## measure side by side with the others
 	$(PY) bench/run.py

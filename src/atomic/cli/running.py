@@ -34,8 +34,9 @@ from atomic.workflows.host_runtime import Choices, Runtime
 if TYPE_CHECKING:
     from atomic.providers import AgentProvider, SessionOptions
     from atomic.wiring import SessionMcp, Wiring
-    from atomic.workflows.definition import LoadedWorkflow
+    from atomic.workflows.definition import LoadedWorkflow, Untrusted
     from atomic.workflows.project_tools import ToolCatalog
+    from atomic.workflows.trust import Snapshot
 
 OWNED = 3
 MOST_WAITING = 1_000  # lines that standard output has not taken; more are joined until it does
@@ -171,6 +172,7 @@ class Place:
             on_limit=flags.on_limit or "wait",
             others=await self._others() if flags.on_limit == "switch" else (),
             record=flags.record,
+            untrusted=_untrusted(self.catalog.snapshot),
             trusted=self.catalog.snapshot.allows(self.cwd),
             prepare=self._with_mcp_servers,
             person=person,
@@ -214,6 +216,15 @@ class Place:
         with neutral_folder():
             found = await asyncio.gather(*(check(name, self.settings) for name in names))
         return [name for name, health in zip(names, found, strict=True) if health.ok]
+
+
+def _untrusted(snapshot: Snapshot) -> Untrusted | None:
+    """The gates that the project brings, where nobody has approved it as it is."""
+    from atomic.workflows.definition import Untrusted
+    from atomic.workflows.executables import Kind
+
+    gates = [(item.path, item.text) for item in snapshot.items if item.kind is Kind.GATE]
+    return None if snapshot.approved or not gates else Untrusted(snapshot.project, snapshot.hash, gates)
 
 
 class _Late:

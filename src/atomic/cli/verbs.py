@@ -249,6 +249,12 @@ def _replay(arguments: Arguments) -> int:
     )
 
 
+def _demo(arguments: Arguments) -> int:
+    from atomic.cli.demo import run_demo
+
+    return run_demo()
+
+
 def _run(arguments: Arguments) -> int:
     from atomic.cli.run import run_command
 
@@ -425,6 +431,7 @@ VERBS = {
             words=("FILE",),
             run=_replay,
         ),
+        Verb("demo", "watch a run without an agent: real files, commits and tests", run=_demo),
         Verb("init", "begin a project: configuration, example", run=_init),
         Verb("config", "what is set, and where", (_JSON,), run=_config),
         Verb("completion", "the script for a shell", words=("SHELL",), run=_completion),

@@ -25,6 +25,14 @@ class WorkflowSource(StrEnum):
     BUILTIN = "builtin"
 
 
+class Untrusted(msgspec.Struct, frozen=True):
+    """The gates of a project that nobody has approved as it is: who wants to run one of them raises UntrustedError."""
+
+    project: str
+    hash: str
+    gates: Sequence[tuple[str, str]] = ()  # the file that brings it, and the command
+
+
 class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
     """What a workflow's `create_state` is given."""
 
@@ -34,6 +42,9 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""  # where the work is done
     max_iterations: int | None = None
     config: Mapping[str, Any] = {}  # `default_config` under what the settings say
+    given: Mapping[str, Any] = {}  # what of it the caller has said, by flags
+    project: str = ""  # the root of the project; `cwd` is there or below
+    untrusted: Untrusted | None = None
 
 
 CreateState = Callable[[WorkflowStateParams], "State | Mapping[str, Any]"]
@@ -74,6 +85,22 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     at_end: AtEnd | None = None  # called at every end of a run, also at a pause
 
 
+class Demo(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that anybody can watch without an agent.
+
+    `folder` holds `recording.jsonl`, which plays the agents, and `project`, which the run begins with. In `config` and
+    in the commands `{python}` becomes the name of Python on this machine.
+    """
+
+    folder: str
+    prompt: str
+    config: Mapping[str, Any] = {}
+    story: str = ""  # what will be seen
+    tests: str = ""  # the command that proves the work
+    look: str = ""  # a command that shows what was built
+    play: str = ""  # a command for a person at a terminal
+
+
 class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A workflow as its file describes it; nothing of the file has run."""
 
@@ -91,6 +118,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     problems: Sequence[WorkflowProblem] = ()
     refused: bool = False  # one of the problems keeps it from being loaded
     loader: Callable[[WorkflowDefinition], LoadedWorkflow] | None = None
+    demo: Demo | None = None
 
     @property
     def problem(self) -> str | None:

@@ -20,6 +20,7 @@ import msgspec
 from atomic import jsonc
 from atomic.config import atomic_home
 from atomic.workflows.guarded import FoundFile, Root
+from atomic.workflows.project_gate import find_gate
 
 WORKFLOWS, TOOLS = ".atomic/workflows", ".atomic/tools"
 
@@ -118,6 +119,7 @@ def _atomics(root: Root) -> Iterator[Found]:
     yield from _own(root, Kind.TOOL, TOOLS)
     yield from _single(root, Kind.SETUP, ".atomic/worktree-setup")
     yield from _gates(root)
+    yield from _found_gate(root)
 
 
 def _own(root: Root, kind: Kind, folder: str) -> Iterator[Found]:
@@ -144,6 +146,14 @@ def _gates(root: Root) -> Iterator[Found]:
     for command in _commands(data.get("workflows")):
         text = command.encode("utf-8", "replace").decode()
         yield Item(Kind.GATE, file.name, sha256(text.encode()).hexdigest(), text), file
+
+
+def _found_gate(root: Root) -> Iterator[Found]:
+    """The command that the project's own files bring; the command is hashed, not the files that it uses."""
+    gate = find_gate(Path(root.folder))
+    file = None if gate is None else root.read(gate.origin)
+    if gate is not None and file is not None:
+        yield Item(Kind.GATE, file.name, sha256(gate.command.encode()).hexdigest(), gate.command), file
 
 
 def _commands(workflows: object) -> Iterator[str]:

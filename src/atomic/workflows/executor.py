@@ -118,8 +118,9 @@ def _params(order: Order, runtime: Runtime) -> WorkflowStateParams:
 
     config = {**order.definition.config(runtime.settings.workflows), **(order.config or {})}
     return WorkflowStateParams(
-        prompt=order.prompt, cwd=str(runtime.folder), max_iterations=order.max_iterations, config=config
-    )
+        prompt=order.prompt, cwd=str(runtime.folder), project=str(runtime.project), config=config,
+        max_iterations=order.max_iterations, given=order.config or {}, untrusted=runtime.untrusted,
+    )  # fmt: skip
 
 
 def _redactor(runtime: Runtime) -> Redactor:

@@ -15,6 +15,7 @@ from atomic.providers.base import SessionOptions
 from atomic.providers.events import AgentEvent
 from atomic.questions import Question
 from atomic.tasks import Task
+from atomic.workflows.definition import Untrusted
 from atomic.workflows.door import Caller
 from atomic.workflows.governor import CapReached, Caps, OnLimit
 from atomic.workflows.runtime import Entities, Tools, Workflows
@@ -62,6 +63,7 @@ class Runtime:
     on_limit: OnLimit = "wait"
     others: Sequence[str] = ()  # providers that `--on-limit switch` may go on with
     record: str | None = None
+    untrusted: Untrusted | None = None  # gates of the project that nobody has approved
     trusted: bool = False  # the project's own hooks, plugins and MCP servers may run
     prepare: Prepare | None = None  # adds to each session what the user has configured
     person: Person | None = None

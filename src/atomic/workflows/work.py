@@ -223,6 +223,8 @@ class Work:
             session_id=session.id,
             session_dir=self._dir,
             cwd=os.fspath(self._host.folder),
+            project=os.fspath(self._host.project),
+            given=order.config or {},
             max_iterations=self._most_iterations(),
             config=self._config,
         )

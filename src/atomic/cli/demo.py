@@ -1,0 +1,197 @@
+"""`atomic demo`: a workflow's recorded agents at work in a scratch repository, for whoever has no agent yet.
+
+The agents are played; all else is the real thing: the run, the gates, the files and the commits. Nothing of the user's
+own configuration, entities and servers takes part, so that it is the same for everybody.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from atomic.cli.agents import named_provider
+from atomic.cli.errors import OK, CliError
+from atomic.cli.progress import Asking
+from atomic.cli.running import host
+from atomic.cli.streams import harmless, put, screen_width
+from atomic.config import Settings, atomic_home
+from atomic.entities import EntityRegistry
+from atomic.git.calls import run_git
+from atomic.workflows.builtin import builtin_workflows
+from atomic.workflows.catalog import WorkflowCatalog
+from atomic.workflows.definition import Demo, WorkflowDefinition
+from atomic.workflows.executor import WorkflowRun, run_workflow
+from atomic.workflows.host_runtime import Choices, Runtime
+from atomic.workflows.project_tools import ToolCatalog
+
+RECORDING, PROJECT = "recording.jsonl", "project"
+AUTHOR, ADDRESS, DATE = "Atomic demo", "demo@localhost.invalid", "2026-01-01T12:00:00+00:00"
+_OLDEST_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
+_LIMIT = 20.0  # seconds that a command of ours may take
+
+
+def run_demo() -> int:
+    """Play the demo of the first built-in workflow that has one; the run's exit code."""
+    definition, demo = _first_demo()
+    if shutil.which("git") is None:
+        raise CliError("the demo works in a git repository, and there is no git on PATH (install git, then try again)")
+    folder = Path(tempfile.mkdtemp(prefix="atomic-demo-")).resolve()
+    commands = _Commands(python_name())
+    put(f"{_paragraph(demo.story)}\n\nRepository: {folder}\n")
+    runs: list[WorkflowRun] = []
+
+    async def start(person: Asking | None) -> WorkflowRun:
+        await make_project(demo, folder)
+        runs.append(_begin(definition, demo, folder, commands))
+        return runs[-1]
+
+    code = host(start, as_json=False)
+    if runs:
+        _show_end(definition, demo, commands, runs[-1], done=code == OK)
+    return code
+
+
+def _first_demo() -> tuple[WorkflowDefinition, Demo]:
+    for definition in builtin_workflows():
+        if definition.demo is not None:
+            return definition, definition.demo
+    raise CliError("no workflow of this Atomic brings a demo")
+
+
+async def make_project(demo: Demo, folder: Path) -> None:
+    """Make the repository that the run begins with: the same commit on each machine, whatever the user has set."""
+    shutil.copytree(os.path.join(demo.folder, PROJECT), folder, dirs_exist_ok=True, ignore=_no_caches)
+    await run_git("-c", "init.defaultBranch=main", "init", "-q", "--template=", cwd=folder, env={})
+    await run_git("add", "-A", cwd=folder, env={})
+    await run_git("commit", "-q", "-m", "Begin", cwd=folder, env=identity())
+
+
+def _no_caches(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "__pycache__"]
+
+
+def identity() -> dict[str, str]:
+    """Who commits in the demo, and when: so that its commits have the same ids everywhere."""
+    people = ("AUTHOR", "COMMITTER")
+    facts = {"NAME": AUTHOR, "EMAIL": ADDRESS, "DATE": DATE}
+    return {f"GIT_{person}_{fact}": value for person in people for fact, value in facts.items()}
+
+
+def _begin(definition: WorkflowDefinition, demo: Demo, folder: Path, commands: _Commands) -> WorkflowRun:
+    settings = Settings()
+    agent = f"replay:{os.path.join(demo.folder, RECORDING)}"
+    provider = named_provider(agent, settings)
+    catalog = WorkflowCatalog(folder, folder, settings=settings)
+
+    async def choose(name: str | None) -> Any:
+        return provider
+
+    runtime = Runtime(
+        home=atomic_home(),
+        project=folder,
+        choose=choose,
+        entities=EntityRegistry.load(folder, folder),
+        workflows=catalog,
+        tools=ToolCatalog(catalog),
+        settings=settings,
+        choices=Choices({"": agent}),
+    )
+    return run_workflow(definition, demo.prompt, runtime, config=commands.filled(demo.config))
+
+
+class _Commands:
+    """The demo's commands, with the name that Python has here."""
+
+    def __init__(self, python: str) -> None:
+        self._python = python
+
+    def filled(self, value: Any) -> Any:
+        match value:
+            case str():
+                return value.replace("{python}", self._python)
+            case list():
+                return [self.filled(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+            case Mapping():
+                return {name: self.filled(item) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            case _:
+                return value
+
+
+def python_name() -> str:
+    """A Python that can run the tests, by a name that a person would type."""
+    for name in ("python3", "python"):
+        if shutil.which(name) is not None and _does(name, "-c", _OLDEST_PYTHON) is not None:
+            return name
+    return shlex.quote(sys.executable)
+
+
+def _does(*words: str, cwd: Path | None = None) -> str | None:
+    """What a program says; None if it fails."""
+    env = {**os.environ, "PYTHONUTF8": "1"}
+    try:
+        done = subprocess.run(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+# what is shown -----------------------------------------------------------------------------------------------------
+
+
+def _show_end(definition: WorkflowDefinition, demo: Demo, commands: _Commands, run: WorkflowRun, *, done: bool) -> None:
+    report = run.session.dir / "report.md"
+    if report.exists():
+        put(f"\n{_rule('The report')}\n\n{harmless(report.read_text('utf-8', 'replace'))}")
+    folder = Path(run.session.record.project)
+    seen = _does(*shlex.split(commands.filled(demo.look)), cwd=folder) if done and demo.look else None
+    if seen:
+        put(f"\n{_rule('What was built')}\n\n{harmless(seen)}")
+    put(f"\n{_rule('All of this is real')}\n\nTests: {commands.filled(demo.tests)}\n\n")
+    put(_hints(definition, demo, commands, run.id, folder))
+
+
+def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: str, folder: Path) -> str:
+    atomic = _atomic()
+    here = [
+        (f"cd {shlex.quote(str(folder))}", ""),
+        (commands.filled(demo.play), "what was built; Ctrl+C ends it"),
+        ("git log --stat", "every commit of the workers and of the fixer"),
+        (f"{atomic} sessions show {id}", "what ran when, and what it cost"),
+        (f"{atomic} sessions report {id}", "the report once more"),
+    ]
+    real = [
+        (f"{atomic} doctor", "which agents can be used here, and how to get one"),
+        (f'{atomic} run {definition.name} --dry-run "…"', "the plan alone"),
+        (f'{atomic} run {definition.name} "…"', "the same with your agent and your goal"),
+    ]
+    return f"Look at it:\n{_listed(here)}\nWith a real agent, in a project of yours:\n{_listed(real)}"
+
+
+def _listed(rows: list[tuple[str, str]]) -> str:
+    wide = max(len(command) for command, what in rows if what)
+    return "".join(f"  {command.ljust(wide)}  {what}".rstrip() + "\n" for command, what in rows if command)
+
+
+def _atomic() -> str:
+    """How this command is called from another folder."""
+    if shutil.which("atomic") is not None:
+        return "atomic"
+    called = os.path.abspath(sys.argv[0])
+    is_module = os.path.basename(called) == "__main__.py"
+    return f"{shlex.quote(sys.executable)} -m atomic" if is_module else shlex.quote(called)
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, min(screen_width() or 100, 100))
+
+
+def _rule(title: str) -> str:
+    return f"── {title} ".ljust(min(screen_width() or 78, 78), "─")

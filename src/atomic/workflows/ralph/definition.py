@@ -1,0 +1,66 @@
+"""What is known of Ralph before it is loaded: its name, its flags."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from typing import Any
+
+from atomic.workflows.definition import Demo, LoadedWorkflow, WorkflowDefinition, WorkflowSource
+
+DEFAULTS: Mapping[str, Any] = {
+    "tasks": "",
+    "feature_list": "",
+    "yolo": False,
+    "max_iterations": 100,
+    "workers": 1,
+    "isolate": "none",
+    "verify": [],
+    "gate_timeout": "30m",
+    "review_rounds": 3,
+    "reviewers": 1,
+    "pr": False,
+    "dry_run": False,
+}
+
+
+def load_ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
+    """Import what a run needs, which a list or a completion does not."""
+    from atomic.workflows.ralph.workflow import ralph
+
+    return ralph(definition)
+
+
+DEMO = Demo(
+    folder=os.path.join(os.path.dirname(__file__), "demo"),
+    prompt="Conway's Game of Life for the terminal: rules on a torus, well-known patterns, half-block pictures, and a"
+    " command `python3 -m life`. Standard library only, each part with unittest tests.",
+    config={"verify": ["{python} -m unittest -q"]},
+    story="Ralph plans a Game of Life, workers build it task by task, the tests judge each task, a reviewer looks at"
+    " the whole, and what it finds is mended. The agents are played from a recording; the files, the commits and the"
+    " test runs are real.",
+    tests="{python} -m unittest -q",
+    look="{python} -m life gun --steps 90 --still",
+    play="{python} -m life gun",
+)
+
+RALPH = WorkflowDefinition(
+    name="ralph",
+    description="Plan, implement, verify, review and fix until the work is done and proven",
+    version="1.0.0",
+    argument_hint="[prompt or path of a spec]",
+    default_config=DEFAULTS,
+    source=WorkflowSource.BUILTIN,
+    loader=load_ralph,
+    demo=DEMO,
+    node_descriptions={
+        "prepare": "look at the project and run its gates once",
+        "plan": "cut the goal into tasks",
+        "work": "work on the task",
+        "gate": "run the gates on what the worker left",
+        "review": "review the change",
+        "turn": "work on the prompt",
+        "look": "look whether the promise was kept",
+        "publish": "open the pull request",
+    },
+)

@@ -1,0 +1,118 @@
+"""The report of a dry run: what would be done. Nothing in it says that anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from atomic.tasks import Task
+from atomic.workflows.ralph.account import Account
+from atomic.workflows.ralph.definition import DEFAULTS
+from atomic.workflows.ralph.desk import TASKS
+from atomic.workflows.ralph.markdown import code, line, plain, word
+from atomic.workflows.ralph.report_costs import cost_section, gate_lines
+
+_CAPS = (("max_cost", "--max-cost"), ("max_tokens", "--max-tokens"), ("max_time", "--max-time"))
+
+
+def dry_sections(account: Account) -> list[str]:
+    """The command that does it, tasks, gates, limits, order, and what the planning took."""
+    return [
+        _command(account),
+        _tasks(account),
+        "## Gates\n\n" + "\n".join(f"- {line}" for line in gate_lines(account)),
+        _limits(account),
+        _graph(account),
+        cost_section(account),
+    ]
+
+
+def _command(account: Account) -> str:
+    if account.is_yolo:
+        return "The same command without `--dry-run` repeats the prompt in fresh contexts until the promise is kept."
+    if not account.tasks:
+        return ""
+    words = ["atomic", "run", "ralph", *_flags(account), "--tasks", word(str(account.session / TASKS))]
+    return f"This works on this very list, which you may edit before:\n\n```sh\n{' '.join(words)}\n```"
+
+
+def _flags(account: Account) -> list[str]:
+    options = account.options
+    flags = [part for gate in options.gates for part in ("--verify", word(gate.command))]
+    for name in ("workers", "review_rounds", "reviewers"):
+        if (value := getattr(options, name)) != DEFAULTS[name]:
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    return [*flags, *(["--pr"] if options.pr else [])]
+
+
+def _tasks(account: Account) -> str:
+    if account.is_yolo:
+        return ""
+    parts = [_task(task) for task in account.tasks] or ["There are none."]
+    return "\n\n".join(["## Tasks", *parts])
+
+
+def _task(task: Task) -> str:
+    lines = [f"### {code(task.id)} {line(task.title)}"]
+    facts = [f"- must hold: {line(one, 500)}" for one in task.acceptance]
+    if task.status.is_done:
+        facts.insert(0, f"- {task.status} in its list already")
+    if task.blocked_by:
+        facts.append(f"- after {', '.join(code(one) for one in task.blocked_by)}")
+    if task.description:
+        lines.append(line(task.description, 1000))
+    return "\n\n".join([*lines, *(["\n".join(facts)] if facts else [])])
+
+
+def _limits(account: Account) -> str:
+    options, record = account.options, account.record
+    most = {**DEFAULTS, **record.config}["max_iterations"]
+    turns = f"at most {most} turns of workers and fixers" if most else "any number of turns of workers and fixers"
+    lines = [
+        f"`--max-iterations`: {turns}",
+        f"`--workers`: {options.workers} at once",
+        f"`--review-rounds`: {options.review_rounds}, with {options.reviewers} reviewers"
+        if not account.is_yolo
+        else "",
+        f"`--gate-timeout`: {options.gate_timeout:g} seconds for each run of a gate",
+        *(f"`{flag}`: {_cap(record.options, key)}" for key, flag in _CAPS),
+    ]
+    return "## Limits\n\n" + "\n".join(f"- {line}" for line in lines if line)
+
+
+def _cap(options: Mapping[str, Any], key: str) -> str:
+    caps = options.get("caps")
+    value = cast("Mapping[str, Any]", caps).get(key) if isinstance(caps, Mapping) else None
+    return "none" if value is None else f"{plain(str(value))}{' seconds' if key == 'max_time' else ''}"
+
+
+# order ---------------------------------------------------------------------------------------------------------------
+
+
+def _graph(account: Account) -> str:
+    """Which tasks could begin together, step by step."""
+    if account.is_yolo or not account.tasks:
+        return ""
+    rows = [
+        f"step {at}: {', '.join(_drawn(task) for task in step)}" for at, step in enumerate(_steps(account.tasks), 1)
+    ]
+    text = "\n".join(rows).replace("`", "'")
+    workflow = f"The graph of the workflow itself: {code('atomic workflows graph ralph')}."
+    return f"## Graph\n\nWhat stands in one row could begin at the same time.\n\n```text\n{text}\n```\n\n{workflow}"
+
+
+def _drawn(task: Task) -> str:
+    after = f" (after {', '.join(plain(one, 60) for one in task.blocked_by)})" if task.blocked_by else ""
+    return f"{plain(task.id, 60)}{after}"
+
+
+def _steps(tasks: Sequence[Task]) -> list[list[Task]]:
+    """The tasks by how many must be done one after the other before them. What waits for itself is in none."""
+    done = {task.id for task in tasks if task.status.is_done}
+    left = [task for task in tasks if not task.status.is_done]
+    steps: list[list[Task]] = []
+    while step := [task for task in left if done.issuperset(task.blocked_by)]:
+        steps.append(step)
+        done.update(task.id for task in step)
+        left = [task for task in left if task.id not in done]
+    return steps

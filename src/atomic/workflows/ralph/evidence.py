@@ -1,0 +1,206 @@
+"""What is known of a task's work, from what the engine itself saw: one file for each task, in the session's folder."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from atomic.git import FileChange
+from atomic.redact import Redactor
+from atomic.saving import replace_file
+
+_LONGEST = 180  # characters of a file's name: a temporary file beside it has a longer one
+
+
+class GateResult(msgspec.Struct, frozen=True):
+    """How one gate ended."""
+
+    command: str
+    exit_code: int
+    seconds: float
+    timed_out: bool
+    output_sha256: str
+    output_tail: str
+    baseline_exit_code: int | None
+    blocking: bool
+    flaky: bool = False  # it failed first and passed on the same files
+
+
+class Diffstat(msgspec.Struct, frozen=True):
+    """How much changed."""
+
+    files: int = 0
+    insertions: int = 0
+    deletions: int = 0
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What the last attempt at a task left, and what the gates said of it."""
+
+    task: str
+    attempt: int
+    status: Literal["passed", "failed"]
+    gates: Sequence[GateResult]
+    commit: str | None
+    tree: str
+    changed_files: Sequence[str]
+    diffstat: Diffstat
+    protected_files: Sequence[str]
+    reason: str = ""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    task: str
+
+
+def diffstat(changes: Iterable[FileChange]) -> Diffstat:
+    """The sum of the changes."""
+    counted = list(changes)
+    return Diffstat(
+        len(counted), sum(change.insertions for change in counted), sum(change.deletions for change in counted)
+    )
+
+
+# Files of the session -----------------------------------------------------------------------------------------------
+
+
+def evidence_path(session_dir: Path, task_id: str) -> Path:
+    """The file of a task. Another task whose id makes the same name keeps its file: this one gets a hash added."""
+    *names, last = _names(task_id)
+    for name in names:
+        path = session_dir / "evidence" / f"{name}.json"
+        if _owner(path) in (None, task_id):
+            return path
+    return session_dir / "evidence" / f"{last}.json"
+
+
+def write_evidence(session_dir: Path, evidence: Evidence, redactor: Redactor | None = None) -> None:
+    """Replace the evidence of a task, without secrets; whoever is killed leaves the old or the new one."""
+    path = evidence_path(session_dir, evidence.task)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plain = msgspec.to_builtins(evidence)
+    clean = {**(redactor or Redactor.of_environment()).data(plain), "task": evidence.task}  # by it the file is found
+    replace_file(path, msgspec.json.format(msgspec.json.encode(clean)) + b"\n")
+
+
+def read_evidence(session_dir: Path) -> dict[str, Evidence]:
+    """The evidence that there is, by task. A file that is none (somebody else's) is no evidence."""
+    found: dict[str, Evidence] = {}
+    for path in sorted((session_dir / "evidence").glob("*.json")):
+        try:
+            evidence = msgspec.json.decode(path.read_bytes(), type=Evidence)
+        except (OSError, msgspec.DecodeError):
+            continue
+        found[evidence.task] = evidence
+    return found
+
+
+def _names(task_id: str) -> Iterator[str]:
+    """Names for the file of a task, the plain one first."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", task_id)
+    digest = sha256(task_id.encode("utf-8", "surrogatepass")).hexdigest()
+    if len(name) <= _LONGEST:
+        yield name
+    yield f"{name[:_LONGEST]}-{digest[:8]}"
+    yield digest
+
+
+def _owner(path: Path) -> str | None:
+    """The task that a file belongs to; None if there is no such file, or nothing in it that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Owner).task
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+# Files that decide whether work counts as good ------------------------------------------------------------------------
+
+_TEST_FOLDERS = {"test", "tests", "__tests__", "testdata", "__snapshots__", "spec", "specs", "e2e"}
+_TEST_NAMES = (
+    *("test_*.py", "*_test.py", "tests.py", "*_test.go", "*_test.rs", "test_*.rs", "tests.rs"),
+    *("*.test.*", "*.spec.*", "*.snap", "*_spec.rb", "*_test.rb", "*_test.exs"),
+    *("*Test.java", "*Tests.java", "Test*.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Test.php", "*Tests.cs"),
+)
+_STEERING_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".buildkite", ".husky", ".cargo")
+_STEERING_NAMES = (
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml"),
+    *(
+        "noxfile.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "*.pth",
+        ".coveragerc",
+        "mypy.ini",
+        "ruff.toml",
+        ".ruff.toml",
+    ),
+    *(
+        "package.json",
+        ".npmrc",
+        ".yarnrc*",
+        ".pnpmfile.*",
+        "bunfig.toml",
+        "tsconfig*.json",
+        "jest.config.*",
+        "vitest.*",
+    ),
+    *("vite.config.*", "babel.config.*", ".babelrc*", ".mocharc*", "karma.conf.*", "playwright.config.*"),
+    *("cypress.config.*", "eslint.config.*", ".eslintrc*", ".eslintignore", "biome.json*"),
+    *("Cargo.toml", "build.rs", "clippy.toml", "nextest.toml"),
+    *("go.mod", "pom.xml", "build.gradle*", "settings.gradle*"),
+    *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml", "Rakefile"),
+    *(".gitlab-ci.yml", ".travis.yml", "azure-pipelines*.yml", "Jenkinsfile", ".pre-commit-config.yaml"),
+)
+
+
+def protected(changes: Iterable[FileChange], gate_commands: Iterable[str]) -> list[str]:
+    """The changed files by which a worker could make its own work pass.
+
+    These are tests that were there before, and whatever steers gates or CI, new files of that kind too.
+    """
+    named = {word for command in gate_commands for word in _named_files(command)}
+    return [change.path for change in changes if _is_protected(change, named)]
+
+
+def _is_protected(change: FileChange, named: Collection[str]) -> bool:
+    path = PurePosixPath(change.path)
+    if change.status != "added" and _is_test(path):
+        return True
+    folders = f"/{path.parent}/"
+    return (
+        _matches(path.name, _STEERING_NAMES)
+        or any(f"/{folder}/" in folders for folder in _STEERING_FOLDERS)
+        or any(_is_named(change.path, word) for word in named)
+    )
+
+
+def _is_test(path: PurePosixPath) -> bool:
+    return _matches(path.name, _TEST_NAMES) or not _TEST_FOLDERS.isdisjoint(part.lower() for part in path.parts[:-1])
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_named(path: str, word: str) -> bool:
+    """Whether a word of a command means a file: the gate may run in a folder below, or name all of the way."""
+    return path == word or path.endswith(f"/{word}") or (word.startswith(("/", "~", "$")) and word.endswith(f"/{path}"))
+
+
+def _named_files(command: str) -> Iterator[str]:
+    """The words of a command that could be files, also those within quotes, behind a sign, or run as modules."""
+    pieces = re.split(r"[\s;|&()<>\"'`=,:]+", command)
+    with suppress(ValueError):  # a quote is not closed: sh will say so
+        pieces += shlex.split(command)
+    for module in re.findall(r"-m\s*([\w.]+)", command):
+        pieces += (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py")
+        pieces.append(f"{module.replace('.', '/')}/__main__.py")
+    yield from {piece.removeprefix("./") for piece in pieces} - {""}

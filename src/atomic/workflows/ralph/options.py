@@ -1,0 +1,217 @@
+"""What a run is started with: the flags and the files that they name, read once, before there is a session."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from atomic.config import read_duration
+from atomic.errors import AtomicError
+from atomic.tasks import ProblemKind, TaskList, TasksError, convert_feature_list
+from atomic.workflows.definition import WorkflowStateParams
+from atomic.workflows.errors import UntrustedError
+from atomic.workflows.project_gate import Gate, find_gate
+from atomic.workflows.ralph.definition import DEFAULTS
+
+OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
+SETTINGS = "config.toml"  # where a gate is from that nobody gave by a flag
+MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
+_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
+_SPEC_ENDINGS = (".md", ".markdown", ".txt", ".rst", ".adoc")
+
+
+class StartError(AtomicError):
+    """The run cannot be started as it was asked for."""
+
+    exit_code = 2
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the flags say."""
+
+    mode: Literal["plan", "tasks", "yolo"]
+    goal: str = ""  # what to do, as a planner or a yolo turn is told
+    origin: str = ""  # the file that the goal or the list came from
+    gates: tuple[Gate, ...] = ()
+    gate_timeout: float = 1800.0
+    review_rounds: int = 3
+    reviewers: int = 1
+    workers: int = 1
+    pr: bool = False
+    dry_run: bool = False
+
+
+def read_options(params: WorkflowStateParams) -> Options:
+    """The options of a run. Raises StartError."""
+    config, cwd = {**DEFAULTS, **params.config}, Path(params.cwd or os.curdir)
+    _check_words(config)
+    mode, goal, origin = _source(params.prompt.strip(), config, cwd)
+    gates = _gates(params, config)
+    return Options(
+        mode=mode,
+        goal=goal,
+        origin=origin,
+        gates=tuple(gates),
+        gate_timeout=_timeout(config["gate_timeout"]),
+        review_rounds=_count(config, "review_rounds", least=0),
+        reviewers=_count(config, "reviewers", least=1),
+        workers=_count(config, "workers", least=1),
+        pr=bool(config["pr"]),
+        dry_run=bool(config["dry_run"]),
+    )
+
+
+def most_iterations(config: Mapping[str, Any]) -> int:
+    """How many turns of workers and fixers there may be; 0: any number. Raises StartError."""
+    return _count({**DEFAULTS, **config}, "max_iterations", least=0)
+
+
+def rounds_of(config: Mapping[str, Any]) -> int:
+    """How many reviews there may be, as the run is set now. Raises StartError."""
+    return _count({**DEFAULTS, **config}, "review_rounds", least=0)
+
+
+def read_list(path: Path) -> TaskList:
+    """A list of tasks, in either format. Raises StartError where it cannot be worked on."""
+    tasks = _read_any(path)
+    if fatal := [problem for problem in tasks.problems if problem.kind in _FATAL]:
+        raise StartError(f"{path}: {'; '.join(map(str, fatal))}")
+    if not tasks.tasks:
+        raise StartError(f"{path} has no tasks: nothing is to be done")
+    if all(task.status.is_done for task in tasks.tasks):
+        raise StartError(f"all {len(tasks.tasks)} tasks in {path} are completed already: nothing is left to do")
+    return tasks
+
+
+def _read_any(path: Path) -> TaskList:
+    try:
+        tasks = TaskList.read(path)
+    except TasksError as error:
+        raise StartError(str(error)) from error
+    if tasks.tasks and all("passes" in task.metadata for task in tasks.tasks):
+        return convert_feature_list(path.read_bytes())
+    return tasks
+
+
+# words and numbers -------------------------------------------------------------------------------------------------
+
+
+def _check_words(config: Mapping[str, Any]) -> None:
+    if config["isolate"] == "worktree":
+        raise StartError("--isolate worktree is not there yet: leave it out, and all workers share your checkout")
+    if config["isolate"] != "none":
+        raise StartError(f'--isolate cannot be "{config["isolate"]}": give none')
+    given = [flag for flag, key in (("--tasks", "tasks"), ("--feature-list", "feature_list")) if config[key]]
+    if config["yolo"]:
+        given.append("--yolo")
+    if len(given) > 1:
+        raise StartError(f"{' and '.join(given)} cannot be given together: choose one")
+    most_iterations(config)
+
+
+def _count(config: Mapping[str, Any], key: str, *, least: int) -> int:
+    value = config[key]
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise StartError(f'--{key.replace("_", "-")} cannot be "{value}": give a whole number, {least} or more')
+    return value
+
+
+def _timeout(text: Any) -> float:
+    try:
+        seconds = read_duration(str(text))
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise StartError(f'--gate-timeout cannot be "{text}": give a time, such as 90s, 30m or 2h')
+    return seconds
+
+
+def check_trust(params: WorkflowStateParams, options: Options) -> None:
+    """A gate that the project brings runs only if the user has approved it. Raises UntrustedError."""
+    untrusted = params.untrusted
+    if untrusted is None or options.dry_run or "verify" in params.given:
+        return
+    of_settings = [command for path, command in untrusted.gates if path == ".atomic/config.toml"]
+    for gate in options.gates:
+        if gate.origin != SETTINGS or gate.command in of_settings:
+            raise UntrustedError(untrusted.project, untrusted.hash, [f'gate "{gate.command}" ({gate.origin})'])
+
+
+def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[Gate]:
+    """What is given, else what the project's own files bring. It runs where the user is: the project's, at its root."""
+    origin = "--verify" if "verify" in params.given else SETTINGS
+    if given := [Gate(command, origin) for command in _commands(config["verify"])]:
+        return given
+    project, cwd = Path(params.project or params.cwd), Path(params.cwd)
+    found = find_gate(project)
+    if found is None or os.path.realpath(project) == os.path.realpath(cwd):
+        return [] if found is None else [found]
+    way = shlex.quote(os.path.relpath(os.path.realpath(project), os.path.realpath(cwd)))
+    return [Gate(f"cd {way} && {found.command}", found.origin)]
+
+
+def _commands(given: Any) -> Sequence[str]:
+    commands = [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(command, str) and command.strip() for command in commands):
+        raise StartError('--verify needs a command, such as --verify "make test"')
+    return list(dict.fromkeys(commands))
+
+
+# where the work comes from -----------------------------------------------------------------------------------------
+
+
+def _source(prompt: str, config: Mapping[str, Any], cwd: Path) -> tuple[Literal["plan", "tasks", "yolo"], str, str]:
+    """How to begin, with which words, and the file that they are from."""
+    if config["yolo"]:
+        if not prompt:
+            raise StartError('--yolo needs a prompt, such as atomic run ralph --yolo "make all tests pass"')
+        return "yolo", *_spec(prompt, cwd)
+    for key in ("tasks", "feature_list"):
+        if config[key]:
+            return "tasks", prompt, str(_listed(cwd / str(config[key])))
+    if prompt:
+        return "plan", *_spec(prompt, cwd)
+    for name in OWN_LISTS:
+        if (cwd / name).exists():
+            return "tasks", "", str(_listed(cwd / name))
+    raise StartError(
+        "nothing to do: give a prompt, the path of a spec, --tasks PATH or --feature-list PATH"
+        f" (there is no {' and no '.join(OWN_LISTS)})"
+    )
+
+
+def _listed(path: Path) -> Path:
+    read_list(path)
+    return path
+
+
+def _spec(prompt: str, cwd: Path) -> tuple[str, str]:
+    """The prompt itself, or the text of the file that it names, and that file. Raises StartError."""
+    if "\n" in prompt or len(prompt) > 1000:
+        return prompt, ""
+    path = cwd / Path(prompt).expanduser()
+    try:
+        if path.is_file():
+            return _read_spec(path), str(path)
+    except (OSError, ValueError):  # no name that a file could have
+        return prompt, ""
+    if prompt.endswith(_SPEC_ENDINGS) and " " not in prompt:
+        raise StartError(f"{prompt}: there is no such file")
+    return prompt, ""
+
+
+def _read_spec(path: Path) -> str:
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError as error:
+        raise StartError(f"{path}: {error.strerror or error}") from error
+    if not text.strip():
+        raise StartError(f"{path} is empty: it does not say what to do")
+    if len(text) > MAX_SPEC:
+        raise StartError(f"{path} is longer than {MAX_SPEC:,} characters: give a shorter spec")
+    return text

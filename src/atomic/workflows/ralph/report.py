@@ -1,0 +1,158 @@
+"""The report of a run: what is done and how that is known, what is not, and how to go on, accept or undo it.
+
+It is a function of the session's folder and the ending. Nothing in it but hashes, times and the section about cost
+depends on which of several parallel tasks ended first, so that two runs can be compared.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from atomic.workflows.definition import RunEnd
+from atomic.workflows.ralph.account import Account, read_account
+from atomic.workflows.ralph.desk import PICTURES
+from atomic.workflows.ralph.dry_report import dry_sections
+from atomic.workflows.ralph.markdown import code, line, plain
+from atomic.workflows.ralph.report_costs import chosen_section, cost_section
+from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section, loud_part
+from atomic.workflows.ralph.report_undo import undo_section
+
+REPORT = "report.md"
+
+
+def at_end(end: RunEnd) -> str | None:
+    """Leave the report; the sentence for people, where the ending has none of its own."""
+    session = Path(end.session_dir)
+    end.save(REPORT, report_of(session, end))
+    if end.status != "completed":
+        return None
+    shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
+    return f"{sentence(read_account(session, end.state), completed=True)}; report: {session / REPORT}"
+
+
+def report_of(session_dir: Path, ending: RunEnd) -> str:
+    """The report, as Markdown."""
+    account = read_account(session_dir, ending.state)
+    parts = [_head(account, ending)]
+    parts += dry_sections(account) if account.options.dry_run else _sections(account)
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def done_part(account: Account) -> str:
+    """What of a report belongs into a pull request: what is done, and how that is known."""
+    parts = (f"{line(sentence(account, completed=True), 500)}.", loud_part(account), done_section(account))
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _sections(account: Account) -> list[str]:
+    return [
+        loud_part(account),
+        done_section(account),
+        left_section(account),
+        findings_section(account),
+        chosen_section(account),
+        cost_section(account),
+        undo_section(account),
+    ]
+
+
+# the sentence --------------------------------------------------------------------------------------------------------
+
+
+def sentence(account: Account, *, completed: bool) -> str:
+    """What came of the run, in one line of plain text. How it is known is told of a completed one only."""
+    if account.options.dry_run:
+        return _dry(account)
+    told = _yolo(account, completed) if account.is_yolo else _counted(account)
+    return f"{told}, {_known_by(account)}" if completed else told
+
+
+def _dry(account: Account) -> str:
+    count = len(account.tasks)
+    return f"dry run: {_number(count, 'task')} planned, nothing was done" if count else "dry run: nothing was done"
+
+
+def _yolo(account: Account, completed: bool) -> str:
+    turns = "" if account.state is None else f" after {_number(account.state.iteration, 'turn')}"
+    return f"the promise was kept{turns}" if completed else f"the promise is not kept{turns}"
+
+
+def _counted(account: Account) -> str:
+    if not account.tasks:
+        return "there are no tasks, so nothing was done"
+    (done, total), (repaired, found) = account.count(repairs=False), account.count(repairs=True)
+    repairs = f" and {repaired} of {_number(found, 'repair')}" if found else ""
+    before = sum(not account.worked_on(task) for task in account.done)
+    earlier = f" ({before} of them before this run)" if before else ""
+    return f"{done} of {_number(total, 'task')}{repairs} {'is' if total == 1 and not found else 'are'} done{earlier}"
+
+
+def _known_by(account: Account) -> str:
+    verifying, reviewed = account.verifying, account.is_reviewed
+    gates = " and ".join(plain(command) for command in verifying)
+    first = f"verified by {gates}" if verifying else "not verified by a gate"
+    if reviewed is None:
+        return f"{first}; whether it was reviewed is not known"
+    second = "reviewed" if reviewed else "not reviewed"
+    return f"{first}{' and' if bool(verifying) is reviewed else ','} {second}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+# the head ------------------------------------------------------------------------------------------------------------
+
+
+def _head(account: Account, ending: RunEnd) -> str:
+    completed = ending.status == "completed"
+    told = sentence(account, completed=completed)
+    record, goal = account.record, account.options.goal or account.record.prompt
+    facts = [
+        ("Status", f"{code(ending.status)}, reason {code(ending.reason)}"),
+        ("Why", line(ending.message, 2000) if ending.message else ""),
+        ("To go on", "" if completed else _go_on(ending, account.id)),
+        ("Run", f"{code(account.id)} in {code(record.cwd or record.project)}" if record.workflow else code(account.id)),
+        ("Goal", line(goal) if goal else ""),
+        ("From", code(account.options.origin) if account.options.origin else ""),
+        ("Pull request", code(record.pr) if record.pr else ""),
+    ]
+    lines = [f"- **{name}**: {text}" for name, text in facts if text]
+    unknown = "The run's state is not known: reviews, and whose a commit is, cannot be told." * (account.state is None)
+    return "\n\n".join(
+        part for part in (f"# Ralph{_word(account, ending)}: {line(told, 500)}", unknown, "\n".join(lines)) if part
+    )
+
+
+def _word(account: Account, ending: RunEnd) -> str:
+    if account.options.dry_run and ending.status == "completed":
+        return ""  # what is completed is the plan: the sentence says so
+    words = {"completed": " completed", "failed": " failed", "cancelled": " was cancelled"}
+    return words.get(ending.status, f" is {plain(ending.status)}")
+
+
+_DECIDE = {
+    "question": 'answer it (`atomic answer {id} "ANSWER"`), or go on with `atomic resume {id}`.',
+    "nothing_runnable": "see below why each task is not done, repair what stands in its way, then "
+    "`atomic resume {id}`: failed tasks get three more attempts.",
+    "stuck": "see below what was seen, change what keeps it from moving (the task, the gate, the agent), then "
+    "`atomic resume {id}`: it gets three more attempts.",
+    "same_blocker": "the fixers cannot repair it, or it is no fault: decide, mend it yourself if you like, then "
+    "`atomic resume {id}`: the work is reviewed once more from the start.",
+    "review_rounds": "decide about the open findings; `atomic resume {id}` reviews once more with as many rounds again "
+    "(`atomic resume {id} --review-rounds N` for more).",
+    "not_approved": "read below what the reviewer says; `atomic resume {id}` reviews once more.",
+    "no_plan": "say more exactly what to do and start anew, or give a list with `--tasks`; `atomic resume {id}` asks "
+    "the planner once more.",
+    "max_cost": "`atomic resume {id} --max-cost USD` with a higher number; without one it pauses again.",
+    "max_tokens": "`atomic resume {id} --max-tokens N` with a higher number; without one it pauses again.",
+    "max_time": "`atomic resume {id} --max-time TIME` with a longer one; without one it pauses again.",
+    "max_iterations": "`atomic resume {id} --max-iterations N` with a higher number; without one it pauses again.",
+    "provider_limit": "`atomic resume {id}` when the provider serves again, or now `atomic resume {id} --agent OTHER`.",
+    "error": "repair what failed, then `atomic resume {id}`: the failed step is tried again, finished ones are not.",
+}
+
+
+def _go_on(ending: RunEnd, id: str) -> str:
+    return _DECIDE.get(ending.reason, "`atomic resume {id}`: what is finished is not done again.").format(id=id)

@@ -1,0 +1,137 @@
+"""The part of a report about what Atomic chose where nothing was given, and about what the run took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from atomic.sessions.report import dollars, duration
+from atomic.workflows.ledger import Amount, amount_of, read_past
+from atomic.workflows.ralph.account import Account, Call
+from atomic.workflows.ralph.gates import Gate
+from atomic.workflows.ralph.markdown import cell, code
+
+# choices -------------------------------------------------------------------------------------------------------------
+
+
+def chosen_section(account: Account) -> str:
+    """Gates, review, workers and agents, and who chose them."""
+    lines = [*gate_lines(account), _review_line(account), _workers_line(account), *_agent_lines(account)]
+    return "## What Atomic chose where nothing was given\n\n" + "\n".join(f"- {line}" for line in lines)
+
+
+def gate_lines(account: Account) -> list[str]:
+    """The gates, where they come from and how they were before the run."""
+    if not account.book.gates:
+        return ["Gate: none was given and none was found: **not verified by a gate**. `--verify COMMAND` gives one."]
+    return [_gate_line(account, gate) for gate in account.book.gates]
+
+
+def _gate_line(account: Account, gate: Gate) -> str:
+    origin = "given by `--verify`" if gate.origin == "--verify" else f"found in {code(gate.origin)}, none was given"
+    before = account.book.baseline.get(gate.command)
+    if before is None:
+        return f"Gate: {code(gate.command)} ({origin}); it has not been run"
+    if before == 0:
+        return f"Gate: {code(gate.command)} ({origin}); green before the run"
+    since = (
+        "it has passed since, and blocks from then on"
+        if gate.command in account.book.passed_once
+        else "it has not passed since, so it proves nothing"
+    )
+    return f"Gate: {code(gate.command)} ({origin}); **red before the run** (exit code {before}): {since}"
+
+
+def _review_line(account: Account) -> str:
+    options = account.options
+    if account.is_yolo:
+        return "Review: **not reviewed**, as with every `--yolo`"
+    if not options.review_rounds:
+        return "Review: **not reviewed**: `--review-rounds` is 0"
+    if account.state is not None and not account.state.reviews:
+        return "Review: **not reviewed**: the run did not come so far"
+    told = {None: "whether it was approved is not known", True: "approved"}.get(account.is_reviewed, "**not approved**")
+    return f"Review: {told} (reviewers: {options.reviewers}, at most {options.review_rounds} rounds)"
+
+
+def _workers_line(account: Account) -> str:
+    count = account.options.workers
+    if count == 1:
+        return "Workers: one at a time, in your checkout"
+    return f"Workers: {count} at once in one checkout: a gate may have failed, or passed, by the work of another"
+
+
+def _agent_lines(account: Account) -> list[str]:
+    options = account.record.options
+    lines: list[str] = []
+    for role, calls in account.by_role():
+        used = sorted({_agent(call) for call in calls})
+        given = any(_is_given(options.get(kind), role) for kind in ("agents", "models"))
+        lines.append(f"Agent of the {cell(role)}: {', '.join(used)}{'' if given else ' (chosen by Atomic)'}")
+    return lines
+
+
+def _agent(call: Call) -> str:
+    model = f"model {code(call.model)}" if call.model else "its own default model"
+    return f"{code(call.provider or 'unknown')} with {model}"
+
+
+def _is_given(choices: object, role: str) -> bool:
+    return isinstance(choices, Mapping) and ("" in choices or role in choices)
+
+
+# cost ----------------------------------------------------------------------------------------------------------------
+
+
+def cost_section(account: Account) -> str:
+    """What each role took, and all together."""
+    spent = read_past(account.session / "logs").spent
+    rows = [_row(role, calls) for role, calls in account.by_role()]
+    if not rows:
+        return "## Cost and time by role\n\nNo agent was called to the end of a turn."
+    table = [
+        "| role | calls | tokens read | tokens written | cost | time |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    notes = [
+        f"Agents were at work for {duration(spent.seconds)}; two at once count once.",
+        *_notes(account, spent.amount),
+    ]
+    return "\n".join(["## Cost and time by role", "", *table, *rows, _row("all", account.calls), "", *_spaced(notes)])
+
+
+def _row(role: str, calls: Sequence[Call]) -> str:
+    total, seconds = _total(calls), sum(call.seconds for call in calls)
+    known = len(calls) - _unpriced(calls)
+    price = "unknown" if not known else dollars(total.usd) + (" and more" if known < len(calls) else "")
+    read, written = (f"{total.input_tokens:,}", f"{total.output_tokens:,}") if _told(calls) else ("unknown", "unknown")
+    return f"| {cell(role)} | {len(calls)} | {read} | {written} | {price} | {duration(seconds)} |"
+
+
+def _total(calls: Sequence[Call]) -> Amount:
+    return sum((amount_of(call.usage) for call in calls), Amount())
+
+
+def _told(calls: Sequence[Call]) -> bool:
+    """Whether anybody told a figure: an agent that tells none is logged with noughts, and no turn is free of tokens."""
+    return _total(calls).tokens > 0
+
+
+def _unpriced(calls: Sequence[Call]) -> int:
+    return sum(not isinstance((call.usage or {}).get("cost"), int | float) for call in calls)
+
+
+def _notes(account: Account, spent: Amount) -> list[str]:
+    calls, notes = account.calls, list[str]()
+    if missing := _unpriced(calls):
+        notes.append(f"The price of {missing} of {len(calls)} calls is unknown: their agents do not tell it.")
+    if spent.tokens > _total(calls).tokens:
+        notes.append(f"With turns that a kill has cut off it is {spent.tokens:,} tokens in all.")
+    tried = [proof for task in account.tasks if (proof := account.evidence.get(task.id)) and proof.attempt > 1]
+    if tried:
+        listed = ", ".join(f"{code(proof.task)} ({proof.attempt})" for proof in tried)
+        notes.append(f"More than one attempt was needed for {listed}.")
+    return notes
+
+
+def _spaced(notes: Sequence[str]) -> list[str]:
+    return ["\n\n".join(notes)]

@@ -1,0 +1,124 @@
+"""The part of a report with the commands that show, accept or undo what a run has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atomic.tasks import Task
+from atomic.workflows.ralph.account import Account
+from atomic.workflows.ralph.evidence import Evidence
+from atomic.workflows.ralph.markdown import code, line, word
+from atomic.workflows.ralph.report_tasks import MOST_FILES
+from atomic.workflows.ralph.yolo import TASK as YOLO
+
+TITLE = "## Commands to accept or undo"
+PLACE = "In the root of the repository. Nothing here has been run; what you do not undo stays as it is."
+
+
+def undo_section(account: Account) -> str:
+    """For each task, or for the whole where tasks cannot be told apart."""
+    proofs = _left_something(account)
+    if not proofs:
+        return f"{TITLE}\n\nNo work was left that evidence tells of; {code('git status')} shows the folder as it is."
+    if all(proof.commit is None for proof in proofs):
+        return _outside_git(account, proofs)
+    whole = _whole(account)
+    if account.is_shared:
+        told = f"{account.options.workers} workers shared one checkout: their commits cannot be told apart by task."
+        return "\n\n".join([TITLE, f"{PLACE} {told}", whole])
+    parts = [_of_task(account, proof) for proof in proofs]
+    order = "A later task may build on an earlier one: undo the latest first."
+    return "\n\n".join([TITLE, f"{PLACE} {order}", *parts, *([] if account.is_yolo else [whole])])
+
+
+def _left_something(account: Account) -> list[Evidence]:
+    """The evidence of all that was worked on, done or not."""
+    ids = [YOLO] if account.is_yolo else [task.id for task in account.tasks]
+    return [account.evidence[id] for id in ids if id in account.evidence]
+
+
+def _of_task(account: Account, proof: Evidence) -> str:
+    tasks = {task.id: task for task in account.tasks}
+    title = "### The whole run" if account.is_yolo else _title(proof, tasks.get(proof.task))
+    return f"{title}\n\n{_commands(account, proof)}"
+
+
+def _title(proof: Evidence, task: Task | None) -> str:
+    failed = " (not done)" if proof.status == "failed" else ""
+    return f"### {code(proof.task)} {line(task.title) if task is not None else ''}{failed}"
+
+
+def _commands(account: Account, proof: Evidence) -> str:
+    before, commit = account.before(proof), word(str(proof.commit))
+    if before is None:
+        return (
+            f"Whether its work is in a commit is not known. When it ended, HEAD was {code(str(proof.commit))}:\n\n"
+            + _shell(f"git show {commit}", _status(proof.changed_files))
+        )
+    if before.head == proof.commit:
+        return _uncommitted(account, proof)
+    if before.head is None:
+        return "It made the first commits of the repository:\n\n" + _shell(f"git log --stat {commit}")
+    commits = f"{word(before.head)}..{commit}"
+    return _shell(
+        f"git log --oneline {commits}  # its commits",
+        f"git show {commit}  # the last of them",
+        f"git revert --no-edit {commits}  # undo them, newest first",
+    )
+
+
+def _uncommitted(account: Account, proof: Evidence) -> str:
+    if not proof.changed_files:
+        return "It changed nothing."
+    files = _words(proof.changed_files)
+    note = f"atomic {account.id[:8]} {proof.task}" if proof.task.isalnum() else f"atomic {account.id[:8]}"
+    put_away = f'git stash push --include-untracked -m "{note}" -- {files}' if files else ""
+    return (
+        "It was in no commit when the task ended. Putting it away takes along whatever else is uncommitted in these "
+        "files; `git stash pop` brings it back.\n\n"
+        + _shell(
+            _status(proof.changed_files),
+            f"git diff HEAD -- {files}  # look" if files else "git diff HEAD  # look",
+            f"git add -- {files} && git commit  # accept" if files else "",
+            f"{put_away}  # undo" if put_away else "",
+        )
+    )
+
+
+def _status(paths: Sequence[str]) -> str:
+    files = _words(paths)
+    return f"git status --short -- {files}" if files else "git status --short"
+
+
+def _words(paths: Sequence[str]) -> str:
+    """The files as words for a shell; nothing where they are too many for one line."""
+    return " ".join(word(path) for path in paths) if len(paths) <= MOST_FILES else ""
+
+
+def _whole(account: Account) -> str:
+    start = account.start
+    if start is None:
+        return "### All of it\n\nWhere the run began is not known: `git log` shows the commits."
+    if start.head is None:
+        return "### All of it\n\nThe repository had no commit before the run: " + code("git log --stat")
+    since = word(start.head)
+    lines = [f"git diff {since}  # all that changed, but for new files that are not committed"]
+    if any(proof.commit != start.head for proof in _left_something(account)):
+        lines.insert(0, f"git log --oneline {since}..HEAD  # its commits, and yours since")
+        lines.append(f"git revert --no-edit {since}..HEAD  # undo the commits, newest first")
+    return f"### All of it\n\n{_shell(*lines)}"
+
+
+def _outside_git(account: Account, proofs: Sequence[Evidence]) -> str:
+    told = "The folder is in no git repository, so there is no command that undoes it. These files have changed:"
+    if account.is_shared:
+        files = sorted({path for proof in proofs for path in proof.changed_files})
+        return "\n\n".join([TITLE, told, "\n".join(f"- {code(path)}" for path in files)])
+    lines = [
+        f"- {code(proof.task)}: {', '.join(code(path) for path in proof.changed_files) or 'none'}" for proof in proofs
+    ]
+    return "\n\n".join([TITLE, told, "\n".join(lines)])
+
+
+def _shell(*lines: str) -> str:
+    return "\n".join(["```sh", *(line for line in lines if line), "```"])

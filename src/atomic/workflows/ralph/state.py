@@ -1,0 +1,61 @@
+"""What Ralph knows between two nodes; the journal can rebuild all of it.
+
+Tasks may run at the same time, so whatever they write is kept by the task's id and merged.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from atomic.git import Picture
+from atomic.workflows import State, reducers
+from atomic.workflows.ralph.options import Options
+from atomic.workflows.ralph.review import Finding, Review
+
+MOST_ATTEMPTS = 3
+
+
+class Try(msgspec.Struct, frozen=True):
+    """An attempt at a task that was not enough; `kind` says what was missing, `trouble` goes into the next prompt."""
+
+    kind: Literal["unchanged", "gate", "error"]
+    trouble: str
+
+
+class Halt(msgspec.Struct, frozen=True):
+    """Why the run needs a person: one word of API §4, and the sentence."""
+
+    code: str
+    reason: str
+
+
+class RalphState(State):
+    """What Ralph knows."""
+
+    options: Options
+    cwd: str = ""
+    session_dir: str = ""
+    start: Picture | None = None  # the folder before the first change
+
+    plan_problem: str = ""  # what was wrong with the last plan
+    planned: bool = False
+
+    before: Annotated[dict[str, Picture], reducers.merge] = {}  # by task: the folder before its first attempt
+    broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn did not end well
+    tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
+
+    reviews: Annotated[list[Review], reducers.concat] = []  # of all rounds, each round's in the order of the reviewers
+    asked_again: Annotated[dict[str, str], reducers.merge] = {}  # by round and reviewer: why the answer was no review
+    rounds: list[list[Finding]] = []  # what blocked in each round
+    over: bool = False
+    halt: Halt | None = None
+
+    iteration: int = 0  # of yolo
+    answer: str = ""
+    last_error: str = ""
+    errors_in_row: int = 0
+    unchanged_in_row: int = 0
+    seen: Picture | None = None
+    trouble: str = ""

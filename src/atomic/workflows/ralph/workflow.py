@@ -1,0 +1,111 @@
+"""The graph: plan, work, gate, review, fix; or yolo."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from atomic.workflows import END, LoadedWorkflow, Node, NodeKind, NodeResult, WorkflowRuntime, graph, node
+from atomic.workflows.definition import Capabilities, WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.ralph import planning, publishing, reviewing, working, yolo
+from atomic.workflows.ralph.desk import TASKS, Desk, Ralph
+from atomic.workflows.ralph.options import check_trust, read_options
+from atomic.workflows.ralph.report import at_end
+from atomic.workflows.ralph.state import RalphState
+from atomic.workflows.task_loop import task_loop_node
+
+
+def ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
+    """Ralph, ready to run."""
+    compiled = (
+        graph(RalphState)
+        .node("prepare", planning.prepare)
+        .if_(_is_yolo, _yolo(), else_=_tasks(), id="how")
+        .if_(lambda state: state.options.pr, [node("publish", publishing.publish)], id="with-pr")
+        .compile(name=definition.name, description=definition.description, max_steps=0)
+    )
+    return LoadedWorkflow(
+        graph=compiled,
+        create_state=create_state,
+        check_start=check_start,
+        at_end=at_end,
+        capabilities=Capabilities(subagents=True, task_list=True, questions=True),
+    )
+
+
+def agent(id: str, run: Callable[[Ralph], Awaitable[NodeResult]]) -> Node[RalphState, WorkflowRuntime]:
+    """A node whose function calls an agent."""
+    return Node(id=id, kind=NodeKind.AGENT, run=run)
+
+
+def check_start(params: WorkflowStateParams) -> None:
+    """Refuse what cannot work, before there is a session. Raises StartError, UntrustedError."""
+    check_trust(params, read_options(params))
+
+
+def create_state(params: WorkflowStateParams) -> Mapping[str, Any]:
+    return {"options": read_options(params), "cwd": params.cwd, "session_dir": params.session_dir}
+
+
+def _is_yolo(state: RalphState) -> bool:
+    return state.options.mode == "yolo"
+
+
+def _yolo() -> Any:
+    turns = graph(RalphState).then(agent("turn", yolo.turn)).node("look", yolo.look).node("rest", yolo.rest)
+    return graph(RalphState).node("dry-yolo", show).loop(turns, until=_is_over, max_iterations=0, id="yolo")
+
+
+def _tasks() -> Any:
+    rounds = (
+        graph(RalphState)
+        .then(_work())
+        .node("settle", reviewing.settle)
+        .if_(reviewing.is_reviewed, _review(), else_=[node("unreviewed", unreviewed)], id="how-reviewed")
+    )
+    return (
+        graph(RalphState)
+        .if_(
+            lambda state: state.options.mode == "plan",
+            [agent("plan", planning.plan)],
+            id="how-planned",
+        )
+        .node("dry", show)
+        .loop(rounds, until=_is_over, max_iterations=0, id="rounds")
+    )
+
+
+def _work() -> Any:
+    steps = graph(RalphState).node("begin", working.begin).then(agent("work", working.work)).node("gate", working.gate)
+    return task_loop_node(
+        "tasks",
+        tasks_path=lambda state: f"{state.session_dir}/{TASKS}",
+        task_nodes=steps,
+        max_iterations=0,
+        max_concurrency=lambda state: state.options.workers,
+    )
+
+
+def _review() -> Any:
+    one = agent("review", reviewing.review)
+    return (
+        graph(RalphState)
+        .map("reviews", lambda state: range(state.options.reviewers), one, max_concurrency=0)
+        .node("judge", reviewing.judge)
+        .node("halt", reviewing.halt)
+    )
+
+
+def _is_over(state: RalphState) -> bool:
+    return state.over
+
+
+async def show(ctx: Ralph) -> NodeResult:
+    """With `--dry-run` this is the end; what would be done stands in the report."""
+    return NodeResult(goto=END) if Desk(ctx).options.dry_run else NodeResult()
+
+
+async def unreviewed(ctx: Ralph) -> NodeResult:
+    """Without a review the gates have the last word."""
+    Desk(ctx).say("not reviewed: --review-rounds is 0")
+    return NodeResult({"over": True})

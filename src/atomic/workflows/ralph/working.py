@@ -1,0 +1,155 @@
+"""The nodes of one task: a picture of the folder, a turn, and the gates on what it left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from atomic.errors import AtomicError
+from atomic.git import FileChange, Picture
+from atomic.providers.errors import ProviderError
+from atomic.tasks import Task
+from atomic.workflows import NodeResult
+from atomic.workflows.ralph.desk import Desk, Ralph
+from atomic.workflows.ralph.evidence import Diffstat, Evidence, GateResult, protected
+from atomic.workflows.ralph.prompts import gate_trouble, role_of, worker_prompt
+from atomic.workflows.ralph.state import MOST_ATTEMPTS, Try
+from atomic.workflows.step_runtime import TurnFailedError
+
+UNCHANGED = "no file has changed, so nothing was done. If nothing has to change, say in the files why, or do the work."
+
+
+class TaskFailedError(AtomicError):
+    """A task was tried as often as it may be."""
+
+    code = "nothing_runnable"
+
+
+class TaskStuckError(TaskFailedError):
+    """A task does not move: nothing changes, or the same error comes again and again."""
+
+    code = "stuck"
+
+
+async def begin(ctx: Ralph) -> NodeResult:
+    """Take a picture of the folder before the task's first turn."""
+    desk = Desk(ctx)
+    desk.check_folder()
+    return NodeResult({"before": {ctx.item.id: await desk.pictures.take()}})
+
+
+async def work(ctx: Ralph) -> NodeResult:
+    """One turn of a worker or fixer; how it ended, and nothing of what it says about itself."""
+    desk, task = Desk(ctx), ctx.item
+    desk.check_folder()
+    desk.begin_turn()
+    tries = ctx.state.tries.get(task.id, [])
+    prompt = worker_prompt(
+        task,
+        desk.place(),
+        attempt=len(tries) + 1,
+        builds_on=_builds_on(desk, task),
+        trouble=tries[-1].trouble if tries else "",
+        cut_off=ctx.attempt > 1,
+    )
+    return NodeResult({"broken": {task.id: await turn_trouble(ctx, prompt, role_of(task))}})
+
+
+async def turn_trouble(ctx: Ralph, prompt: str, role: str) -> str:
+    """One turn; why it did not end well, or nothing."""
+    try:
+        await ctx.deps.turn(prompt, agent=role, strict=False)
+    except (TurnFailedError, ProviderError) as error:
+        return str(error)
+    return ""
+
+
+def _builds_on(desk: Desk, task: Task) -> list[str]:
+    known = {one.id: one for one in desk.tasks.tasks}
+    proofs = desk.evidence
+    lines: list[str] = []
+    for id in task.blocked_by:
+        if (one := known.get(id)) is not None:
+            files = proofs[id].changed_files[:8] if id in proofs else ()
+            lines.append(f"{id}: {one.title}" + (f" ({', '.join(files)})" if files else ""))
+    return lines
+
+
+async def gate(ctx: Ralph) -> NodeResult:
+    """Run the gates on what the worker left: the task is done, tried again, or has failed."""
+    desk, task = Desk(ctx), ctx.item
+    desk.check_folder()
+    tries = ctx.state.tries.get(task.id, [])
+    evidence, failed = await _look(ctx, desk, task, attempt=len(tries) + 1)
+    desk.write_evidence(evidence)
+    if failed is None:
+        return NodeResult()
+    tries = [*tries, failed]
+    if len(tries) >= MOST_ATTEMPTS * ctx.attempt:  # who resumes a blocked run gives its tasks another chance
+        raise _given_up(tries[-MOST_ATTEMPTS:], evidence.reason)
+    return NodeResult({"tries": {task.id: tries}}, goto="work")
+
+
+async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Evidence, Try | None]:
+    state = ctx.state
+    before, after = state.before[task.id], await desk.pictures.take()
+    changes = await desk.pictures.changes(before, after)
+    error = state.broken.get(task.id, "")
+    results: Sequence[GateResult] = ()
+    if error:
+        failed = Try("error", f"The turn did not end well: {error}")
+        reason = error
+    elif not (changes or before.head != after.head or task.metadata.get("no_change") is True):
+        failed, reason = Try("unchanged", f"When your turn had ended, {UNCHANGED}"), "no file has changed"
+    else:
+        results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
+        red = [result for result in results if result.blocking and result.exit_code != 0]
+        failed, reason = (Try("gate", gate_trouble(red)), _red(red)) if red else (None, "")
+    return evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
+
+
+def evidence_of(
+    desk: Desk,
+    task: str,
+    attempt: int,
+    pictures: tuple[Picture, Picture],
+    changes: Sequence[FileChange],
+    results: Sequence[GateResult],
+    reason: str,
+) -> Evidence:
+    """What is known of one attempt, whatever anybody says of it."""
+    after = pictures[1]
+    stat = Diffstat(len(changes), sum(one.insertions for one in changes), sum(one.deletions for one in changes))
+    return Evidence(
+        task=task,
+        attempt=attempt,
+        status="failed" if reason else "passed",
+        gates=tuple(results),
+        commit=after.head,
+        tree=after.tree,
+        changed_files=tuple(one.path for one in changes),
+        diffstat=stat,
+        protected_files=tuple(protected(changes, [gate.command for gate in desk.book.gates])),
+        reason=reason,
+    )
+
+
+def _red(results: Sequence[GateResult]) -> str:
+    return "; ".join(
+        f"{one.command} " + ("took too long" if one.timed_out else f"ended with exit code {one.exit_code}")
+        for one in results
+    )
+
+
+def same_words(error: str) -> str:
+    """An error as it is compared with another: a process, a time or a line has another number each time."""
+    return re.sub(r"\d+", "#", error)
+
+
+def _given_up(tries: Sequence[Try], reason: str) -> TaskFailedError:
+    kinds, words = {one.kind for one in tries}, {same_words(one.trouble) for one in tries}
+    if kinds == {"unchanged"}:
+        return TaskStuckError(f"{len(tries)} attempts changed no file")
+    if kinds == {"error"} and len(words) == 1:
+        return TaskStuckError(f"{len(tries)} turns ended with the same error: {reason}")
+    return TaskFailedError(f"not done after {len(tries)} attempts: {reason}")

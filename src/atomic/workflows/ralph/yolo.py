@@ -1,0 +1,82 @@
+"""No plan: the same prompt in fresh contexts, until the agent keeps its promise and the gates agree."""
+
+from __future__ import annotations
+
+from atomic.git import Picture
+from atomic.graph import RunStatus, Suspend
+from atomic.providers.errors import ProviderError
+from atomic.workflows import NodeResult
+from atomic.workflows.ralph.desk import Desk, Ralph
+from atomic.workflows.ralph.evidence import GateResult
+from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
+from atomic.workflows.ralph.state import Halt, RalphState
+from atomic.workflows.ralph.working import evidence_of, same_words
+from atomic.workflows.step_runtime import TurnFailedError
+from atomic.workflows.task_loop import ends_with_signal
+
+TASK = "yolo"  # the name of its evidence
+STUCK = 3  # so many turns without a changed file, or with the same error
+
+
+async def turn(ctx: Ralph) -> NodeResult:
+    """One turn in a fresh context."""
+    desk, state = Desk(ctx), ctx.state
+    desk.check_folder()
+    desk.begin_turn()
+    number = state.iteration + 1
+    prompt = yolo_prompt(
+        desk.options.goal, desk.place(), attempt=number, trouble=state.trouble, cut_off=ctx.attempt > 1
+    )
+    try:
+        answer, error = await ctx.deps.turn(prompt, agent="worker", strict=False), ""
+    except (TurnFailedError, ProviderError) as failed:
+        answer, error = "", str(failed)
+    again = bool(error) and same_words(error) == same_words(state.last_error)
+    in_row = state.errors_in_row + 1 if again else int(bool(error))
+    return NodeResult({"iteration": number, "answer": answer, "last_error": error, "errors_in_row": in_row})
+
+
+async def look(ctx: Ralph) -> NodeResult:
+    """Whether the promise was kept; if not, what to say in the next turn, and whether anything still moves."""
+    desk, state = Desk(ctx), ctx.state
+    desk.check_folder()
+    start, now = state.start, await desk.pictures.take()
+    assert start is not None  # `prepare` has taken it
+    still = 0 if now != (state.seen or start) else state.unchanged_in_row + 1
+    facts = {"seen": now, "unchanged_in_row": still, "answer": ""}
+    if state.last_error:
+        trouble = f"The turn did not end well: {state.last_error}"
+    elif not ends_with_signal(state.answer, PROMISE):
+        trouble = ""
+    elif not (red := await _denied(desk, state, start, now)):
+        return NodeResult({**facts, "over": True})
+    else:
+        facts["seen"] = await desk.pictures.take()  # gates leave caches, which nobody has worked on
+        trouble = f"You promised that all is done, but the gates say that it is not.\n\n{gate_trouble(red)}"
+    return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still)})
+
+
+async def _denied(desk: Desk, state: RalphState, start: Picture, now: Picture) -> list[GateResult]:
+    """The gates that say that the promise does not hold."""
+    results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
+    red = [result for result in results if result.blocking and result.exit_code != 0]
+    reason = f"the promise does not hold: {red[0].command} is red" if red else ""
+    changes = await desk.pictures.changes(start, now)
+    desk.write_evidence(evidence_of(desk, TASK, state.iteration, (start, now), changes, results, reason))
+    return red
+
+
+def _stuck(state: RalphState, still: int) -> Halt | None:
+    if state.errors_in_row >= STUCK:
+        return Halt("stuck", f"{state.errors_in_row} turns ended with the same error: {state.last_error}")
+    return Halt("stuck", f"{still} turns changed no file and kept no promise") if still >= STUCK else None
+
+
+async def rest(ctx: Ralph) -> NodeResult:
+    """Wait for a person where nothing moves any more; who resumes wants three more turns."""
+    found = ctx.state.halt
+    if found is None:
+        return NodeResult()
+    if ctx.attempt == 1:
+        raise Suspend(found.reason, status=RunStatus.BLOCKED, code=found.code)
+    return NodeResult({"halt": None, "unchanged_in_row": 0, "errors_in_row": 0, "last_error": ""})
