@@ -74,6 +74,13 @@ def ledger(user: User) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+async def noted(user: User, line: str, *, limit: float = 60) -> None:
+    """Wait until a workflow has noted that line."""
+    async with asyncio.timeout(limit):
+        while line not in ledger(user):
+            await asyncio.sleep(0.01)
+
+
 class Running:
     """A command that runs with `--json`."""
 

@@ -19,6 +19,7 @@ from tests.cli.flows import (
     end,
     kinds,
     ledger,
+    noted,
     recording,
     session,
     sessions,
@@ -61,6 +62,13 @@ workflow = graph(S).node("before", lambda_before).parallel(branches).compile()
     "branches =",
     "async def lambda_before(ctx):\n    note('before')\n\nbranches =",
 )
+
+LINGER = """
+async def linger():
+    await asyncio.sleep(0.1)  # until a second signal is a second keypress
+    note("stopping")
+    await asyncio.sleep(9)
+"""
 
 
 def slow_call(seconds: float) -> dict[str, Any]:
@@ -334,7 +342,8 @@ async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
         await run.until("agent_activity")
         async with started(user, "attach", run.events[0]["run"]) as watching:
-            await asyncio.sleep(0.5)
+            assert watching.process.stdout is not None
+            await asyncio.wait_for(watching.process.stdout.readuntil(b"\n"), 30)  # it shows what it follows
             run.signal(signal.SIGKILL)
             _, said = await asyncio.wait_for(watching.process.communicate(), 30)
     assert watching.process.returncode == 1
@@ -408,14 +417,14 @@ async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> No
 
 
 async def test_ctrl_c_twice_leaves_at_once_and_the_journal_holds(user: User) -> None:
-    stubborn = SLOW.replace(
-        "    await ctx.deps.turn", "    try: await asyncio.sleep(60)\n    finally: await asyncio.sleep(9); str"
+    stubborn = LINGER + SLOW.replace(
+        "    await ctx.deps.turn", "    try: await asyncio.sleep(60)\n    finally: await linger(); str"
     )
     workflow(user, "slow", stubborn)
     async with started(user, "run", "slow", "-a", recording(user), "--json", "x") as run:
         await run.until("node_started", node="one")
         run.signal(signal.SIGINT)
-        await asyncio.sleep(0.2)
+        await noted(user, "stopping")
         run.signal(signal.SIGINT)
         assert await run.over(limit=5) == 130
     assert "run_ended" not in kinds(run.events)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.commands import CommandCall, Mention, parse, parse_mentions
+from atomic.commands.parse import split_words
 
 AGENTS = {"planner", "worker", "team:lead"}
 
@@ -96,3 +99,26 @@ TASKS = st.from_regex(r"[a-z.]+( [a-z.]+(@[a-z]+)?)*", fullmatch=True)
 @given(st.lists(st.tuples(st.sampled_from(sorted(AGENTS)), TASKS)))
 def test_each_agent_gets_just_its_own_words(asked: list[tuple[str, str]]) -> None:
     assert mentions(" ".join(f"@{agent} {task}" for agent, task in asked)) == asked
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(alphabet="ab \t\n\"'\\-="))
+def test_words_are_those_of_a_shell_wherever_its_quotes_match(text: str) -> None:
+    words = split_words(text)
+    assert [word.start for word in words] == sorted({word.start for word in words})
+    assert all(not text[word.start].isspace() for word in words)
+    try:
+        wanted = shlex.split(text)
+    except ValueError:
+        return
+    assert [word.text for word in words] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("don't stop", ["don't", "stop"]), ('say "so', ["say", '"so']), ("end\\", ["end\\"]), ("", [])],
+)
+def test_a_quote_that_nothing_closes_is_a_letter(text: str, words: list[str]) -> None:
+    assert [word.text for word in split_words(text)] == words

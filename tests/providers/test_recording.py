@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import random
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -430,3 +432,31 @@ def test_what_is_wrong_is_told_with_the_line(tmp_path: Path, content: str, line:
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="No such file"):
         read_recording(tmp_path / "none.jsonl")
+
+
+READ_AT_ONCE = """
+import sys, threading
+from pathlib import Path
+from atomic.providers.recording import read_recording
+
+sys.setswitchinterval(1e-6)
+together = threading.Barrier(8)
+
+def read():
+    together.wait()
+    read_recording(Path(sys.argv[1]))
+
+threads = [threading.Thread(target=read) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_read_at_once_do_not_crash_the_interpreter(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text('{"atomic_recording": 1}\n{"events": [[0, {"type": "turn_ended", "reason": "done"}]]}\n')
+    words = [sys.executable, "-c", READ_AT_ONCE, str(path)]
+    codes = [subprocess.run(words, timeout=60, check=False).returncode for _ in range(10)]
+    assert codes == [0] * 10

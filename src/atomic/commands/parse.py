@@ -10,9 +10,9 @@ import msgspec
 # A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may be that of somebody's file.
 _CALL = re.compile(r"\s*/([^\s/*\x00-\x1f\x7f-\x9f][^\s/\x00-\x1f\x7f-\x9f]*)(?:\s+(.*))?", re.DOTALL)
 _MENTION = re.compile(r"(?<!\S)@(\S+)")
-_PART = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.|\S""", re.DOTALL)
+_PART = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.|[^ \t\r\n]""", re.DOTALL)
 _WORD = re.compile(f"(?:{_PART.pattern})+", re.DOTALL)
-_ESCAPED = re.compile(r'\\(["\\$`])')  # all that a backslash is for inside of double quotes
+_ESCAPED = re.compile(r'\\(["\\])')  # all that a backslash is for inside of double quotes
 _PUNCTUATION = ",:;"
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -32,6 +33,9 @@ PATIENCE = 10.0  # seconds that looking at the files may take, before a turn and
 
 _HEAD = re.compile(r"\[atomic((?: [a-z]+=[^\s\]]*)*)\]")  # the first line of a prompt, where it says what it is for
 _BYTES = "\nGIT binary patch\n"
+
+# msgspec looks at a type when it is first decoded, and two threads that do so at once crash the interpreter.
+_decoding = threading.Lock()
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +111,11 @@ def read_recording(path: Path) -> Recording:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise RecordingError(path, error.strerror or str(error)) from error
+    with _decoding:
+        return _decoded(path, lines)
+
+
+def _decoded(path: Path, lines: Sequence[bytes]) -> Recording:
     header = _header(path, lines[0])
     calls: list[RecordedCall] = []
     cut_off: int | None = None
