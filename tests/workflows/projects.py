@@ -43,7 +43,7 @@ class World:
 
     @property
     def catalog(self) -> WorkflowCatalog:
-        return WorkflowCatalog(self.project, self.home)
+        return WorkflowCatalog(self.project, self.home, builtin=())
 
     def look(self) -> trust.Snapshot:
         return trust.look(self.project, home=self.home / ".atomic")
