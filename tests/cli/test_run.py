@@ -6,13 +6,16 @@ import asyncio
 import os
 import resource
 import signal
+import sqlite3
 import stat
 import subprocess
+from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
 import pytest
 
+from atomic.graph.journal import RowKind
 from tests.cli.command import ATOMIC, User, complaint, objects, processes
 from tests.cli.flows import (
     call,
@@ -393,6 +396,44 @@ async def test_a_killed_run_is_interrupted_and_resumes_where_it_was(user: User) 
     assert sorted(line for line in ledger(user) if line.startswith("begin")) == [
         f"begin {name} {attempt}" for name in ("one", "three", "two") for attempt in (1, 2)
     ]
+
+
+CREW = """
+def said(results, state):
+    note(*[result.text for result in results])
+
+workflow = graph(S).parallel_subagent(
+    "all", agents=[SubagentRequest("debugger", f"task {name}") for name in ("one", "two", "three")], merge=said
+).compile(name="crew")
+"""
+
+
+async def rows_of_kind(user: User, kind: RowKind, count: int) -> None:
+    """Wait until the journal of the only session has so many rows of a kind."""
+    (folder,) = sessions(user)
+    async with asyncio.timeout(60):
+        while True:
+            with (
+                closing(sqlite3.connect(f"file:{folder}/journal.db?mode=ro", uri=True)) as journal,
+                suppress(sqlite3.OperationalError),
+            ):
+                if journal.execute("SELECT count(*) FROM rows WHERE kind = ?", (kind,)).fetchone()[0] >= count:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def test_agents_that_were_through_when_the_run_was_killed_are_not_paid_again(user: User) -> None:
+    workflow(user, "crew", CREW)
+    calls = [call(end(name), match=f"task {name}") for name in ("one", "two")]
+    agent = recording(user, *calls, {**slow_call(60), "match": "task three"})
+    async with started(user, "run", "crew", "-a", agent, "--json", "x") as run:
+        await run.until("run_started")
+        await rows_of_kind(user, RowKind.PART, 2)
+        run.signal(signal.SIGKILL)
+        await run.process.wait()
+    recording(user, call(end("three"), match="task three"))
+    done = await user.atomic("resume", run.events[0]["run"], cwd=user.home)
+    assert (done.exit_code, ledger(user)) == (0, ["one two three"])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import tracemalloc
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
+from atomic.providers.events import Usage
 from atomic.questions import Question
 from atomic.sessions import SessionStore
 from atomic.workflows import (
@@ -19,6 +21,7 @@ from atomic.workflows import (
     Retry,
     State,
     SubagentRequest,
+    SubagentResult,
     Suspend,
     Task,
     TaskList,
@@ -26,6 +29,7 @@ from atomic.workflows import (
     agent_node,
     graph,
     node,
+    parallel_subagent_node,
     reducers,
     subgraph_node,
     task_loop_node,
@@ -219,6 +223,49 @@ async def test_sub_agents_go_through_the_same_door(tmp_path: Path) -> None:
     assert ending(events).status == "completed"
     assert {(event.node, event.role) for event in events if isinstance(event, AgentActivity)} == {("spawn", "helper")}
     assert run.session.record.cost.usd == 1.5
+
+
+class Verdict(msgspec.Struct):
+    good: bool
+
+
+async def test_where_one_of_several_agents_waits_the_finished_ones_do_not_run_again(tmp_path: Path) -> None:
+    entities = Entities()
+    entities.add("agent", Entity("helper", "You help."))
+    asked: dict[str, Any] = {"type": "question_asked", "questions": [{"text": "Which one?", "options": []}]}
+    merged: list[list[tuple[bool, str, Any]]] = []
+
+    def merge(results: Sequence[SubagentResult], state: S) -> dict[str, Any]:
+        assert [one.usage for one in results] == [Usage(1, 1, cost=0.5)] * 4
+        merged.append([(one.success, one.text, one.value) for one in results])
+        return {"said": [one.text for one in results]}
+
+    requests = [
+        SubagentRequest("helper", "task one", schema=Verdict), SubagentRequest("helper", "task two"),
+        SubagentRequest("helper", "task three"), SubagentRequest("helper", "task three"),
+    ]  # fmt: skip
+    made = flow(parallel_subagent_node("all", agents=requests, merge=merge))
+    paid: dict[str, Any] = {"usage": {"input": 1, "output": 1, "cost": 0.5}}
+    first = [
+        call(end('{"good": true}', **paid), match="task one"),
+        call(end(reason="error", error="it broke", **paid), match="task two"),
+        call(end("three", **paid), match="task three"),
+        call(asked, end("?", **paid), match="task three"),
+    ]
+    run = run_workflow(made, "", runtime(tmp_path, *first, entities=entities))
+    last = ending(await told(run))
+    assert (last.status, last.reason, merged) == ("paused", "question", [])
+    (question,) = run.session.record.questions
+    rest = runtime(tmp_path, call(end("the other three", **paid), match="task three"), entities=entities)
+    again = run_workflow(made, "", rest, session=run.session, resume=True, answers={question.id: "this"})
+    assert ending(await told(again)).status == "completed"
+    ((one, two, *threes),) = merged
+    assert (one, two) == ((True, '{"good": true}', Verdict(good=True)), (False, "", None))
+    assert sorted(text for _, text, _ in threes) == ["the other three", "three"]
+    assert again.session.record.cost.usd == 2.0
+    (record,) = again.session.journal().records(again.id)
+    assert record.usage is not None
+    assert record.usage["cost"] == 2.0
 
 
 # -- caps and limits --------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from atomic.tasks import Task
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.broker import LiveBroker
 from atomic.workflows.door import Caller, Door, GuardedProvider, GuardedSession, Limited
+from atomic.workflows.finished_work import FinishedWork
 from atomic.workflows.governor import Governor, Parked
 from atomic.workflows.named_sessions import NamedSessions
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, Tools, Workflows
@@ -46,7 +47,7 @@ class StepRuntime:
         self._run, self._ctx, self._host = run, ctx, run.host
         task = ctx.item.id if isinstance(ctx.item, Task) else None
         self._door = Door(run, ctx, Caller(ctx.node_id, task))
-        self.bridge = StepBridge(self)
+        self.bridge = StepBridge(self, FinishedWork(ctx))
 
     @property
     def entities(self) -> Entities:
@@ -186,8 +187,8 @@ class StepRuntime:
 class StepBridge:
     """Spawns sub-agents for one step, over whichever provider serves their role."""
 
-    def __init__(self, step: StepRuntime) -> None:
-        self._step = step
+    def __init__(self, step: StepRuntime, finished: FinishedWork) -> None:
+        self._step, self._finished = step, finished
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
         """Run one to its end; with a schema its answer is in `value`."""
@@ -206,24 +207,36 @@ class StepBridge:
     async def spawn_parallel(
         self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
     ) -> list[SubagentResult]:
-        """Run several at once; the results in the order of the requests. Where one must pause, the others end first."""
+        """Run several at once; the results in the order of the requests.
+
+        Where one must pause, the others end first; the step that goes on does not run them again.
+        """
         bound = 4 if max_concurrency is None else max_concurrency
         places = asyncio.Semaphore(bound or max(1, len(requests)))
         held: list[Suspend] = []
 
-        async def one(request: SubagentRequest) -> SubagentResult | None:
+        async def one(request: SubagentRequest, key: str) -> SubagentResult | None:
             async with places:
                 try:
-                    return await self.spawn(request)
+                    return await self._spawn_once(request, key)
                 except Suspend as suspend:
                     held.append(suspend)
                     return None
 
+        keys = [self._finished.key_of(request) for request in requests]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(request)) for request in requests]
+            tasks = [group.create_task(one(*pair)) for pair in zip(requests, keys, strict=True)]
         if held:
             raise held[0]
         return [result for task in tasks if (result := task.result()) is not None]
+
+    async def _spawn_once(self, request: SubagentRequest, key: str) -> SubagentResult:
+        known = self._finished.find(key, request.schema)
+        if known is not None:
+            return known
+        result = await self.spawn(request)
+        await self._finished.keep(key, result)
+        return result
 
     async def ask_for(self, type: type[ResultT], request: SubagentRequest) -> ResultT:
         """An answer of that type. Raises SubagentError where none came."""
