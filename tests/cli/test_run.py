@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -271,6 +272,69 @@ async def test_what_a_run_was_started_with_lets_it_go_on_and_nothing_else(user: 
     file.write_text(trusted)
     assert (await user.atomic("answer", session(user)["id"], "1")).exit_code == 0
     assert ledger(user) == ["first 1", "last red Hello you."]
+
+
+CHANGE = """
+async def change(ctx):
+    await ctx.deps.turn("first")
+    open(".atomic/workflows/more.py", "w").write('# one more\\n')
+    note("changed", await ctx.deps.turn("second"))
+
+async def last(ctx):
+    note(await ctx.deps.turn("last"))
+
+workflow = graph(S).node("change", change).node("last", last).compile()
+"""
+
+
+def in_the_project(user: User, name: str) -> Path:
+    """Move a workflow of the user into the project, where it needs trust."""
+    file = user.project / ".atomic" / "workflows" / f"{name}.py"
+    file.parent.mkdir(parents=True)
+    (user.home / ".atomic" / "workflows" / f"{name}.py").rename(file)
+    return file
+
+
+async def trust_all(user: User) -> None:
+    shown = msgspec.json.decode((await user.atomic("trust", "--show", "--json")).stdout)
+    assert (await user.atomic("trust", shown["hash"])).exit_code == 0
+
+
+async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(user: User) -> None:
+    workflow(user, "change", CHANGE)
+    made = in_the_project(user, "change").with_name("more.py")
+    await trust_all(user)
+    agent = recording(user, call(end("1"), match="first"), call(end("2"), match="second"), slow_call(60))
+    async with started(user, "run", "change", "-a", agent, "--json", "x") as run:
+        await run.until("node_started", node="last")
+        async with asyncio.timeout(30):
+            while not session(user)["trust"]["own"]:  # another process writes it
+                await asyncio.sleep(0.05)
+        run.signal(signal.SIGKILL)
+        await run.process.wait()
+    id = run.events[0]["run"]
+    recording(user, call(end("3"), match="last"))
+    made.write_text("# by a stranger\n")
+    assert (await user.atomic("resume", id)).exit_code == 4
+    made.write_text("# one more\n")
+    (user.project / ".mcp.json").write_text("{}")
+    assert (await user.atomic("resume", id)).exit_code == 4
+    (user.project / ".mcp.json").unlink()
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, ledger(user)) == (0, ["changed 2", "3"])
+
+
+async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_not_trusted(user: User) -> None:
+    workflow(user, "ask", ASK)
+    hooks = user.project / ".mcp.json"
+    hooks.write_text('{"mcpServers": {}}')
+    await trust_all(user)
+    agent = recording(user, HELLO)
+    assert (await user.atomic("run", "ask", "-a", agent, "go")).exit_code == 5
+    hooks.write_text('{"mcpServers": {"evil": {"command": "x"}}}')
+    done = await user.atomic("answer", session(user)["id"], "1")
+    assert (done.exit_code, session(user)["status"]) == (0, "completed")
+    assert session(user)["trust"]["own"] == {}
 
 
 # -- other terminals --------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from atomic.workflows.events import (
 from atomic.workflows.governor import CapReached
 from atomic.workflows.ledger import Spent
 from atomic.workflows.news import News
+from atomic.workflows.own_changes import OwnChanges
 
 
 class Report:
@@ -41,10 +42,12 @@ class Report:
         graph: CompiledGraph[Any],
         descriptions: Mapping[str, str],
         spent: Callable[[], Spent],
+        own: OwnChanges,
     ) -> None:
         self.news = News(session.id)
         self.is_logging = True
         self._session, self._graph, self._described, self._spent = session, graph, descriptions, spent
+        self._own = own
         self._open: dict[str, NodeStarted] = {}
         self.questions: dict[str, OpenQuestion] = {}
         self._tasks: Sequence[Task] = ()
@@ -107,6 +110,7 @@ class Report:
         self._end_node(
             node, attempt=step["attempt"], status=step["status"], error=step["error"], seconds=step["seconds"]
         )
+        self._own.note()
 
     def _end_node(
         self, node: str, *, attempt: int, status: str, error: str | None = None, seconds: float | None = None
@@ -156,6 +160,7 @@ class Report:
     def call(self, line: Mapping[str, Any]) -> None:
         self._session.logs.call(line)
         self._session.save(cost=self.cost(), durable=False)
+        self._own.note()
 
     def tasks(self, tasks: Sequence[Task]) -> None:
         if tuple(tasks) == self._tasks:

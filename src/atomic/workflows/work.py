@@ -40,6 +40,7 @@ from atomic.workflows.governor import Governor
 from atomic.workflows.host_runtime import Answer, Runtime
 from atomic.workflows.live_runtime import LiveRuntime
 from atomic.workflows.nodes import agent_node
+from atomic.workflows.own_changes import OwnChanges
 from atomic.workflows.reporting import Report
 from atomic.workflows.runtime import WorkflowRuntime
 
@@ -84,7 +85,9 @@ class Work:
     def __init__(self, order: Order, runtime: Runtime, session: Session) -> None:
         self._order, self._host, self._session = order, runtime, session
         self._graph: CompiledGraph[Any] = order.loaded.graph or chat_graph(order.definition.name)
-        self.report = Report(session, self._graph, order.definition.node_descriptions, lambda: self.governor.spent)
+        self._own = OwnChanges(session, runtime.trust_after)
+        described = order.definition.node_descriptions
+        self.report = Report(session, self._graph, described, lambda: self.governor.spent, self._own)
         self._stopped: Stop | None = None
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
         self._is_ours = not order.resume  # else it may be another's until the journal says so
@@ -157,6 +160,7 @@ class Work:
             self._session.logs.error("the run failed", error)
             ending = Ending("failed", "error", _words_of(error), 1, f"atomic resume {self._session.id}")
         finally:
+            self._own.close()
             await self.runtime.close()
             if journal is not None:
                 journal.close()
@@ -303,9 +307,7 @@ class Work:
 
     def _end(self, ending: Ending) -> None:
         self.report.end_nodes()
-        over, trust = ending.status != "paused", self._session.record.trust
-        if trust is not None and self._host.trust_after is not None:
-            trust = self._host.trust_after(trust)
+        over, trust = ending.status != "paused", self._own.now()
         questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
         with suppress(OSError):  # a full disk: the journal holds what counts, and the host is told
             self._session.save(
