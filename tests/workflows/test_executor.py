@@ -145,6 +145,34 @@ async def test_a_loop_over_tasks_tells_each_and_names_it_in_what_its_agents_do(t
     assert [e.task for e in events if isinstance(e, AgentActivity)] == ["a", "b"]
 
 
+@pytest.mark.parametrize("place", ["tasks.json", "research/plan.json", "elsewhere"])
+async def test_a_list_in_the_folder_of_the_session_has_no_secrets(tmp_path: Path, place: str) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    seen: list[Any] = []
+
+    async def plan(ctx: Any) -> dict[str, Any]:
+        path = tmp_path / "list.json" if place == "elsewhere" else ctx.deps.tasks.path.parent / place
+        path.parent.mkdir(exist_ok=True)
+        tasks = [Task("1", f"push with {secret}", metadata={"note": secret}), Task("2", "two", blocked_by=["1"])]
+        TaskList(tasks, metadata={"from": secret}).write(path)
+        return {"prompt": str(path)}
+
+    async def work(ctx: Any) -> None:
+        seen.append((ctx.item.title, Path(ctx.state.prompt).read_text()))
+
+    loop: Node[S, Any] = task_loop_node("loop", tasks_path=lambda s: s.prompt, task_nodes=[node("work", work)])
+    run = run_workflow(flow(node("plan", plan), loop), "", runtime(tmp_path))
+    assert ending(await told(run)).status == "completed"
+    assert seen[0][0] == f"push with {secret}"
+    is_kept = place == "elsewhere"
+    assert [(title == seen[0][0], secret in content) for title, content in seen] == [(True, is_kept), (False, is_kept)]
+    path = tmp_path / "list.json" if is_kept else run.session.dir / place
+    written = TaskList.read(path)
+    assert [task.status for task in written.tasks] == ["completed", "completed"]
+    assert (written.metadata, written.tasks[1].blocked_by) == ({"from": secret if is_kept else "[redacted]"}, ["1"])
+    assert (path.read_text().count(secret), path.read_text().count("[redacted]")) == ((3, 0) if is_kept else (0, 3))
+
+
 async def test_tasks_that_cannot_run_make_it_blocked(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     TaskList.parse([{"id": "a", "title": "A"}, {"id": "b", "title": "B", "blocked_by": ["a"]}]).write(path)

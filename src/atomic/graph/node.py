@@ -278,7 +278,7 @@ class Dispatcher(Protocol):
 class TasksBody(msgspec.Struct, frozen=True, eq=False):
     """A worker takes the next ready item as soon as it is free; there are no rounds."""
 
-    dispatcher: Callable[[Any], Dispatcher]  # called with the state when the node begins
+    dispatcher: Callable[[Any, Any], Dispatcher]  # called with the state and the run's deps when the node begins
     block: Block
     until: Condition[Any] | None
     max_concurrency: int
