@@ -27,6 +27,7 @@ from atomic.workflows import (
     TaskList,
     WorkflowTask,
     agent_node,
+    ask_user_node,
     graph,
     node,
     parallel_subagent_node,
@@ -235,6 +236,19 @@ async def test_named_sessions_go_on_and_are_cleared(tmp_path: Path) -> None:
     run = run_workflow(flow(node("look", look)), "", runtime(tmp_path, *[call(end("x"))] * 3))
     assert ending(await told(run)).status == "completed"
     assert len(set(ids)) == 2
+
+
+async def test_a_named_session_goes_on_after_a_restart(tmp_path: Path) -> None:
+    ask: Node[S, Any] = ask_user_node("q", "Go on?")
+    made = flow(asks("one", "first", session="s"), ask, asks("two", "second", session="s"))
+    run = run_workflow(made, "", runtime(tmp_path, call(end("1"), match="first")))
+    assert ending(await told(run)).status == "paused"
+    before = run.session.record.named
+    reread = SessionStore(tmp_path / "home").find(run.id)  # as another process finds it
+    rest = runtime(tmp_path, call(end("2"), match="second"))
+    again = run_workflow(made, "", rest, session=reread, resume=True, answers={"q": "yes"})
+    assert ending(await told(again)).status == "completed"
+    assert again.session.record.named == before  # its id is one that was given to it: it was not started anew
 
 
 async def test_sub_agents_go_through_the_same_door(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, Suba
 
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
-    from atomic.providers.base import AgentProvider
+    from atomic.providers.base import AgentProvider, ContextUsage
     from atomic.workflows.live_runtime import LiveRuntime, RunTasks
 
 ResultT = TypeVar("ResultT")
@@ -62,8 +62,8 @@ class StepRuntime:
         return self._host.tools
 
     @property
-    def sessions(self) -> NamedSessions:
-        return self._run.sessions
+    def sessions(self) -> StepSessions:
+        return StepSessions(self, self._run.sessions)
 
     @property
     def tasks(self) -> RunTasks:
@@ -110,7 +110,7 @@ class StepRuntime:
             if session is None:
                 async with guarded.open(options) as fresh:
                     return await _answer(fresh, prompt)
-            async with self.sessions.using(session, name, guarded, options) as shared:
+            async with self._run.sessions.using(session, name, guarded, options) as shared:
                 shared.door = self._door
                 shared.about = msgspec.structs.replace(shared.about, caller=caller)
                 return await _answer(shared, prompt)
@@ -127,12 +127,17 @@ class StepRuntime:
         self, caller: Caller, wanted: str | None, work: Callable[[AgentProvider, str], Awaitable[ResultT]]
     ) -> ResultT:
         """Let a provider do it that serves; a limit parks it, or another goes on, and it is no failed attempt."""
-        governor = self.governor
         preferred = _chosen(self._host.choices.agents, caller) or wanted or await self._run.default_name()
+        return await self._serve(preferred, self._host.others, work)
+
+    async def _serve(
+        self, preferred: str, others: Sequence[str], work: Callable[[AgentProvider, str], Awaitable[ResultT]]
+    ) -> ResultT:
+        governor = self.governor
         while True:
             try:
                 with self._ctx.resting():
-                    name = await governor.provider_for(preferred, self._host.others)
+                    name = await governor.provider_for(preferred, others)
             except Parked as parked:
                 raise self._door.suspend(parked) from parked
             try:
@@ -182,6 +187,41 @@ class StepRuntime:
         original = getattr(entity, "original_model", None)
         fitting = wanted if wanted in known else fitting_model(known, original, wanted)
         return fitting or named_model(wanted) or self._host.settings.model
+
+    async def with_named(
+        self, sessions: NamedSessions, name: str, work: Callable[[GuardedSession], Awaitable[ResultT]]
+    ) -> ResultT | None:
+        """Do something with a named session, over the provider that has it; None if there is no such session."""
+        caller, provider = self._door.caller, sessions.provider_of(name)
+
+        async def look(chosen: AgentProvider, called: str) -> ResultT | None:
+            options = await self._options(chosen, called, caller, None, self._ctx.model, None)
+            async with sessions.looked_at(name, self._door.guard(chosen, called, caller), options) as session:
+                if session is None:
+                    return None
+                session.door, session.about = self._door, msgspec.structs.replace(session.about, caller=caller)
+                return await work(session)
+
+        return None if provider is None else await self._serve(provider, (), look)
+
+
+class StepSessions:
+    """The named sessions for one step: what is done to them is this step's."""
+
+    def __init__(self, step: StepRuntime, shared: NamedSessions) -> None:
+        self._step, self._shared = step, shared
+
+    async def clear(self, name: str) -> None:
+        """End it, so that the next turn under that name starts fresh."""
+        await self._shared.clear(name)
+
+    async def context(self, name: str) -> ContextUsage | None:
+        """Its context meter; None if there is no such session yet."""
+        return await self._step.with_named(self._shared, name, lambda session: session.context())
+
+    async def compact(self, name: str) -> None:
+        """Summarise its context. Raises Suspend where a cap is reached."""
+        await self._step.with_named(self._shared, name, lambda session: session.compact())
 
 
 class StepBridge:
