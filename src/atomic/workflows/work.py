@@ -1,4 +1,8 @@
-"""The work of one run: the session, the journal, the graph; what it comes to is told in events."""
+"""The work of one run: the session, the journal, the graph; what it comes to is told in events.
+
+A disk may be busy, and other runs of this process are not to wait for it: what is written at the beginning and at the
+end is written in a thread.
+"""
 
 from __future__ import annotations
 
@@ -163,10 +167,10 @@ class Work:
             self._own.close()
             await self.runtime.close()
             if journal is not None:
-                journal.close()
+                await asyncio.to_thread(journal.close)
             if ending is not None:
                 self.governor.stop()
-                self._end(ending)
+                await self._end(ending)
             self._session.logs.close()
 
     async def _opened(self, journal: Journal) -> AsyncIterator[StreamEvent]:
@@ -175,8 +179,8 @@ class Work:
         stream = self._resumed(journal, self._given_answers(journal)) if order.resume else None
         self._is_ours = True
         session.inbox.orders(self._me)  # what was meant for the owner before us
-        session.save(
-            status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
+        await asyncio.to_thread(
+            session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
             atomic_version=__version__,
         )  # fmt: skip
         self.report.tell(
@@ -187,8 +191,8 @@ class Work:
         if stream is None:
             deps, id = self.runtime, session.id
             given = self._first_state()
-            stream = self._graph.stream(
-                given, modes=_MODES, deps=deps, journal=journal, execution_id=id, model=order.model
+            stream = await asyncio.to_thread(
+                self._graph.stream, given, modes=_MODES, deps=deps, journal=journal, execution_id=id, model=order.model
             )
         return stream
 
@@ -305,15 +309,15 @@ class Work:
 
     # the end ---------------------------------------------------------------------------------------------------
 
-    def _end(self, ending: Ending) -> None:
+    async def _end(self, ending: Ending) -> None:
         self.report.end_nodes()
         over, trust = ending.status != "paused", self._own.now()
         questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
         with suppress(OSError):  # a full disk: the journal holds what counts, and the host is told
-            self._session.save(
-                status=SessionStatus(ending.status), reason=ending.reason, ended_at=now() if over else None, owner=None,
-                questions=questions, trust=trust, parked_until=self.governor.parked_until,
-                cost=self.report.cost(),
+            await asyncio.to_thread(
+                self._session.save, status=SessionStatus(ending.status), reason=ending.reason,
+                ended_at=now() if over else None, owner=None, questions=questions, trust=trust,
+                parked_until=self.governor.parked_until, cost=self.report.cost(),
             )  # fmt: skip
         if not questions:
             self._session.inbox.forget()
