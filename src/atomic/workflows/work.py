@@ -1,7 +1,7 @@
 """The work of one run: the session, the journal, the graph; what it comes to is told in events.
 
 A disk may be busy, and other runs of this process are not to wait for it: what is written at the beginning and at the
-end is written in a thread.
+end is written in a thread, where nothing of the author's runs.
 """
 
 from __future__ import annotations
@@ -191,8 +191,8 @@ class Work:
         if stream is None:
             deps, id = self.runtime, session.id
             given = self._first_state()
-            stream = await asyncio.to_thread(
-                self._graph.stream, given, modes=_MODES, deps=deps, journal=journal, execution_id=id, model=order.model
+            stream = self._graph.stream(
+                given, modes=_MODES, deps=deps, journal=journal, execution_id=id, model=order.model
             )
         return stream
 
