@@ -194,6 +194,20 @@ def test_a_secret_is_found_as_it_is_written_in_json_and_in_an_address() -> None:
         assert "word" not in redactor.text(text)
 
 
+def test_a_text_is_looked_at_by_each_redactor_for_itself() -> None:
+    text = "it is Xq7-very-secret"
+    for _ in range(2):
+        assert Redactor().text(text) == text
+        assert (knows := Redactor(["Xq7-very-secret"])).text(text) == "it is [redacted]"
+        assert knows.text(text) == "it is [redacted]"
+
+
+def test_a_name_that_is_passed_on_in_code_is_looked_at_again_elsewhere() -> None:
+    redactor, line = Redactor(), "token=token_of_user"
+    assert redactor.text(line, code=True) == line
+    assert redactor.text(line) == "token=[redacted]"
+
+
 def test_bytes_with_a_secret_are_known() -> None:
     redactor = Redactor(["hunter2-hunter2"])
     assert redactor.finds("\0\1hunter2-hunter2\0")

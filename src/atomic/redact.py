@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, cast
 
@@ -19,6 +20,9 @@ SHORTEST = 8  # characters; a shorter value would be found in the middle of ordi
 
 _PART = 64 * 1024  # characters
 _ROUNDS = 10  # a text is clean after two; the number is there for secrets that look like the mark
+
+_SHORT = 128  # characters of a text that is worth being remembered as clean
+_MOST_CLEAN = 4096
 
 Span = tuple[int, int]
 
@@ -36,6 +40,7 @@ class Redactor:
         self._known = sorted(_spellings(secrets), key=lambda secret: (-len(secret), secret))
         # The mark comes first: a secret that looks like a part of it would eat it again and again.
         self._pattern = re.compile("|".join(re.escape(text) for text in (MARK, *self._known)))
+        self._clean: set[str] = set()  # short texts without secrets: names and words come again and again
 
     @classmethod
     def of_environment(cls, *environments: Mapping[str, str] | None) -> Redactor:
@@ -52,12 +57,23 @@ class Redactor:
 
         `code`: leave names alone that are assigned to names (`token=token_of_user`): a program must still run.
         """
+        if len(text) < SHORTEST or text in self._clean:
+            return text
+        given = text
         for _ in range(_ROUNDS):  # behind a mark may stand what could not be seen as the beginning of a secret
-            redacted = _without(text, self.spans(text, code=code))
+            spans = self.spans(text, code=code)
+            redacted = _without(text, spans) if spans else text
             if redacted == text:
                 break
             text = redacted
+        if text is given and len(text) <= _SHORT and not code:
+            self._note_clean(text)
         return text
+
+    def _note_clean(self, text: str) -> None:
+        if len(self._clean) >= _MOST_CLEAN:
+            self._clean.clear()
+        self._clean.add(text)
 
     def data(self, value: Any) -> Any:
         """Plain data (what JSON can carry) without secrets; the value under a name like `api_key` is one."""
@@ -301,6 +317,7 @@ def _bare_secret(name: str, value: str, sign: str, code: bool) -> bool:
     return not code and sign == "=" and not _is_path_of_names(value)
 
 
+@lru_cache(maxsize=1024)
 def _is_strong(name: str) -> bool:
     """Whether a name says that its value is secret, by a word of it: `api_key`, `authToken`, not `tokenizer`."""
     parts = [part.lower() for part in _PARTS.findall(name)]

@@ -6,13 +6,17 @@ import asyncio
 import os
 import resource
 import signal
+import sqlite3
 import stat
 import subprocess
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from atomic.graph.journal import RowKind
 from tests.cli.command import ATOMIC, User, complaint, objects, processes
 from tests.cli.flows import (
     call,
@@ -276,6 +280,69 @@ async def test_what_a_run_was_started_with_lets_it_go_on_and_nothing_else(user: 
     assert ledger(user) == ["first 1", "last red Hello you."]
 
 
+CHANGE = """
+async def change(ctx):
+    await ctx.deps.turn("first")
+    open(".atomic/workflows/more.py", "w").write('# one more\\n')
+    note("changed", await ctx.deps.turn("second"))
+
+async def last(ctx):
+    note(await ctx.deps.turn("last"))
+
+workflow = graph(S).node("change", change).node("last", last).compile()
+"""
+
+
+def in_the_project(user: User, name: str) -> Path:
+    """Move a workflow of the user into the project, where it needs trust."""
+    file = user.project / ".atomic" / "workflows" / f"{name}.py"
+    file.parent.mkdir(parents=True)
+    (user.home / ".atomic" / "workflows" / f"{name}.py").rename(file)
+    return file
+
+
+async def trust_all(user: User) -> None:
+    shown = msgspec.json.decode((await user.atomic("trust", "--show", "--json")).stdout)
+    assert (await user.atomic("trust", shown["hash"])).exit_code == 0
+
+
+async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(user: User) -> None:
+    workflow(user, "change", CHANGE)
+    made = in_the_project(user, "change").with_name("more.py")
+    await trust_all(user)
+    agent = recording(user, call(end("1"), match="first"), call(end("2"), match="second"), slow_call(60))
+    async with started(user, "run", "change", "-a", agent, "--json", "x") as run:
+        await run.until("node_started", node="last")
+        async with asyncio.timeout(30):
+            while not session(user)["trust"]["own"]:  # another process writes it
+                await asyncio.sleep(0.05)
+        run.signal(signal.SIGKILL)
+        await run.process.wait()
+    id = run.events[0]["run"]
+    recording(user, call(end("3"), match="last"))
+    made.write_text("# by a stranger\n")
+    assert (await user.atomic("resume", id)).exit_code == 4
+    made.write_text("# one more\n")
+    (user.project / ".mcp.json").write_text("{}")
+    assert (await user.atomic("resume", id)).exit_code == 4
+    (user.project / ".mcp.json").unlink()
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, ledger(user)) == (0, ["changed 2", "3"])
+
+
+async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_not_trusted(user: User) -> None:
+    workflow(user, "ask", ASK)
+    hooks = user.project / ".mcp.json"
+    hooks.write_text('{"mcpServers": {}}')
+    await trust_all(user)
+    agent = recording(user, HELLO)
+    assert (await user.atomic("run", "ask", "-a", agent, "go")).exit_code == 5
+    hooks.write_text('{"mcpServers": {"evil": {"command": "x"}}}')
+    done = await user.atomic("answer", session(user)["id"], "1")
+    assert (done.exit_code, session(user)["status"]) == (0, "completed")
+    assert session(user)["trust"]["own"] == {}
+
+
 # -- other terminals --------------------------------------------------------------------------------------------------
 
 
@@ -400,6 +467,44 @@ async def test_a_killed_run_is_interrupted_and_resumes_where_it_was(user: User) 
     assert sorted(line for line in ledger(user) if line.startswith("begin")) == [
         f"begin {name} {attempt}" for name in ("one", "three", "two") for attempt in (1, 2)
     ]
+
+
+CREW = """
+def said(results, state):
+    note(*[result.text for result in results])
+
+workflow = graph(S).parallel_subagent(
+    "all", agents=[SubagentRequest("debugger", f"task {name}") for name in ("one", "two", "three")], merge=said
+).compile(name="crew")
+"""
+
+
+async def rows_of_kind(user: User, kind: RowKind, count: int) -> None:
+    """Wait until the journal of the only session has so many rows of a kind."""
+    (folder,) = sessions(user)
+    async with asyncio.timeout(60):
+        while True:
+            with (
+                closing(sqlite3.connect(f"file:{folder}/journal.db?mode=ro", uri=True)) as journal,
+                suppress(sqlite3.OperationalError),
+            ):
+                if journal.execute("SELECT count(*) FROM rows WHERE kind = ?", (kind,)).fetchone()[0] >= count:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def test_agents_that_were_through_when_the_run_was_killed_are_not_paid_again(user: User) -> None:
+    workflow(user, "crew", CREW)
+    calls = [call(end(name), match=f"task {name}") for name in ("one", "two")]
+    agent = recording(user, *calls, {**slow_call(60), "match": "task three"})
+    async with started(user, "run", "crew", "-a", agent, "--json", "x") as run:
+        await run.until("run_started")
+        await rows_of_kind(user, RowKind.PART, 2)
+        run.signal(signal.SIGKILL)
+        await run.process.wait()
+    recording(user, call(end("three"), match="task three"))
+    done = await user.atomic("resume", run.events[0]["run"], cwd=user.home)
+    assert (done.exit_code, ledger(user)) == (0, ["one two three"])
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import msgspec
 import pytest
 
 from atomic.testing import Call, Drip, ModelServer, claude_env
@@ -22,6 +23,8 @@ QUESTION = {
 SCRIPTS = {
     "make": [["First. ", Call("Bash", {"command": "echo made > made.txt"})], "It is made."],
     "slow": Drip("word", times=2_000, every=0.05),
+    "one": "One. " * 50,
+    "two": "Two.",
     "ask": [Call("AskUserQuestion", {"questions": [QUESTION]}), "Answered: {{tool_result}}"],
 }  # fmt: skip
 THREE = """
@@ -52,6 +55,36 @@ async def test_a_workflow_lets_claude_work_and_tells_it(user: User) -> None:
     assert (user.project / "made.txt").read_text() == "made\n"
     assert session(user)["cost"]["output_tokens"] > 0
     assert (sessions(user)[0] / "logs" / "agent-calls.jsonl").read_bytes().count(b"\n") == 1
+
+
+NAMED = """
+first = agent_node("first", "@@one@@ Remember 4711.", session="s")
+full = context_monitor_node("full", session="s", threshold=0, action=ACTION)
+last = agent_node("last", "@@two@@ Go on.", session="s")
+"""
+
+
+def calls_of(server: ModelServer, word: str) -> list[str]:
+    """What the model was told by each call with that word in its last prompt."""
+    return [str(call.body) for call in server.calls if f"@@{word}@@" in str(call.body)]
+
+
+@pytest.mark.parametrize(("action", "restarts"), [("summarize", False), ("summarize", True), ("warn", True)])
+async def test_a_named_session_goes_on_and_is_summarised(
+    user: User, server: ModelServer, action: str, *, restarts: bool
+) -> None:
+    chain = ".then(first)" + (".ask_user('q', 'Go on?')" if restarts else "") + ".then(full).then(last)"
+    workflow(user, "talk", f"{NAMED.replace('ACTION', repr(action))}workflow = graph(S){chain}.compile()\n")
+    done = await user.atomic("run", "talk", "-a", "claude", "x")
+    if restarts:
+        assert done.exit_code == 5, done.stderr
+        done = await user.atomic("answer", session(user)["id"], "yes")
+    assert done.exit_code == 0, done.stderr
+    (last,) = calls_of(server, "two")
+    assert ("One. One." in last) == (action == "warn")  # what the agent said is there, or a summary of it
+    log = (sessions(user)[0] / "logs" / "agent-calls.jsonl").read_bytes().splitlines()
+    nodes = [msgspec.json.decode(line)["node"] for line in log]
+    assert nodes == (["first", "full", "last"] if action == "summarize" else ["first", "last"])
 
 
 async def test_what_claude_asks_is_answered_by_another_process(user: User) -> None:

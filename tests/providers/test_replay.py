@@ -35,6 +35,7 @@ from atomic.providers import (
     require_provider,
 )
 from atomic.providers.live import POLITE, LiveProvider
+from atomic.providers.matching import find_call
 from atomic.providers.recording import RecordingError, read_recording
 from atomic.providers.replay import ReplayProvider
 from atomic.providers.turns import Turn
@@ -219,6 +220,26 @@ async def test_calls_are_used_once_whichever_session_asks_and_another_provider_s
     assert provider.unused == []
     assert len(provider.used) == 8
     assert await answers(ReplayProvider(file), "go", cwd=tmp_path) == ["0"]
+
+
+async def test_sessions_at_once_read_the_recording_once_and_each_looks_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def counted(name: str, function: Callable[..., Any]) -> None:
+        def call(*given: Any) -> Any:
+            looks.append(name)
+            return function(*given)
+
+        monkeypatch.setattr(f"atomic.providers.replay.{name}", call)
+
+    counted("read_recording", read_recording)
+    counted("find_call", find_call)
+    provider = ReplayProvider(recording(tmp_path, *[call(text=str(n), match="go") for n in range(20)]), speed=math.inf)
+    said = await asyncio.gather(*(answers(provider, "go", cwd=tmp_path) for _ in range(20)))
+    assert sorted(int(one or -1) for (one,) in said) == list(range(20))
+    assert (looks.count("read_recording"), looks.count("find_call")) == (1, 20)
 
 
 async def test_a_prompt_with_a_secret_finds_the_call_where_it_is_redacted(

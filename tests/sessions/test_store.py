@@ -113,6 +113,40 @@ def test_a_save_that_fails_leaves_the_old_file(store: SessionStore, monkeypatch:
     assert {path.name for path in session.dir.iterdir()} == {"session.json", "logs", "inbox"}
 
 
+def test_what_is_in_the_file_is_not_written_again(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = store.find(made(store).id)
+    written: list[bool] = []
+
+    def replace(path: str, data: bytes, *, durable: bool) -> None:
+        written.append(durable)
+
+    monkeypatch.setattr("atomic.sessions.store.replace_file", replace)
+    session.save(durable=False, reason="")
+    assert written == []
+    session.save(reason="")  # what is there may not survive a power cut: only now it is safe
+    session.save(reason="")
+    session.save(reason="", durable=False)
+    assert written == [True]
+    session.save(reason="x", durable=False)
+    session.save(reason="x")
+    assert written == [True, False, True]
+
+
+def test_what_could_not_be_written_is_written_the_next_time(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, durable: bool) -> None:
+        raise OSError(28, "No space left on device")
+
+    session = store.find(made(store).id)
+    with monkeypatch.context() as patch:
+        patch.setattr("atomic.sessions.store.replace_file", full)
+        with pytest.raises(OSError, match="No space"):
+            session.save(reason="x")
+    session.save(reason="x", durable=False)
+    assert store.find(session.id).record.reason == "x"
+
+
 def test_a_damaged_file_is_one_line_in_the_list_and_an_error_when_it_is_asked_for(store: SessionStore) -> None:
     record = made(store)
     (store.place_of(record.id) / "session.json").write_text('{"id": "x"')

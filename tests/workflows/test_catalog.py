@@ -376,6 +376,19 @@ def test_what_a_workflow_can_do_is_seen_from_it(world: World, chain: str, fields
     assert world.trust().definition("x").load().capabilities == expected
 
 
+def test_what_a_workflow_can_do_is_what_those_can_that_it_calls_by_name(world: World) -> None:
+    world.flow("asks", f"{S}workflow = graph(S).ask_user('q', 'ok?').compile()\n", user=True)
+    tasks = "class T(State):\n    tasks: list[WorkflowTask] = []\n"
+    world.flow("plans", f"{HEAD}{tasks}workflow = graph(T).agent('a', 'x').subgraph('s', 'ASKS').compile()\n")
+    world.flow("broken", "workflow = 1\n")
+    world.flow("outer", f"{S}workflow = graph(S).subgraph('p', 'plans').subgraph('b', 'broken').compile()\n")
+    world.flow("lost", f"{S}workflow = graph(S).subgraph('n', 'nobody').subgraph('b', 'broken').compile()\n")
+    catalog = world.trust()
+    assert catalog.definition("outer").load().capabilities == Capabilities(True, True, True)
+    assert catalog.definition("asks").load().capabilities == Capabilities(questions=True)
+    assert catalog.definition("lost").load().capabilities == Capabilities()
+
+
 # circles ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import tracemalloc
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
+from atomic.providers.events import Usage
 from atomic.questions import Question
 from atomic.sessions import SessionStore
 from atomic.workflows import (
@@ -19,13 +21,16 @@ from atomic.workflows import (
     Retry,
     State,
     SubagentRequest,
+    SubagentResult,
     Suspend,
     Task,
     TaskList,
     WorkflowTask,
     agent_node,
+    ask_user_node,
     graph,
     node,
+    parallel_subagent_node,
     reducers,
     subgraph_node,
     task_loop_node,
@@ -141,6 +146,34 @@ async def test_a_loop_over_tasks_tells_each_and_names_it_in_what_its_agents_do(t
     assert [e.task for e in events if isinstance(e, AgentActivity)] == ["a", "b"]
 
 
+@pytest.mark.parametrize("place", ["tasks.json", "research/plan.json", "elsewhere"])
+async def test_a_list_in_the_folder_of_the_session_has_no_secrets(tmp_path: Path, place: str) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    seen: list[Any] = []
+
+    async def plan(ctx: Any) -> dict[str, Any]:
+        path = tmp_path / "list.json" if place == "elsewhere" else ctx.deps.tasks.path.parent / place
+        path.parent.mkdir(exist_ok=True)
+        tasks = [Task("1", f"push with {secret}", metadata={"note": secret}), Task("2", "two", blocked_by=["1"])]
+        TaskList(tasks, metadata={"from": secret}).write(path)
+        return {"prompt": str(path)}
+
+    async def work(ctx: Any) -> None:
+        seen.append((ctx.item.title, Path(ctx.state.prompt).read_text()))
+
+    loop: Node[S, Any] = task_loop_node("loop", tasks_path=lambda s: s.prompt, task_nodes=[node("work", work)])
+    run = run_workflow(flow(node("plan", plan), loop), "", runtime(tmp_path))
+    assert ending(await told(run)).status == "completed"
+    assert seen[0][0] == f"push with {secret}"
+    is_kept = place == "elsewhere"
+    assert [(title == seen[0][0], secret in content) for title, content in seen] == [(True, is_kept), (False, is_kept)]
+    path = tmp_path / "list.json" if is_kept else run.session.dir / place
+    written = TaskList.read(path)
+    assert [task.status for task in written.tasks] == ["completed", "completed"]
+    assert (written.metadata, written.tasks[1].blocked_by) == ({"from": secret if is_kept else "[redacted]"}, ["1"])
+    assert (path.read_text().count(secret), path.read_text().count("[redacted]")) == ((3, 0) if is_kept else (0, 3))
+
+
 async def test_tasks_that_cannot_run_make_it_blocked(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     TaskList.parse([{"id": "a", "title": "A"}, {"id": "b", "title": "B", "blocked_by": ["a"]}]).write(path)
@@ -205,6 +238,19 @@ async def test_named_sessions_go_on_and_are_cleared(tmp_path: Path) -> None:
     assert len(set(ids)) == 2
 
 
+async def test_a_named_session_goes_on_after_a_restart(tmp_path: Path) -> None:
+    ask: Node[S, Any] = ask_user_node("q", "Go on?")
+    made = flow(asks("one", "first", session="s"), ask, asks("two", "second", session="s"))
+    run = run_workflow(made, "", runtime(tmp_path, call(end("1"), match="first")))
+    assert ending(await told(run)).status == "paused"
+    before = run.session.record.named
+    reread = SessionStore(tmp_path / "home").find(run.id)  # as another process finds it
+    rest = runtime(tmp_path, call(end("2"), match="second"))
+    again = run_workflow(made, "", rest, session=reread, resume=True, answers={"q": "yes"})
+    assert ending(await told(again)).status == "completed"
+    assert again.session.record.named == before  # its id is one that was given to it: it was not started anew
+
+
 async def test_sub_agents_go_through_the_same_door(tmp_path: Path) -> None:
     entities = Entities()
     entities.add("agent", Entity("helper", "You help."))
@@ -219,6 +265,49 @@ async def test_sub_agents_go_through_the_same_door(tmp_path: Path) -> None:
     assert ending(events).status == "completed"
     assert {(event.node, event.role) for event in events if isinstance(event, AgentActivity)} == {("spawn", "helper")}
     assert run.session.record.cost.usd == 1.5
+
+
+class Verdict(msgspec.Struct):
+    good: bool
+
+
+async def test_where_one_of_several_agents_waits_the_finished_ones_do_not_run_again(tmp_path: Path) -> None:
+    entities = Entities()
+    entities.add("agent", Entity("helper", "You help."))
+    asked: dict[str, Any] = {"type": "question_asked", "questions": [{"text": "Which one?", "options": []}]}
+    merged: list[list[tuple[bool, str, Any]]] = []
+
+    def merge(results: Sequence[SubagentResult], state: S) -> dict[str, Any]:
+        assert [one.usage for one in results] == [Usage(1, 1, cost=0.5)] * 4
+        merged.append([(one.success, one.text, one.value) for one in results])
+        return {"said": [one.text for one in results]}
+
+    requests = [
+        SubagentRequest("helper", "task one", schema=Verdict), SubagentRequest("helper", "task two"),
+        SubagentRequest("helper", "task three"), SubagentRequest("helper", "task three"),
+    ]  # fmt: skip
+    made = flow(parallel_subagent_node("all", agents=requests, merge=merge))
+    paid: dict[str, Any] = {"usage": {"input": 1, "output": 1, "cost": 0.5}}
+    first = [
+        call(end('{"good": true}', **paid), match="task one"),
+        call(end(reason="error", error="it broke", **paid), match="task two"),
+        call(end("three", **paid), match="task three"),
+        call(asked, end("?", **paid), match="task three"),
+    ]
+    run = run_workflow(made, "", runtime(tmp_path, *first, entities=entities))
+    last = ending(await told(run))
+    assert (last.status, last.reason, merged) == ("paused", "question", [])
+    (question,) = run.session.record.questions
+    rest = runtime(tmp_path, call(end("the other three", **paid), match="task three"), entities=entities)
+    again = run_workflow(made, "", rest, session=run.session, resume=True, answers={question.id: "this"})
+    assert ending(await told(again)).status == "completed"
+    ((one, two, *threes),) = merged
+    assert (one, two) == ((True, '{"good": true}', Verdict(good=True)), (False, "", None))
+    assert sorted(text for _, text, _ in threes) == ["the other three", "three"]
+    assert again.session.record.cost.usd == 2.0
+    (record,) = again.session.journal().records(again.id)
+    assert record.usage is not None
+    assert record.usage["cost"] == 2.0
 
 
 # -- caps and limits --------------------------------------------------------------------------------------------------

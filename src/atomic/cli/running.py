@@ -176,7 +176,7 @@ class Place:
             trusted=self.catalog.snapshot.allows(self.cwd),
             prepare=self._with_mcp_servers,
             person=person,
-            trust_after=self._trust_after,
+            trust_after=self._trust_after if self.catalog.snapshot.approved else None,
         )
         needs_agent = loaded.graph is None or loaded.capabilities.subagents
         if needs_agent and not (flags.agents.get("") or self.settings.agent):

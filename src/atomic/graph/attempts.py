@@ -144,6 +144,7 @@ def check_recovery(token: Token, target: str) -> None:
 
 async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:
     token.errors = (*token.errors, error)
+    ctx.forget_parts()
     token.run.tell_live(ctx.node_id, Event("retrying", {"attempt": ctx.attempt, "error": str(error)}))
     if token.run.pen is not None:
         body = AttemptBody(

@@ -11,6 +11,7 @@ import msgspec
 
 from atomic.errors import AtomicError
 from atomic.graph.control import Event
+from atomic.graph.state import encode_value
 from atomic.questions import Question
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class StepContext:
     limit: asyncio.Timeout | None = None  # of the attempt that runs
     _deps: Any = None
     _over = False
+    _parts: dict[str, bytes] | None = None
 
     def __init__(self, token: Token, op: StepOp, n: int, attempt: int) -> None:
         self._token, self._op, self.n, self.attempt = token, op, n, attempt
@@ -109,6 +111,25 @@ class StepContext:
         """What agents asked in earlier attempts of this step, by the question's words."""
         past = self._token.run.past
         return {} if past is None else past.told_agents(self.step_id)
+
+    async def remember(self, key: str, value: Any) -> None:
+        packed = encode_value(value, key)
+        self._known_parts()[key] = packed
+        await self._token.run.note_part(self.step_id, key, packed)
+
+    def remembered(self, key: str, default: Any = None) -> Any:
+        packed = self._known_parts().get(key)
+        return default if packed is None else msgspec.msgpack.decode(packed)
+
+    def _known_parts(self) -> dict[str, bytes]:
+        if self._parts is None:
+            past = self._token.run.past
+            self._parts = {} if past is None else dict(past.parts_of(self.step_id))
+        return self._parts
+
+    def forget_parts(self) -> None:
+        """The attempt failed: the next one starts afresh."""
+        self._parts = {}
 
     @contextmanager
     def resting(self) -> Generator[None]:

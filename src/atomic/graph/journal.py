@@ -37,6 +37,7 @@ class RowKind(IntEnum):
     RESUMED = 9
     ENDED = 10
     MIGRATED = 11
+    PART = 12  # a part of a step's work that is done before the step is
 
 
 class Row(NamedTuple):
@@ -136,6 +137,13 @@ class AnsweredBody(_Body, frozen=True):
     time: float
     answer: str | list[str]
     scope: str | None = None  # set where the step is finished and the answer itself changes the state
+
+
+class PartBody(_Body, frozen=True):
+    step_id: str
+    key: str
+    time: float
+    value: msgspec.Raw
 
 
 class ResumedBody(_Body, frozen=True):

@@ -110,6 +110,17 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
         """Count tokens or money to this step's record."""
         ...
 
+    async def remember(self, key: str, value: Any) -> None:
+        """Keep a part of the step's work: it is on the disk when this returns.
+
+        The step finds it again after a pause or a kill, until it is recorded or an attempt of it has failed.
+        """
+        ...
+
+    def remembered(self, key: str, default: Any = None) -> Any:
+        """What the step has remembered under that key, as plain data."""
+        ...
+
     async def ask(self, question: Question | str) -> Any:
         """Ask a person: a string, or a list of strings for a multi-select."""
         ...
@@ -271,7 +282,7 @@ class Dispatcher(Protocol):
 class TasksBody(msgspec.Struct, frozen=True, eq=False):
     """A worker takes the next ready item as soon as it is free; there are no rounds."""
 
-    dispatcher: Callable[[Any], Dispatcher]  # called with the state when the node begins
+    dispatcher: Callable[[Any, Any], Dispatcher]  # called with the state and the run's deps when the node begins
     block: Block
     until: Condition[Any] | None
     max_concurrency: int | Callable[[Any], int]  # a function is asked when the node begins

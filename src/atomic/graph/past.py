@@ -18,6 +18,7 @@ from atomic.graph.journal import (
     JoinedBody,
     MigratedBody,
     OpenedBody,
+    PartBody,
     Row,
     RowKind,
     StartedBody,
@@ -82,6 +83,7 @@ class Past:
         self.snapshot = _read_snapshot(history.snapshot)
         self._answers: dict[str, list[Answer]] = {}
         self._told_agents: dict[str, dict[str, Answer]] = {}
+        self._parts: dict[str, dict[str, bytes]] = {}  # of steps that are not over, by their ids
         self._scopes: dict[str, list[Visit]] = {}
         self._errors: dict[str, list[NodeError]] = {}
         self._open: dict[tuple[str, str], OpenedBody] = {}
@@ -122,12 +124,16 @@ class Past:
             case RowKind.ATTEMPT:
                 failed = decode_body(row, AttemptBody)
                 self._attempt(failed.step_id, failed.attempt)
+                self.forget_parts(failed.step_id)
                 self._errors.setdefault(failed.scope, []).append(error_from(failed.error))
             case RowKind.ASKED:
                 asked = decode_body(row, AskedBody)
                 self.asked[asked.question.id] = asked
             case RowKind.ANSWERED:
                 self.answered(decode_body(row, AnsweredBody))
+            case RowKind.PART:
+                part = decode_body(row, PartBody)
+                self._parts.setdefault(part.step_id, {})[part.key] = bytes(part.value)
             case RowKind.ENDED:
                 self.ended = decode_body(row, EndedBody)
             case RowKind.RESUMED:
@@ -142,6 +148,8 @@ class Past:
     def _read_step(self, row: Row) -> None:
         body = decode_body(row, StepBody)
         self.updated = max(self.updated, body.started + body.seconds)
+        if self._parts:
+            self.forget_parts(step_id_of(self.start.execution_id, body.node_id, body.n))
         if body.error is not None:
             self._errors.setdefault(body.scope, []).append(error_from(body.error))
         if body.status != "completed":
@@ -207,6 +215,16 @@ class Past:
             return self.told_agents(step_id).get(question.text)
         answers = self._answers.get(step_id, ())
         return answers[place] if place < len(answers) else None
+
+    # parts -------------------------------------------------------------------------------------------------
+
+    def parts_of(self, step_id: str) -> Mapping[str, bytes]:
+        """What a step that was cut has remembered, as it was encoded."""
+        return self._parts.get(step_id, {})
+
+    def forget_parts(self, step_id: str) -> None:
+        """The step is over, or has failed: whoever tries it again starts afresh."""
+        self._parts.pop(step_id, None)
 
     # scopes ------------------------------------------------------------------------------------------------
 

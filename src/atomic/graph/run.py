@@ -12,7 +12,7 @@ import msgspec
 from atomic.errors import AtomicError
 from atomic.graph.control import Event, RunStatus, Suspend
 from atomic.graph.errors import NodeError, StateError
-from atomic.graph.journal import AnsweredBody, AskedBody, ErrorBody, RowKind, encode_row, step_id_of
+from atomic.graph.journal import AnsweredBody, AskedBody, ErrorBody, PartBody, RowKind, encode_row, step_id_of
 from atomic.graph.state import StateT, Values, describe_error, encode_value
 from atomic.questions import Question
 
@@ -81,6 +81,11 @@ class Run:
         if workflows is None:
             raise AtomicError(f'workflow "{name}" cannot be found: the run has no workflows; pass deps with .workflows')
         return workflows.require(name)
+
+    async def note_part(self, step_id: str, key: str, packed: bytes) -> None:
+        """Write down a part of a step's work; it is on the disk when this returns."""
+        if self.pen is not None:
+            await self.pen.write(encode_row(RowKind.PART, PartBody(step_id, key, time.time(), msgspec.Raw(packed))))
 
     async def ask(
         self, question: Question, step_id: str, node_id: str, *, place: int, scope: str, finished: bool = False

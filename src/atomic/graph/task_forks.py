@@ -35,7 +35,7 @@ class TasksFork(Fork):
         try:
             if callable(body.max_concurrency):
                 self.limit = body.max_concurrency(token.state)
-            self.dispatcher: Dispatcher = body.dispatcher(token.state)
+            self.dispatcher: Dispatcher = body.dispatcher(token.state, token.run.deps)
         except Exception as error:  # a file or a user's function: whatever it raises is this node's failure
             raise as_node_error(self.node_id, error) from error
         self._progress = asyncio.Condition()

@@ -282,6 +282,8 @@ class Token:
             await run.pen.write(encode_row(RowKind.STEP, body))
         run.counts[node_id] -= 1  # whoever runs it again goes on with the same step
         step_id, state = run.step_id(node_id, n), self.state if run.listening else None
+        if run.past is not None:
+            run.past.forget_parts(step_id)
         self._catch(error)
         if not run.listening:
             return None

@@ -60,6 +60,7 @@ class ReplayProvider(LiveProvider):
         self._recording: Recording | None = None
         self._used: list[int] = []
         self._applying = asyncio.Lock()  # the changes of one call at a time
+        self._loading, self._taking = asyncio.Lock(), asyncio.Lock()
 
     @property
     def used(self) -> Sequence[RecordedCall]:
@@ -84,21 +85,22 @@ class ReplayProvider(LiveProvider):
 
     async def load(self) -> Recording:
         """The recording, read when it is first needed. Raises RecordingError."""
-        if self._recording is None:
-            self._recording = await asyncio.to_thread(read_recording, self.path)
-        return self._recording
+        async with (
+            self._loading
+        ):  # once for all: it may be long, and msgspec cannot learn a type in two threads at once
+            if self._recording is None:
+                self._recording = await asyncio.to_thread(read_recording, self.path)
+            return self._recording
 
     async def take(self, prompt: str) -> RecordedCall:
         """The call that answers a prompt; it will not answer another. Raises NoRecordedCallError with a diff."""
-        calls, used = self._calls, frozenset(self._used)
-        at = await asyncio.to_thread(find_call, prompt, calls, used)
-        while at is not None and at in self._used:  # another session was quicker
-            used = frozenset(self._used)
+        async with self._taking:  # sessions that look at the same time would all find the same one
+            calls, used = self._calls, frozenset(self._used)
             at = await asyncio.to_thread(find_call, prompt, calls, used)
-        if at is None:
-            raise await asyncio.to_thread(NoRecordedCallError, prompt, calls, used)
-        self._used.append(at)
-        return calls[at]
+            if at is None:
+                raise await asyncio.to_thread(NoRecordedCallError, prompt, calls, used)
+            self._used.append(at)
+            return calls[at]
 
     async def make_changes(self, folder: Path, call: RecordedCall) -> None:
         """Change the files as the call did. Raises PatchError; then nothing has changed."""

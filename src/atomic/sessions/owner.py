@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 RENEW_SECONDS = 5.0
@@ -36,16 +37,11 @@ class Owner:
     def this_process(cls, token: str) -> Owner:
         ticked, renewed = clocks()
         pid = os.getpid()
+        boot, space, born = _identity(pid)
         return cls(
-            host=os.uname().nodename,
-            boot=_text_of("/proc/sys/kernel/random/boot_id"),
-            space=_namespace(),
-            pid=pid,
-            born=_born(pid) or "",
-            token=token,
-            ticked=ticked,
-            renewed=renewed,
-        )
+            host=os.uname().nodename, boot=boot, space=space, pid=pid, born=born, token=token,
+            ticked=ticked, renewed=renewed,
+        )  # fmt: skip
 
     @classmethod
     def from_columns(cls, columns: tuple[Any, ...]) -> Owner | None:
@@ -77,6 +73,12 @@ class Owner:
     def is_this_process(self) -> bool:
         me = Owner.this_process("")
         return (self.host, self.boot, self.space, self.pid, self.born) == (me.host, me.boot, me.space, me.pid, me.born)
+
+
+@lru_cache(maxsize=1)  # a process keeps it; a child of it has another id
+def _identity(pid: int) -> tuple[str, str, str]:
+    """What tells this process from others: the boot, its namespace, its birth."""
+    return _text_of("/proc/sys/kernel/random/boot_id"), _namespace(), _born(pid) or ""
 
 
 def clocks() -> tuple[float, float]:

@@ -66,8 +66,10 @@ class SessionStore:
         os.mkdir(folder, 0o700)
         for name in ("logs", "inbox"):
             os.mkdir(folder / name, 0o700)
+        began = now()
+        record = msgspec.structs.replace(record, created_at=record.created_at or began, updated_at=began)
         session = Session(folder, record, self.redactor)
-        session.save(created_at=record.created_at or now())
+        session.write_record(durable=False)  # before the run begins it is written once more, for good
         return session
 
     def find(self, id: str) -> Session:
@@ -112,6 +114,8 @@ class Session:
         self.dir, self.record, self.redactor = dir, record, redactor
         self.inbox = Inbox(dir)
         self.logs = SessionLogs(dir, redactor)
+        self._is_written = True  # the file says what is here
+        self._is_safe = False  # it survives a power cut
 
     @property
     def id(self) -> str:
@@ -124,13 +128,22 @@ class Session:
         return owner is not None and is_running(owner.pid, owner.mark)
 
     def save(self, *, durable: bool = True, **changes: Any) -> SessionRecord:
-        """Change `session.json`: whoever looks finds the old one or the new one."""
-        self.record = msgspec.structs.replace(self.record, **{"updated_at": now(), **changes})
+        """Change `session.json`: whoever looks finds the old one or the new one. What is there is not written again."""
+        changed = msgspec.structs.replace(self.record, **changes)
+        if changed == self.record and self._is_written and (self._is_safe or not durable):
+            return self.record
+        self.record = msgspec.structs.replace(changed, updated_at=now())
+        self.write_record(durable=durable)
+        return self.record
+
+    def write_record(self, *, durable: bool) -> None:
+        """Write `session.json` as it is here; not `durable`: a power cut, though no kill, may lose it."""
+        self._is_written = False
         plain = self.redactor.data(msgspec.to_builtins(self.record))
         plain["owner"] = msgspec.to_builtins(self.record.owner)
         data = msgspec.json.format(msgspec.json.encode(plain), indent=2)
         replace_file(str(self.dir / "session.json"), data + b"\n", durable=durable)
-        return self.record
+        self._is_written, self._is_safe = True, durable
 
     def reload(self) -> SessionRecord:
         """What the file says now. Raises SessionDamagedError."""

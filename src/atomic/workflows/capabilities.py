@@ -12,7 +12,10 @@ from atomic.workflows.definition import Capabilities
 
 
 def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
-    """Agent nodes: sub-agents; a `tasks` field of tasks, or a loop over them: a task list; ask and wait: questions."""
+    """Agent nodes: sub-agents; a `tasks` field of tasks, or a loop over them: a task list; ask and wait: questions.
+
+    Of workflows that it calls by name the catalog knows.
+    """
     kinds = {node.kind for node in all_nodes(graph)}
     return Capabilities(
         subagents=NodeKind.AGENT in kinds,

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
+import msgspec
+
 from atomic.config import Settings, find_project
 from atomic.errors import closest
 from atomic.graph import CompiledGraph
 from atomic.workflows import trust
 from atomic.workflows.builtin import builtin_workflows
 from atomic.workflows.capabilities import references_of
-from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition, WorkflowSource
+from atomic.workflows.definition import Capabilities, LoadedWorkflow, WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError, WorkflowNotFoundError, WorkflowProblem
 from atomic.workflows.executables import shown_path
 from atomic.workflows.loader import define, line_of_node, load_file
@@ -150,7 +152,7 @@ class WorkflowCatalog:
             node, names = circle
             reason = f"workflows call each other in a circle: {' -> '.join(names)}"
             raise WorkflowLoadError(definition.name, [self._problem_at(definition, node, reason)])
-        return loaded
+        return msgspec.structs.replace(loaded, capabilities=self._capabilities(definition, set()))
 
     def _raw(self, definition: WorkflowDefinition) -> LoadedWorkflow:
         """It alone, whomever it calls."""
@@ -162,6 +164,17 @@ class WorkflowCatalog:
         if definition.path not in self._loaded:
             self._loaded[definition.path] = load_file(definition, shelf.code, name, shelf.files[name])
         return self._loaded[definition.path]
+
+    def _capabilities(self, definition: WorkflowDefinition, seen: set[str]) -> Capabilities:
+        """What it can do, by whom it calls too; each is looked at once, so that a circle has an end."""
+        seen.add(definition.name)
+        loaded = self._find_loaded(definition)
+        can = Capabilities() if loaded is None else loaded.capabilities
+        for _, name in self._references(definition):
+            called = self.find(name)
+            if called is not None and called.name not in seen:
+                can = can.joined(self._capabilities(called, seen))
+        return can
 
     def _circle(
         self, definition: WorkflowDefinition, above: tuple[str, ...], clean: set[str]
@@ -180,12 +193,16 @@ class WorkflowCatalog:
         return None
 
     def _references(self, definition: WorkflowDefinition) -> Sequence[tuple[str, str]]:
-        """Whom it calls by name; of one that does not load nobody knows, and it is told when it is called."""
+        """Whom it calls by name."""
+        loaded = self._find_loaded(definition)
+        return () if loaded is None or loaded.graph is None else references_of(loaded.graph)
+
+    def _find_loaded(self, definition: WorkflowDefinition) -> LoadedWorkflow | None:
+        """It alone; None where it does not load: of that nobody knows more, and it is told when it is called."""
         try:
-            graph = None if definition.refused else self._raw(definition).graph
+            return None if definition.refused else self._raw(definition)
         except (WorkflowLoadError, UntrustedError):
-            return ()
-        return () if graph is None else references_of(graph)
+            return None
 
     def _problem_at(self, definition: WorkflowDefinition, node: str, reason: str) -> WorkflowProblem:
         path = definition.path or Path(definition.name)

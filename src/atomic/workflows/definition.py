@@ -71,6 +71,12 @@ class Capabilities(msgspec.Struct, frozen=True):
     task_list: bool = False
     questions: bool = False
 
+    def joined(self, other: Capabilities) -> Capabilities:
+        """What either can do."""
+        return Capabilities(
+            self.subagents or other.subagents, self.task_list or other.task_list, self.questions or other.questions
+        )
+
 
 class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A workflow that can be run. Without a graph its prompt goes to the chat."""

@@ -163,6 +163,11 @@ class Call:
         }  # fmt: skip
         self._door.office.ended_call(line)
 
+    def finish(self) -> None:
+        """It is done, for a provider that tells no end of what was asked."""
+        if self._ended is None:
+            self._end(TurnEnded(EndReason.DONE, usage=self._interim))
+
     def close(self) -> None:
         """The call is over; one that nobody heard the end of was cut."""
         if self._ended is None:
@@ -294,7 +299,10 @@ class GuardedSession:
         return await self._session.context()
 
     async def compact(self, focus: str = "") -> None:
-        await self._session.compact(focus)
+        """Summarise the context, which is a call of the model like any other. Raises Suspend, Limited."""
+        async with self._calling("/compact") as call:
+            await self._session.compact(focus)
+            call.finish()
 
     async def set_model(self, id: str) -> None:
         await self._session.set_model(id)

@@ -14,7 +14,8 @@ from atomic.config import Settings
 from atomic.providers.base import SessionOptions
 from atomic.providers.events import AgentEvent
 from atomic.questions import Question
-from atomic.tasks import Task
+from atomic.tasks import Task, TaskList
+from atomic.tasks.file import AnyPath
 from atomic.workflows.definition import Untrusted
 from atomic.workflows.door import Caller
 from atomic.workflows.governor import CapReached, Caps, OnLimit
@@ -89,6 +90,8 @@ class Reporter(Protocol):
     def call(self, line: Mapping[str, Any]) -> None: ...
 
     def tasks(self, tasks: Sequence[Task]) -> None: ...
+
+    def write_tasks(self, path: AnyPath, tasks: TaskList) -> None: ...
 
     def warn(self, text: str) -> None: ...
 

@@ -17,7 +17,7 @@ from atomic.errors import AtomicError
 from atomic.workflows.door import GuardedProvider, GuardedSession
 
 if TYPE_CHECKING:
-    from atomic.providers.base import ContextUsage, SessionOptions
+    from atomic.providers.base import SessionOptions
 
 Ids = Mapping[str, Sequence[str]]
 
@@ -80,16 +80,11 @@ class NamedSessions:
         self, name: str, provider: str, opening: GuardedProvider, options: SessionOptions
     ) -> GuardedSession:
         before = self._ids.get(name)
-        if before is not None and before[0] == provider and opening.capabilities.resume:
-            kept = _Kept(provider, opening, msgspec.structs.replace(options, resume=before[1]))
-            try:
-                session = await kept.session()
-            except AtomicError as error:
-                self._warn(f'the session "{name}" cannot be gone on with and starts fresh: {error}')
-                await kept.close()
-            else:
-                self._kept[name] = kept
-                return session
+        if before is not None and before[0] == provider:
+            taken_up = await self._taken_up(name, before, opening, options)
+            if taken_up is not None:
+                self._kept[name] = taken_up
+                return await taken_up.session()
         kept = self._kept[name] = _Kept(provider, opening, options)
         try:
             return await kept.session()
@@ -106,16 +101,49 @@ class NamedSessions:
         if kept is not None:
             await kept.close()
 
-    async def context(self, name: str) -> ContextUsage | None:
-        """Its context meter; None if there is no such session yet."""
-        kept = self._kept.get(name)
-        return None if kept is None else await (await kept.session()).context()
+    def provider_of(self, name: str) -> str | None:
+        """The provider that has the session of that name; None if there is no such session yet."""
+        kept, known = self._kept.get(name), self._ids.get(name)
+        return kept.provider if kept is not None else None if known is None else known[0]
 
-    async def compact(self, name: str) -> None:
-        """Summarise its context."""
-        kept = self._kept.get(name)
-        if kept is not None:
-            await (await kept.session()).compact()
+    @asynccontextmanager
+    async def looked_at(
+        self, name: str, opening: GuardedProvider, options: SessionOptions
+    ) -> AsyncGenerator[GuardedSession | None]:
+        """The session between two turns. One from before a restart is opened for that long: a turn has other options.
+
+        None: there is none, or it cannot be gone on with.
+        """
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            if (kept := self._kept.get(name)) is not None:
+                yield await kept.session()
+                return
+            before = self._ids.get(name)
+            kept = None if before is None else await self._taken_up(name, before, opening, options)
+            try:
+                yield None if kept is None else await kept.session()
+            finally:
+                if kept is not None:
+                    await kept.close()
+
+    async def _taken_up(
+        self, name: str, before: Sequence[str], opening: GuardedProvider, options: SessionOptions
+    ) -> _Kept | None:
+        """A session of before a restart, open; None, and why, where that cannot be."""
+        provider, id = before
+        if not opening.capabilities.resume:
+            return None
+        kept = _Kept(provider, opening, msgspec.structs.replace(options, resume=id))
+        try:
+            await kept.session()
+        except AtomicError as error:
+            self._warn(f'the session "{name}" cannot be gone on with and starts fresh: {error}')
+            await kept.close()
+            return None
+        except BaseException:
+            await kept.close()
+            raise
+        return kept
 
     async def close(self) -> None:
         """End all; their ids stay, for a resume."""

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import msgspec
-
 from atomic.graph import CompiledGraph, Event
 from atomic.providers.events import AgentEvent
 from atomic.questions import Question
 from atomic.sessions.model import Cost, OpenQuestion
 from atomic.sessions.store import Session
 from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.tasks.file import AnyPath
+from atomic.workflows.clean_tasks import CleanTasks
 from atomic.workflows.door import Caller
 from atomic.workflows.events import (
     AgentActivity,
@@ -30,6 +30,7 @@ from atomic.workflows.events import (
 from atomic.workflows.governor import CapReached
 from atomic.workflows.ledger import Spent
 from atomic.workflows.news import News
+from atomic.workflows.own_changes import OwnChanges
 
 
 class Report:
@@ -41,10 +42,13 @@ class Report:
         graph: CompiledGraph[Any],
         descriptions: Mapping[str, str],
         spent: Callable[[], Spent],
+        own: OwnChanges,
     ) -> None:
         self.news = News(session.id)
         self.is_logging = True
         self._session, self._graph, self._described, self._spent = session, graph, descriptions, spent
+        self._own = own
+        self._clean_tasks = CleanTasks(session.dir, session.redactor)
         self._open: dict[str, NodeStarted] = {}
         self.questions: dict[str, OpenQuestion] = {}
         self._tasks: Sequence[Task] = ()
@@ -107,6 +111,7 @@ class Report:
         self._end_node(
             node, attempt=step["attempt"], status=step["status"], error=step["error"], seconds=step["seconds"]
         )
+        self._own.note()
 
     def _end_node(
         self, node: str, *, attempt: int, status: str, error: str | None = None, seconds: float | None = None
@@ -156,13 +161,16 @@ class Report:
     def call(self, line: Mapping[str, Any]) -> None:
         self._session.logs.call(line)
         self._session.save(cost=self.cost(), durable=False)
+        self._own.note()
 
     def tasks(self, tasks: Sequence[Task]) -> None:
         if tuple(tasks) == self._tasks:
             return
-        plain = self._session.redactor.data(msgspec.to_builtins(tasks))
-        TaskList.parse(plain).write(self._session.dir / "tasks.json")
+        self.write_tasks(self._session.dir / "tasks.json", TaskList(tasks))
         self._change_tasks(tasks)
+
+    def write_tasks(self, path: AnyPath, tasks: TaskList) -> None:
+        self._clean_tasks.write(path, tasks)
 
     def warn(self, text: str) -> None:
         self.tell(Warning, text=text)

@@ -19,13 +19,14 @@ from atomic.tasks import Task
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.broker import LiveBroker
 from atomic.workflows.door import Caller, Door, GuardedProvider, GuardedSession, Limited
+from atomic.workflows.finished_work import FinishedWork
 from atomic.workflows.governor import Governor, Parked
 from atomic.workflows.named_sessions import NamedSessions
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, Tools, Workflows
 
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
-    from atomic.providers.base import AgentProvider, CustomTool
+    from atomic.providers.base import AgentProvider, ContextUsage, CustomTool
     from atomic.sessions.store import Session
     from atomic.workflows.live_runtime import LiveRuntime, RunTasks
 
@@ -48,7 +49,7 @@ class StepRuntime:
         self._run, self._ctx, self._host = run, ctx, run.host
         task = ctx.item.id if isinstance(ctx.item, Task) else None
         self._door = Door(run, ctx, Caller(ctx.node_id, task))
-        self.bridge = StepBridge(self)
+        self.bridge = StepBridge(self, FinishedWork(ctx))
 
     @property
     def entities(self) -> Entities:
@@ -63,8 +64,8 @@ class StepRuntime:
         return self._host.tools
 
     @property
-    def sessions(self) -> NamedSessions:
-        return self._run.sessions
+    def sessions(self) -> StepSessions:
+        return StepSessions(self, self._run.sessions)
 
     @property
     def tasks(self) -> RunTasks:
@@ -141,7 +142,7 @@ class StepRuntime:
             guarded = self._door.guard(chosen, name, caller)
             if session is None:
                 return await _in_fresh(guarded, options, words)
-            async with self.sessions.using(session, name, guarded, options) as shared:
+            async with self._run.sessions.using(session, name, guarded, options) as shared:
                 shared.door = self._door
                 shared.about = msgspec.structs.replace(shared.about, caller=caller)
                 return await _answer(shared, words)
@@ -158,12 +159,17 @@ class StepRuntime:
         self, caller: Caller, wanted: str | None, work: Callable[[AgentProvider, str], Awaitable[ResultT]]
     ) -> ResultT:
         """Let a provider do it that serves; a limit parks it, or another goes on, and it is no failed attempt."""
-        governor = self.governor
         preferred = _chosen(self._host.choices.agents, caller) or wanted or await self._run.default_name()
+        return await self._serve(preferred, self._host.others, work)
+
+    async def _serve(
+        self, preferred: str, others: Sequence[str], work: Callable[[AgentProvider, str], Awaitable[ResultT]]
+    ) -> ResultT:
+        governor = self.governor
         while True:
             try:
                 with self._ctx.resting():
-                    name = await governor.provider_for(preferred, self._host.others)
+                    name = await governor.provider_for(preferred, others)
             except Parked as parked:
                 raise self._door.suspend(parked) from parked
             try:
@@ -214,12 +220,47 @@ class StepRuntime:
         fitting = wanted if wanted in known else fitting_model(known, original, wanted)
         return fitting or named_model(wanted) or self._host.settings.model
 
+    async def with_named(
+        self, sessions: NamedSessions, name: str, work: Callable[[GuardedSession], Awaitable[ResultT]]
+    ) -> ResultT | None:
+        """Do something with a named session, over the provider that has it; None if there is no such session."""
+        caller, provider = self._door.caller, sessions.provider_of(name)
+
+        async def look(chosen: AgentProvider, called: str) -> ResultT | None:
+            options = await self._options(chosen, called, caller, None, self._ctx.model, None)
+            async with sessions.looked_at(name, self._door.guard(chosen, called, caller), options) as session:
+                if session is None:
+                    return None
+                session.door, session.about = self._door, msgspec.structs.replace(session.about, caller=caller)
+                return await work(session)
+
+        return None if provider is None else await self._serve(provider, (), look)
+
+
+class StepSessions:
+    """The named sessions for one step: what is done to them is this step's."""
+
+    def __init__(self, step: StepRuntime, shared: NamedSessions) -> None:
+        self._step, self._shared = step, shared
+
+    async def clear(self, name: str) -> None:
+        """End it, so that the next turn under that name starts fresh."""
+        await self._shared.clear(name)
+
+    async def context(self, name: str) -> ContextUsage | None:
+        """Its context meter; None if there is no such session yet."""
+        return await self._step.with_named(self._shared, name, lambda session: session.context())
+
+    async def compact(self, name: str) -> None:
+        """Summarise its context. Raises Suspend where a cap is reached."""
+        await self._step.with_named(self._shared, name, lambda session: session.compact())
+
 
 class StepBridge:
     """Spawns sub-agents for one step, over whichever provider serves their role."""
 
-    def __init__(self, step: StepRuntime) -> None:
-        self._step = step
+    def __init__(self, step: StepRuntime, finished: FinishedWork) -> None:
+        self._step, self._finished = step, finished
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
         """Run one to its end; with a schema its answer is in `value`."""
@@ -238,24 +279,36 @@ class StepBridge:
     async def spawn_parallel(
         self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
     ) -> list[SubagentResult]:
-        """Run several at once; the results in the order of the requests. Where one must pause, the others end first."""
+        """Run several at once; the results in the order of the requests.
+
+        Where one must pause, the others end first; the step that goes on does not run them again.
+        """
         bound = 4 if max_concurrency is None else max_concurrency
         places = asyncio.Semaphore(bound or max(1, len(requests)))
         held: list[Suspend] = []
 
-        async def one(request: SubagentRequest) -> SubagentResult | None:
+        async def one(request: SubagentRequest, key: str) -> SubagentResult | None:
             async with places:
                 try:
-                    return await self.spawn(request)
+                    return await self._spawn_once(request, key)
                 except Suspend as suspend:
                     held.append(suspend)
                     return None
 
+        keys = [self._finished.key_of(request) for request in requests]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(request)) for request in requests]
+            tasks = [group.create_task(one(*pair)) for pair in zip(requests, keys, strict=True)]
         if held:
             raise held[0]
         return [result for task in tasks if (result := task.result()) is not None]
+
+    async def _spawn_once(self, request: SubagentRequest, key: str) -> SubagentResult:
+        known = self._finished.find(key, request.schema)
+        if known is not None:
+            return known
+        result = await self.spawn(request)
+        await self._finished.keep(key, result)
+        return result
 
     async def ask_for(self, type: type[ResultT], request: SubagentRequest) -> ResultT:
         """An answer of that type. Raises SubagentError where none came."""

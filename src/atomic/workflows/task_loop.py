@@ -17,6 +17,7 @@ from atomic.graph.state import StateT
 from atomic.tasks import Task, TaskList, TaskStatus
 
 TaskSelector = Callable[[Sequence[Task], StateT], Task | None]
+WriteTasks = Callable[[str, TaskList], None]
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})(.*)")
 _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
@@ -39,9 +40,10 @@ def task_loop_node(
     Work that is left when nothing can run makes the run `blocked`, with every waiting task and why.
     """
 
-    def dispatcher(state: StateT) -> TaskDispatcher:
+    def dispatcher(state: StateT, deps: Any) -> TaskDispatcher:
         path = tasks_path(state) if callable(tasks_path) else tasks_path
-        return TaskDispatcher(path, max_iterations=max_iterations, selector=task_selector)
+        write = getattr(getattr(deps, "tasks", None), "keep", _write)
+        return TaskDispatcher(path, max_iterations=max_iterations, selector=task_selector, write=write)
 
     problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
     body = TasksBody(dispatcher, block_of(task_nodes), until, max_concurrency)
@@ -50,11 +52,17 @@ def task_loop_node(
     )
 
 
-class TaskDispatcher:
-    """Hands out the tasks of a file and keeps their statuses there."""
+def _write(path: str, tasks: TaskList) -> None:
+    tasks.write(path)
 
-    def __init__(self, path: str, *, max_iterations: int, selector: TaskSelector[Any] | None) -> None:
-        self._path, self._max_iterations, self._selector = path, max_iterations, selector
+
+class TaskDispatcher:
+    """Hands out the tasks of a file and keeps their statuses there; `write` is how the run writes such a file."""
+
+    def __init__(
+        self, path: str, *, max_iterations: int, selector: TaskSelector[Any] | None, write: WriteTasks = _write
+    ) -> None:
+        self._path, self._max_iterations, self._selector, self._write = path, max_iterations, selector, write
         self._tasks = TaskList.read(path)
         self._started = 0
         self._failures: dict[str, str] = {}  # of this process
@@ -76,7 +84,7 @@ class TaskDispatcher:
 
     def _change(self, task_id: str, status: TaskStatus) -> Task:
         task = self._tasks.set_status(task_id, status)
-        self._tasks.write(self._path)
+        self._write(self._path, self._tasks)
         return task
 
     def finished(self) -> list[str]:

@@ -1,4 +1,8 @@
-"""The work of one run: the session, the journal, the graph; what it comes to is told in events."""
+"""The work of one run: the session, the journal, the graph; what it comes to is told in events.
+
+A disk may be busy, and other runs of this process are not to wait for it: what is written at the beginning and at the
+end is written in a thread, where nothing of the author's runs.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,7 @@ from atomic.workflows.governor import Governor
 from atomic.workflows.host_runtime import Answer, Runtime
 from atomic.workflows.live_runtime import LiveRuntime
 from atomic.workflows.nodes import agent_node
+from atomic.workflows.own_changes import OwnChanges
 from atomic.workflows.reporting import Report
 from atomic.workflows.runtime import WorkflowRuntime
 
@@ -85,7 +90,9 @@ class Work:
     def __init__(self, order: Order, runtime: Runtime, session: Session) -> None:
         self._order, self._host, self._session = order, runtime, session
         self._graph: CompiledGraph[Any] = order.loaded.graph or chat_graph(order.definition.name)
-        self.report = Report(session, self._graph, order.definition.node_descriptions, lambda: self.governor.spent)
+        self._own = OwnChanges(session, runtime.trust_after)
+        described = order.definition.node_descriptions
+        self.report = Report(session, self._graph, described, lambda: self.governor.spent, self._own)
         self._stopped: Stop | None = None
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
         self._last: Any = None  # the state, once the run is over
@@ -158,13 +165,14 @@ class Work:
             self._session.logs.error("the run failed", error)
             ending = Ending("failed", "error", _words_of(error), 1, f"atomic resume {self._session.id}")
         finally:
+            self._own.close()
             await self.runtime.close()
             if journal is not None:
                 self._last = self._last_state(journal) if ending is not None else None
-                journal.close()
+                await asyncio.to_thread(journal.close)
             if ending is not None:
                 self.governor.stop()
-                self._end(ending)
+                await self._end(ending)
             self._session.logs.close()
 
     async def _opened(self, journal: Journal) -> AsyncIterator[StreamEvent]:
@@ -173,8 +181,8 @@ class Work:
         stream = self._resumed(journal, self._given_answers(journal)) if order.resume else None
         self._is_ours = True
         session.inbox.orders(self._me)  # what was meant for the owner before us
-        session.save(
-            status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
+        await asyncio.to_thread(
+            session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
             atomic_version=__version__, config=self._config,
         )  # fmt: skip
         self.report.tell(
@@ -312,17 +320,15 @@ class Work:
 
     # the end ---------------------------------------------------------------------------------------------------
 
-    def _end(self, ending: Ending) -> None:
+    async def _end(self, ending: Ending) -> None:
         self.report.end_nodes()
-        over, trust = ending.status != "paused", self._session.record.trust
-        if trust is not None and self._host.trust_after is not None:
-            trust = self._host.trust_after(trust)
+        over, trust = ending.status != "paused", self._own.now()
         questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
         with suppress(OSError):  # a full disk: the journal holds what counts, and the host is told
-            self._session.save(
-                status=SessionStatus(ending.status), reason=ending.reason, ended_at=now() if over else None, owner=None,
-                questions=questions, trust=trust, parked_until=self.governor.parked_until,
-                cost=self.report.cost(),
+            await asyncio.to_thread(
+                self._session.save, status=SessionStatus(ending.status), reason=ending.reason,
+                ended_at=now() if over else None, owner=None, questions=questions, trust=trust,
+                parked_until=self.governor.parked_until, cost=self.report.cost(),
             )  # fmt: skip
         if not questions:
             self._session.inbox.forget()
