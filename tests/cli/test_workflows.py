@@ -31,9 +31,12 @@ async def trust(user: User) -> None:
 
 
 async def listed(user: User) -> list[dict[str, Any]]:
+    """All but those that come with Atomic."""
     done = await user.atomic("workflows", "list", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
-    return msgspec.json.decode(done.stdout)
+    found: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
+    assert [one["name"] for one in found if one["source"] == "builtin"] == ["ralph"]
+    return [one for one in found if one["source"] != "builtin"]
 
 
 async def test_programs_are_told_all_about_a_workflow(user: User) -> None:
@@ -64,7 +67,8 @@ async def test_people_get_a_table_and_the_problems(user: User) -> None:
     done = await user.atomic("workflows")
     assert done.exit_code == 0
     assert "\x1b" not in done.stdout + done.stderr
-    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["broken", "project,"], ["good", "project,"]]
+    rows = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert rows == [["broken", "project,"], ["good", "project,"], ["ralph", "[prompt"]]
     assert "project, broken" in done.stdout
     assert "project, not trusted" in done.stdout
     lines = done.stderr.splitlines()
@@ -118,7 +122,7 @@ async def test_a_check_without_problems_is_exit_code_0(user: User) -> None:
     flow(user, "good", SAY, home=True)
     done = await user.atomic("workflows", "check")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert told(done) == "1 workflow, no problems"
+    assert told(done) == "2 workflows, no problems"
 
 
 @pytest.mark.parametrize("words", [("workflows", "check"), ("workflows", "graph", "say")])
