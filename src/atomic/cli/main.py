@@ -15,15 +15,31 @@ from atomic.errors import AtomicError, closest
 def main(words: Sequence[str] | None = None) -> int:
     """Run `atomic` with these words, else with those of the process; its exit code."""
     fill_gaps()
+    given = sys.argv[1:] if words is None else list(words)
     try:
-        return _carry_out(sys.argv[1:] if words is None else list(words))
+        return _carry_out(given)
     except KeyboardInterrupt as stop:
         return SIGNALLED + (stop.args[0] if stop.args else 2)
     except Exception as error:  # a mistake of ours is one line for the user too; ATOMIC_DEBUG shows all of it
         if is_debugging() and not isinstance(error, AtomicError):
             raise
+        code = exit_code_of(error)
+        if _wants_json(given):
+            put(_as_json(message_of(error), code))
         tell(message_of(error))
-        return exit_code_of(error)
+        return code
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Whether a program reads what a run says: it is told of a refusal too, also of one by the first look at its words."""
+    said = words[: words.index("--")] if "--" in words else words
+    return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in said
+
+
+def _as_json(why: str, exit_code: int) -> str:
+    import json
+
+    return json.dumps({"type": "error", "exit_code": exit_code, "message": why}) + "\n"
 
 
 def _carry_out(words: list[str]) -> int:

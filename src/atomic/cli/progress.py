@@ -272,10 +272,16 @@ def told(event: WorkflowEvent) -> list[str]:
     if isinstance(event, Warning):
         return [message(f"warning: {event.text}")]
     if not isinstance(event, RunEnded) or event.status in ("completed", "chat"):
-        return [message(event.message)] if isinstance(event, RunEnded) and event.message else []
+        return _said_at_the_end(event.message) if isinstance(event, RunEnded) and event.message else []
     same = event.message == event.reason or not event.message
     lines = [message(f"{event.status}: {event.reason if same else event.message}")]
     return [*lines, f"Resume with: {event.resume}\n"] if event.resume else lines
+
+
+def _said_at_the_end(text: str) -> list[str]:
+    """A sentence, and what a workflow shows below it."""
+    sentence, _, shown = text.partition("\n")
+    return [message(sentence), f"{harmless(shown.strip())}\n"] if shown.strip() else [message(sentence)]
 
 
 def _did(event: AgentEvent) -> str:

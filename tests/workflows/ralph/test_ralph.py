@@ -323,8 +323,9 @@ async def test_a_dry_run_plans_and_stops(tmp_path: Path) -> None:
     assert outcome.exit_code == 0
     assert theatre.cast == ["planner 1"]
     assert theatre.statuses == {"1": "pending", "2": "pending"}
-    for word in ("Write part two", "make check", "--tasks"):
+    for word in ("Write part two", "make check", "--tasks", "--max-iterations"):
         assert word in theatre.report
+        assert word in outcome.end["message"]
 
 
 async def test_a_task_file_is_worked_on_and_not_touched(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> dict[str, Any]:
-        return self.events[-1] if self.events else {"message": self.stderr}
+        return self.events[-1]
 
     @property
     def status(self) -> tuple[str, str, int]:

@@ -28,7 +28,9 @@ def at_end(end: RunEnd) -> str | None:
     if end.status != "completed":
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
-    return f"{sentence(read_account(session, end.state), completed=True)}; report: {session / REPORT}"
+    account = read_account(session, end.state)
+    said = f"{sentence(account, completed=True)}; report: {session / REPORT}"
+    return "\n\n".join([said, *filter(None, dry_sections(account))]) if account.options.dry_run else said
 
 
 def report_of(session_dir: Path, ending: RunEnd) -> str:
