@@ -31,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _wants_json(words: list[str]) -> bool:
-    """Whether a program reads what a run says: it is told of a refusal too, also of one by the first look at its words."""
+    """Whether a program reads what a run says: it is told of a refusal too, also where its words make no sense."""
     said = words[: words.index("--")] if "--" in words else words
     return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in said
 
