@@ -93,7 +93,7 @@ def cost_section(account: Account) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     notes = [
-        f"Agents were at work for {duration(spent.seconds)}; two at once count once.",
+        f"The run itself took {duration(spent.seconds)}; waiting for people and for limits is not in it.",
         *_notes(account, spent.amount),
     ]
     return "\n".join(["## Cost and time by role", "", *table, *rows, _row("all", account.calls), "", *_spaced(notes)])

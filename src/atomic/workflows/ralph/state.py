@@ -45,6 +45,7 @@ class RalphState(State):
     before: Annotated[dict[str, Picture], reducers.merge] = {}  # by task: the folder before its first attempt
     broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn did not end well
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
+    forgiven: Annotated[dict[str, int], reducers.merge] = {}  # by task: how many of its tries do not count any more
 
     reviews: Annotated[list[Review], reducers.concat] = []  # of all rounds, each round's in the order of the reviewers
     asked_again: Annotated[dict[str, str], reducers.merge] = {}  # by round and reviewer: why the answer was no review

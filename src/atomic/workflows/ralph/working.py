@@ -84,10 +84,13 @@ async def gate(ctx: Ralph) -> NodeResult:
     desk.write_evidence(evidence)
     if failed is None:
         return NodeResult()
+    # Who resumes a blocked run gives its tasks another chance: what was tried before does not count.
+    forgiven = ctx.state.forgiven.get(task.id, 0) if ctx.attempt == 1 else len(tries)
     tries = [*tries, failed]
-    if len(tries) >= MOST_ATTEMPTS * ctx.attempt:  # who resumes a blocked run gives its tasks another chance
-        raise _given_up(tries[-MOST_ATTEMPTS:], evidence.reason)
-    return NodeResult({"tries": {task.id: tries}}, goto="work")
+    if len(tries) - forgiven >= MOST_ATTEMPTS:
+        raise _given_up(tries[forgiven:], evidence.reason)
+    desk.say(f"attempt {len(tries)} was not enough: {evidence.reason}; back to the {role_of(task)}")
+    return NodeResult({"tries": {task.id: tries}, "forgiven": {task.id: forgiven}}, goto="work")
 
 
 async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Evidence, Try | None]:
