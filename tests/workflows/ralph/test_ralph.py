@@ -229,7 +229,7 @@ async def test_a_blocked_run_can_go_on(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, worker("1", BROKEN, {"sh": "date +%N >> more.txt"}))
     assert (await theatre.ralph("--verify", CLEAN, GOAL)).status == ("blocked", "nothing_runnable", 5)
     assert (await theatre.resume()).status == ("blocked", "nothing_runnable", 5)
-    assert [one for one in theatre.cast if one.startswith("worker")] == [f"worker 1 {number}" for number in range(1, 6)]
+    assert [one for one in theatre.cast if one.startswith("worker")] == [f"worker 1 {number}" for number in range(1, 7)]
     theatre.play(PLAN, writing("1"), writing("2"), APPROVE)
     outcome = await theatre.resume()
     assert outcome.status == DONE
