@@ -87,6 +87,7 @@ async def gate(ctx: Ralph) -> NodeResult:
     tries = [*tries, failed]
     if len(tries) >= MOST_ATTEMPTS * ctx.attempt:  # who resumes a blocked run gives its tasks another chance
         raise _given_up(tries[-MOST_ATTEMPTS:], evidence.reason)
+    desk.say(f"attempt {len(tries)} was not enough: {evidence.reason}; back to the {role_of(task)}")
     return NodeResult({"tries": {task.id: tries}}, goto="work")
 
 
