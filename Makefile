@@ -14,7 +14,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-demo agents test test-full check fmt demo torture torture-ralph bench providers-doc clean
+.PHONY: help setup setup-demo agents test test-full check fmt demo record-demo torture torture-ralph bench providers-doc clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -59,8 +59,12 @@ fmt: setup ## format the code and repair what can be repaired
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
 
-demo: setup-demo ## a workflow is killed in the middle and goes on
-	$(PY) -P examples/demo.py
+demo: setup-demo ## Ralph builds a small program, from plan to review and fix; no key, no network
+	.venv/bin/atomic demo
+
+record-demo: setup ## record the demo anew: real Claude Code on the scripted model (two minutes)
+	$(PY) scripts/record_demo.py
+	$(PY) scripts/picture_demo.py
 
 torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
 	$(PY) tests/torture/run.py --runs $(N) --seed $(SEED)

@@ -98,7 +98,7 @@ async def test_a_missing_key_is_one_line_with_the_remedy(user: User, server: Mod
     assert complaint(done).endswith("(run `claude` once and log in, or set ANTHROPIC_API_KEY)")
     assert (await user.atomic("-p", "hello")).stderr == (
         "atomic: No agent can be used here: claude: run `claude` once and log in, or set ANTHROPIC_API_KEY"
-        " (atomic doctor says what is missing for each)\n"
+        " (atomic doctor says what is missing for each; atomic demo shows a run without one)\n"
     )
 
 

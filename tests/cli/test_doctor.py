@@ -44,7 +44,7 @@ async def test_who_has_nothing_and_asks_is_told_too(user: User) -> None:
         assert done.exit_code == 1
         assert complaint(done) == (
             "No agent can be used here: install one, for example with pip install 'atomic-workflows[claude]'"
-            " (atomic doctor says what is missing for each)"
+            " (atomic doctor says what is missing for each; atomic demo shows a run without one)"
         )
 
 

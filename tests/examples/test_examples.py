@@ -61,8 +61,8 @@ def test_task_list_serves_breakfast_in_the_order_of_the_file(tmp_path: Path) -> 
     assert (done.returncode, last) == (0, "completed: boil water, grind coffee, brew coffee, toast bread, serve")
 
 
-def test_the_demo_is_killed_and_comes_to_its_end(tmp_path: Path) -> None:
-    done = run(tmp_path, "demo.py")
+def test_kill_is_killed_and_comes_to_its_end(tmp_path: Path) -> None:
+    done = run(tmp_path, "kill.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "☠ kill -9" in done.stdout
     assert "unit-tests   again, attempt 2" in done.stdout

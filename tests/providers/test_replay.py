@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from atomic.config import ProviderSettings, Settings
 from atomic.providers import (
     AgentEvent,
     AnswerError,
+    CustomTool,
     EndReason,
     LimitReached,
     ModelInfo,
@@ -456,6 +457,27 @@ async def test_a_line_that_was_cut_off_is_told_once_and_the_rest_is_played(tmp_p
         first, second = await read(session), await read(session)
     assert [type(event) for event in first] == [Notice, TextDelta, TurnEnded]
     assert [type(event) for event in second] == [TextDelta, TurnEnded]
+
+
+async def test_only_a_tool_that_takes_part_is_given_what_the_agent_gave(tmp_path: Path) -> None:
+    given: list[str] = []
+
+    def taking(name: str, *, replayed: bool) -> CustomTool:
+        async def run(arguments: Mapping[str, Any]) -> str:
+            given.append(f"{name} {arguments['n']}")
+            raise ValueError("the agent was told then")
+
+        return CustomTool(name=name, description=name, schema={"type": "object"}, run=run, replayed=replayed)
+
+    calls = [
+        [0, {"type": "tool_started", "id": str(n), "name": name, "input": {"n": n}}]
+        for n, name in enumerate(("hand_in", "act", "hand_in"))
+    ]
+    file = recording(tmp_path, {"events": [*calls, [0, DONE]]})
+    tools = [taking("hand_in", replayed=True), taking("act", replayed=False)]
+    async with ReplayProvider(file).open(SessionOptions(cwd=tmp_path, custom_tools=tools)) as session:
+        assert (await end_of(session, "go")).reason is EndReason.DONE
+    assert given == ["hand_in 0", "hand_in 2"]
 
 
 async def test_a_recording_has_to_be_named() -> None:

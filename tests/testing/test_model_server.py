@@ -181,6 +181,17 @@ async def test_a_prompt_without_a_script_says_so() -> None:
     assert misspelt.text == '(there is no script "helo"; did you mean "hello"?)'
 
 
+async def test_a_prompt_without_a_marker_can_be_named_by_its_words() -> None:
+    def named(text: str) -> str | None:
+        return "work" if text.startswith("[atomic role=worker") else None
+
+    async with ModelServer({"work": "Done.", "hello": "Hello."}, named=named) as server:
+        worker = await ask(server, Protocol.ANTHROPIC, "[atomic role=worker task=1 attempt=1]\n\nDo it.")
+        marked = await ask(server, Protocol.ANTHROPIC, "[atomic role=worker task=1 attempt=1]\n\n@@hello@@")
+        other = await ask(server, Protocol.ANTHROPIC, "Do it.")
+    assert (worker.text, marked.text, other.text) == ("Done.", "Hello.", "(unscripted)")
+
+
 @each_protocol
 async def test_of_several_tools_the_first_that_is_offered_is_called(protocol: Protocol) -> None:
     scripts: dict[str, Script] = {

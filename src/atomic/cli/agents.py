@@ -54,7 +54,8 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
             if health.program or _is_chosen(candidate, settings):  # it is there: what it lacks is the nearest way out
                 missing.append(f"{candidate}: {health.remedy}")
     way_out = missing[0] if missing else "install one, for example with pip install 'atomic-workflows[claude]'"
-    raise CliError(f"No agent can be used here: {way_out} (atomic doctor says what is missing for each)")
+    more = "atomic doctor says what is missing for each; atomic demo shows a run without one"
+    raise CliError(f"No agent can be used here: {way_out} ({more})")
 
 
 def named_provider(name: str, settings: Settings, *, origin: str = "") -> AgentProvider:

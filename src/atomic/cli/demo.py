@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from atomic.cli.agents import named_provider
 from atomic.cli.errors import OK, CliError
 from atomic.cli.progress import Asking
@@ -32,7 +34,7 @@ from atomic.workflows.executor import WorkflowRun, run_workflow
 from atomic.workflows.host_runtime import Choices, Runtime
 from atomic.workflows.project_tools import ToolCatalog
 
-RECORDING, PROJECT = "recording.jsonl", "project"
+RECORDING, PROJECT = "recording.jsonl", "project.json"
 AUTHOR, ADDRESS, DATE = "Atomic demo", "demo@localhost.invalid", "2026-01-01T12:00:00+00:00"
 _OLDEST_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
 _LIMIT = 20.0  # seconds that a command of ours may take
@@ -54,8 +56,8 @@ def run_demo() -> int:
         return runs[-1]
 
     code = host(start, as_json=False)
-    if runs:
-        _show_end(definition, demo, commands, runs[-1], done=code == OK)
+    if code == OK:  # else it has been said what is wrong, and how to go on
+        _show_end(definition, demo, commands, runs[-1])
     return code
 
 
@@ -68,14 +70,16 @@ def _first_demo() -> tuple[WorkflowDefinition, Demo]:
 
 async def make_project(demo: Demo, folder: Path) -> None:
     """Make the repository that the run begins with: the same commit on each machine, whatever the user has set."""
-    shutil.copytree(os.path.join(demo.folder, PROJECT), folder, dirs_exist_ok=True, ignore=_no_caches)
+    for name, text in _files_of(demo).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
     await run_git("-c", "init.defaultBranch=main", "init", "-q", "--template=", cwd=folder, env={})
     await run_git("add", "-A", cwd=folder, env={})
     await run_git("commit", "-q", "-m", "Begin", cwd=folder, env=identity())
 
 
-def _no_caches(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if name == "__pycache__"]
+def _files_of(demo: Demo) -> Mapping[str, str]:
+    return msgspec.json.decode(Path(demo.folder, PROJECT).read_bytes(), type=dict[str, str])
 
 
 def identity() -> dict[str, str]:
@@ -146,13 +150,11 @@ def _does(*words: str, cwd: Path | None = None) -> str | None:
 # what is shown -----------------------------------------------------------------------------------------------------
 
 
-def _show_end(definition: WorkflowDefinition, demo: Demo, commands: _Commands, run: WorkflowRun, *, done: bool) -> None:
-    report = run.session.dir / "report.md"
+def _show_end(definition: WorkflowDefinition, demo: Demo, commands: _Commands, run: WorkflowRun) -> None:
+    report, folder = run.session.dir / "report.md", Path(run.session.record.project)
     if report.exists():
         put(f"\n{_rule('The report')}\n\n{harmless(report.read_text('utf-8', 'replace'))}")
-    folder = Path(run.session.record.project)
-    seen = _does(*shlex.split(commands.filled(demo.look)), cwd=folder) if done and demo.look else None
-    if seen:
+    if seen := _does(*shlex.split(commands.filled(demo.look)), cwd=folder):
         put(f"\n{_rule('What was built')}\n\n{harmless(seen)}")
     put(f"\n{_rule('All of this is real')}\n\nTests: {commands.filled(demo.tests)}\n\n")
     put(_hints(definition, demo, commands, run.id, folder))
@@ -164,8 +166,8 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
         (f"cd {shlex.quote(str(folder))}", ""),
         (commands.filled(demo.play), "what was built; Ctrl+C ends it"),
         ("git log --stat", "every commit of the workers and of the fixer"),
-        (f"{atomic} sessions show {id}", "what ran when, and what it cost"),
-        (f"{atomic} sessions report {id}", "the report once more"),
+        (f"{atomic} sessions show {id[:8]}", "what ran, and who worked when"),
+        (f"{atomic} sessions report {id[:8]}", "the report once more"),
     ]
     real = [
         (f"{atomic} doctor", "which agents can be used here, and how to get one"),

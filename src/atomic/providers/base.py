@@ -73,6 +73,7 @@ class CustomTool(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     schema: Mapping[str, Any]  # JSON Schema of the arguments, an object
     run: Callable[[Mapping[str, Any]], Awaitable[str]]  # raises: the agent is told the text of the error
+    replayed: bool = False  # it does nothing but take what the agent gives: a replay gives it that again
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """A recording as a provider: the same events, the same changes of files, no program, no network, no tokens.
 
 A replay starts nothing that a session's options name: no tool, no custom tool and no server of tools. What they did
-when the call was recorded is in its events and in its changes, and that is played whatever the options are now.
+when the call was recorded is in its events and in its changes, and that is played whatever the options are now. Only a
+custom tool that says so (`replayed`) is given what the agent gave: it takes it, and does nothing else.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import math
 import os
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from atomic.config import Settings
 from atomic.git import PatchError, apply_changes
-from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
+from atomic.providers.base import Capabilities, CustomTool, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramFailedError, ProviderError
-from atomic.providers.events import AgentEvent, EndReason, Notice, QuestionAsked, TurnEnded
+from atomic.providers.events import AgentEvent, EndReason, Notice, QuestionAsked, ToolStarted, TurnEnded
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.matching import NoRecordedCallError, find_call
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
@@ -190,12 +191,21 @@ class ReplaySession(LiveSession):
     async def _tell(self, event: AgentEvent, turn: Turn) -> float:
         """Tell an event; a question is put to whoever answers here. The seconds that took."""
         turn.tell(event)
+        if isinstance(event, ToolStarted):
+            await self._hand_in(event)
         if not isinstance(event, QuestionAsked) or self.options.ask is None:
             return 0.0
         clock = asyncio.get_running_loop().time
         asked = clock()
         await self.options.ask(event.questions)
         return clock() - asked
+
+    async def _hand_in(self, event: ToolStarted) -> None:
+        """Give a custom tool that takes part in replays what the agent gave it."""
+        for tool in self.options.custom_tools:
+            if isinstance(tool, CustomTool) and tool.replayed and tool.name == event.name:
+                with suppress(Exception):  # the agent was told of it then, and what it did about it is played too
+                    await tool.run(event.input)
 
     async def _end(self, call: RecordedCall, end: TurnEnded, turn: Turn) -> None:
         try:

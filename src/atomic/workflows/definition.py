@@ -94,8 +94,8 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
     """A run that anybody can watch without an agent.
 
-    `folder` holds `recording.jsonl`, which plays the agents, and `project`, which the run begins with. In `config` and
-    in the commands `{python}` becomes the name of Python on this machine.
+    `folder` holds `recording.jsonl`, which plays the agents, and `project.json`, the texts of the files that the run
+    begins with. In `config` and in the commands `{python}` becomes the name of Python on this machine.
     """
 
     folder: str

@@ -8,12 +8,15 @@ parallel sub-agents, retries and sessions that are resumed in another process ca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import msgspec
 
 from atomic.testing.model_server.script import NAME
+
+Named = Callable[[str], "str | None"]
+"""From a user's text without a marker to the name of its script."""
 
 _MARKER = re.compile(f"@@({NAME})@@")
 # Claude Code puts its own notes into the user's messages; they may quote older prompts.
@@ -60,19 +63,27 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
             results.append(message.tool_result)
         return "\n".join(result for result in reversed(results) if result)
 
-    def place(self) -> tuple[str | None, int]:
+    def place(self, named: Named | None = None) -> tuple[str | None, int]:
         """Give the script that is asked for, if any, and the turn in it."""
         for position in range(len(self.messages) - 1, -1, -1):
             message = self.messages[position]
-            names = [] if message.is_assistant else _MARKER.findall(_without_reminders(message.text))
-            if names:
-                return names[-1], _steps(self.messages[position:])
+            name = None if message.is_assistant else _script_of(_without_reminders(message.text).strip(), named)
+            if name is not None:
+                return name, _steps(self.messages[position:])
         return None, 0
 
 
 def join(texts: Iterable[str | None]) -> str:
     """Put the texts of a message together, one a line."""
     return "\n".join(text for text in texts if text)
+
+
+def _script_of(text: str, named: Named | None) -> str | None:
+    """What the text's last marker says; without one, what the server was told about such texts."""
+    names = _MARKER.findall(text)
+    if names:
+        return names[-1]
+    return named(text) if named is not None and text else None
 
 
 def _without_reminders(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic.errors import closest
-from atomic.testing.model_server.conversation import Conversation
+from atomic.testing.model_server.conversation import Conversation, Named
 from atomic.testing.model_server.errors import ScriptNameError
 from atomic.testing.model_server.script import NAME, Call, Fail, Input, Say, ScriptFile, Think, Word, turns_of, words_of
 
@@ -27,7 +27,8 @@ class Choice(msgspec.Struct, frozen=True):
 class Playbook:
     """All scripts of a server."""
 
-    def __init__(self, file: ScriptFile) -> None:
+    def __init__(self, file: ScriptFile, named: Named | None = None) -> None:
+        self._named = named
         for name in file.scripts:
             if not re.fullmatch(NAME, name):
                 raise ScriptNameError(name)
@@ -44,7 +45,7 @@ class Playbook:
         return Choice(choice.script, choice.turn, tuple(_fitted(word, conversation) for word in words))
 
     def _choose(self, conversation: Conversation) -> Choice:
-        name, turn = conversation.place()
+        name, turn = conversation.place(self._named)
         if not conversation.tools and name not in self._toolless:
             return Choice(None, 0, self._side)  # titles and summaries, which may quote a marker
         if name is None:

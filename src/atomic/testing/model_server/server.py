@@ -12,7 +12,7 @@ import msgspec
 
 from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
 from atomic.testing.model_server.calls import CallState, Ledger, ModelCall, OtherRequest
-from atomic.testing.model_server.conversation import Conversation, Protocol
+from atomic.testing.model_server.conversation import Conversation, Named, Protocol
 from atomic.testing.model_server.encoder import Encoder
 from atomic.testing.model_server.errors import NotRunningError
 from atomic.testing.model_server.openai_chat import ChatEncoder, read_chat
@@ -39,7 +39,7 @@ class ModelServer:
 
     A prompt that holds `@@name@@` gets the first turn of the script of that name, what follows gets the next ones.
     A prompt without a marker gets `default`; a request that offers no tools (agents let titles be made that way)
-    gets `side_text`, unless its script is one of `toolless`.
+    gets `side_text`, unless its script is one of `toolless`. `named` may say which script is meant without a marker.
 
         async with ModelServer({"hello": "Hello."}) as server:
             ...  # run an agent with `claude_env(server, home)` and the prompt "@@hello@@"
@@ -55,10 +55,11 @@ class ModelServer:
         toolless: Sequence[str] = (),
         models: Sequence[str] = MODELS,
         port: int = 0,
+        named: Named | None = None,
     ) -> None:
         file = ScriptFile(dict(scripts or {}), default, side_text, tuple(toolless), tuple(models))
         self.models = file.models
-        self._playbook, self._ledger = Playbook(file), Ledger()
+        self._playbook, self._ledger = Playbook(file, named), Ledger()
         self._port = port
         self._listener: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}

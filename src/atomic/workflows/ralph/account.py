@@ -152,7 +152,7 @@ def read_account(session: Path, state: object) -> Account:
         task_list=_tasks(session / TASKS),
         evidence=read_evidence(session),
         book=GateBook.open(session),
-        calls=list(_calls(session / "logs" / CALLS)),
+        calls=list(calls_of(session)),
     )
 
 
@@ -188,8 +188,9 @@ def _tasks(path: Path) -> TaskList:
         return TaskList()
 
 
-def _calls(path: Path) -> Iterator[Call]:
-    for line in read_lines(path):
+def calls_of(session: Path) -> Iterator[Call]:
+    """The calls of agents, oldest first."""
+    for line in read_lines(session / "logs" / CALLS):
         try:
             yield msgspec.convert(line, Call)
         except msgspec.ValidationError:

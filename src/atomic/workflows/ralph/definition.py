@@ -37,8 +37,8 @@ DEMO = Demo(
     " command `python3 -m life`. Standard library only, each part with unittest tests.",
     config={"verify": ["{python} -m unittest -q"]},
     story="Ralph plans a Game of Life, workers build it task by task, the tests judge each task, a reviewer looks at"
-    " the whole, and what it finds is mended. The agents are played from a recording; the files, the commits and the"
-    " test runs are real.",
+    " the whole, and what it finds is mended. The files, the commits and the test runs are real; the agents are played"
+    " from a recording, with the tokens and prices that it names, and cost nothing.",
     tests="{python} -m unittest -q",
     look="{python} -m life gun --steps 90 --still",
     play="{python} -m life gun",

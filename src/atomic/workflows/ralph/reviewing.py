@@ -8,6 +8,7 @@ from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
+from atomic.workflows.ralph.account import calls_of
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.options import rounds_of
@@ -93,14 +94,15 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
         problem=problem,
     )
     tools = [review_tool(handed_in.append)]
-    other = None if problem else _reviewing(ctx)  # if it cannot be asked, the worker's is better than none
+    other = None if problem else _reviewing(ctx, desk)  # if it cannot be asked, the worker's is better than none
     answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
     return handed_in[-1] if handed_in else review_in(answer)
 
 
-def _reviewing(ctx: Ralph) -> str | None:
-    """Another provider than the worker's, where two are configured; else any."""
-    working = ctx.deps.provider_of("worker")
+def _reviewing(ctx: Ralph, desk: Desk) -> str | None:
+    """Another provider than the one that worked, where two are configured; else any."""
+    worked = [call.provider for call in calls_of(desk.session) if call.who == "worker"]
+    working = worked[-1] if worked else ctx.deps.provider_of("worker")
     return next((name for name in ctx.deps.configured if name != working), None)
 
 

@@ -84,8 +84,8 @@ async def gate(ctx: Ralph) -> NodeResult:
     desk.write_evidence(evidence)
     if failed is None:
         return NodeResult()
-    # Who resumes a blocked run gives its tasks another chance: what was tried before does not count.
     tries = [*tries, failed]
+    # Who resumes a blocked run gives its tasks another chance: what was tried before does not count.
     forgiven = ctx.state.forgiven.get(task.id, 0) if ctx.attempt == 1 else len(tries)
     if len(tries) - forgiven >= MOST_ATTEMPTS:
         raise _given_up(tries[forgiven:], evidence.reason)

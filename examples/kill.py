@@ -1,6 +1,6 @@
 """A workflow with a loop, a parallel and a question is killed with `kill -9` in the middle, and goes on.
 
-    make demo
+    .venv/bin/python examples/kill.py
 
 Three processes work on one run: the first is killed, the second goes on until it has to ask and ends, the third
 brings the answer. Every execution of a node is also written to a ledger outside of Atomic; at the end the two are
@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from atomic.workflows import Node, NodeContext, RunStatus, SqliteJournal, State, graph, node, reducers
 
-RUN = "demo"
+RUN = "release"
 KILL_AT = "unit-tests"
 
 
@@ -123,7 +123,7 @@ def compare(folder: Path, recorded: set[str]) -> int:
 
 def main() -> int:
     say(release.draw(width=78))
-    with tempfile.TemporaryDirectory(prefix="atomic-demo-") as name:
+    with tempfile.TemporaryDirectory(prefix="atomic-kill-") as name:
         folder = Path(name)
         say("\n1. A process begins the run. It is killed while the tests are at work.")
         start(folder, kill_at=KILL_AT)

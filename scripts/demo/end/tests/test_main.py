@@ -1,0 +1,26 @@
+import contextlib
+import io
+import unittest
+
+from life.__main__ import main
+
+
+def shown(*words):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        main(words)
+    return output.getvalue().splitlines()
+
+
+class TheCommand(unittest.TestCase):
+    def test_it_shows_the_last_generation(self):
+        lines = shown("pulsar", "--width", "21", "--height", "20", "--steps", "3")
+        self.assertIn("pulsar", lines[0])
+        self.assertEqual(len(lines), 12)
+
+    def test_generations_are_counted(self):
+        self.assertIn("generation 30 · 41 cells", shown("gun", "--steps", "30")[0])
+
+    def test_an_unknown_pattern_is_refused(self):
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+            main(["gnu"])

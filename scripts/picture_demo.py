@@ -1,0 +1,82 @@
+"""Play the demo and keep what a terminal shows of it as docs/demo.svg."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMN, LINE, MARGIN = 7.8, 17, 18  # pixels of a character, a line and the frame
+WIDEST = 110
+COLOURS = [  # of the first that fits
+    (r"^\$ ", "#f0f6fc"),
+    (r"^(task \S+ completed|completed|\[review\[\d+\]\] Approved)", "#7ee787"),
+    (r"^(warning:|\[review)", "#ffa657"),
+    (r"^task ", "#79c0ff"),
+    (r"^\[", "#c9d1d9"),
+    (r"^[╭│╰]", "#e3b341"),
+]
+
+
+def play() -> str:
+    """What `atomic demo` says to somebody new, standard error in its place."""
+    with tempfile.TemporaryDirectory() as home:
+        env = {**os.environ, "HOME": home, "PYTHONPATH": str(ROOT / "src"), "ATOMIC_REPLAY_SPEED": "max"}
+        command = [sys.executable, "-m", "atomic", "demo"]
+        done = subprocess.run(
+            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=True
+        )
+    return done.stdout.decode()
+
+
+def shown(output: str) -> list[str]:
+    """The run, and what it built; the report between them is long, and the names of folders are nobody's business."""
+    run = (
+        output[output.index("\nlook at the project") + 1 :].partition("\n\n")[0].replace("atomic: warning:", "warning:")
+    )
+    built = re.search(r"^╭.*?╯$", output, re.MULTILINE | re.DOTALL)
+    assert built is not None
+    lines = [line for line in run.splitlines() if not line.startswith("atomic: ")]
+    return [
+        "$ atomic demo",
+        *(line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines),
+        "",
+        *built[0].splitlines(),
+    ]
+
+
+def drawing(lines: list[str]) -> str:
+    width = MARGIN * 2 + COLUMN * max(map(len, lines))
+    height = MARGIN * 2 + LINE * len(lines)
+    rows = (
+        f'<text x="{MARGIN}" y="{MARGIN + LINE * (at + 0.75):g}" textLength="{COLUMN * len(line):g}"'
+        f' fill="{_colour(line)}">{_text(line)}</text>'
+        for at, line in enumerate(lines)
+        if line
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">\n'
+        "<title>A run of atomic demo in a terminal</title>\n"
+        '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+        '<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13">\n'
+        + "\n".join(rows)
+        + "\n</g>\n</svg>\n"
+    )
+
+
+def _text(line: str) -> str:
+    """Blanks that no reader of SVG makes one of."""
+    return escape(line).replace(" ", "\u00a0")
+
+
+def _colour(line: str) -> str:
+    return next((colour for pattern, colour in COLOURS if re.match(pattern, line)), "#8b949e")
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "demo.svg").write_text(drawing(shown(play())), "utf-8")

@@ -1,0 +1,193 @@
+"""A coding agent without a model: planner, worker, reviewer and fixer, each a function of its prompt and of the files.
+
+It speaks the Agent Client Protocol and writes each turn to a ledger that Atomic does not know: begun, ended. What it
+does to the project is real: files and commits. Of the standard library it loads little: a turn costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from typing import Any
+
+LAYERS = (4, 5, 6, 5, 4)
+BREAKS = ("t12", "t33")  # their first attempt leaves a file that the gate refuses
+POLISH = "work/polish.txt"  # what the reviewer misses
+GATE = "! grep -rqs BROKEN work"
+PAUSE = 0.02  # seconds that a turn takes at least: there must be something to interrupt
+
+
+def plan() -> list[dict[str, Any]]:
+    """24 tasks; each waits for one to three of the layer before it."""
+    tasks: list[dict[str, Any]] = []
+    before: list[str] = []
+    for layer, size in enumerate(LAYERS):
+        ids = [f"t{layer}{place}" for place in range(size)]
+        for place, id in enumerate(ids):
+            blockers = sorted({before[(place + step) % len(before)] for step in range(1 + place % 3)}) if before else []
+            tasks.append({"id": id, "title": f"Write the part {id}", "blocked_by": blockers})
+        before = ids
+    return tasks
+
+
+class Turn:
+    """One turn: what its first line says, and where it works."""
+
+    def __init__(self, prompt: str, cwd: str, ledger: int, pause: float) -> None:
+        words = prompt.partition("\n")[0].strip("[]").split()
+        facts = dict(word.split("=", 1) for word in words if "=" in word)
+        self.role, self.task = facts.get("role", ""), facts.get("task", "")
+        self.attempt = int(facts.get("attempt", "1"))
+        self._cwd, self._ledger, self._pause = cwd, ledger, pause
+
+    def play(self) -> str:
+        self._witness("begin")
+        answer = {"planner": self._plan, "reviewer": self._review, "fixer": self._fix}.get(self.role, self._work)()
+        self._witness("end")
+        return answer
+
+    def _witness(self, what: str) -> None:
+        line = {"what": what, "role": self.role, "task": self.task, "attempt": self.attempt, "pid": os.getpid()}
+        os.write(self._ledger, json.dumps(line).encode() + b"\n")
+        os.fsync(self._ledger)
+
+    # the roles -------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> str:
+        time.sleep(PAUSE)
+        return json.dumps({"tasks": plan()})
+
+    def _work(self) -> str:
+        for blocker in next(task["blocked_by"] for task in plan() if task["id"] == self.task):
+            if not self._has(f"work/{blocker}.txt"):
+                self._witness("early")
+        name = f"work/{self.task}.txt"
+        with self._alone():
+            is_bad = self.task in BREAKS and self.attempt == 1 and not self._has(name)
+            self._write(name, "BROKEN" if is_bad else f"This is {self.task}.")
+        time.sleep(self._pause)
+        with self._alone():
+            # Whoever is told that the gate is red repairs what is red, whoever left it.
+            broken = [] if self.attempt == 1 else self._broken()
+            for one in broken:
+                self._write(one, f"This is {one[5:-4]}.")
+            self._commit(f"Write {self.task}", name, *broken)
+        return "All is done, and it is excellent."
+
+    def _fix(self) -> str:
+        with self._alone():
+            self._write(POLISH, "Polished.")
+            self._commit(f"Repair {self.task}", POLISH)
+        time.sleep(self._pause)
+        return "It is repaired."
+
+    def _review(self) -> str:
+        time.sleep(self._pause)
+        parts = [f"work/{task['id']}.txt" for task in plan()]
+        findings = [_finding(f"{part} is missing", 0, part) for part in parts if not self._has(part)]
+        if not self._has(POLISH):
+            findings += [_finding(f"{POLISH} is missing", 1, parts[0]), _finding("The parts are short", 3, parts[1])]
+        verdict = "request_changes" if findings else "approve"
+        return json.dumps({"verdict": verdict, "findings": findings, "summary": "I have looked at every part."})
+
+    # the project -----------------------------------------------------------------------------------------------
+
+    def _has(self, name: str) -> bool:
+        return os.path.exists(os.path.join(self._cwd, name))
+
+    def _broken(self) -> list[str]:
+        folder = os.path.join(self._cwd, "work")
+        return [f"work/{name}" for name in sorted(os.listdir(folder)) if "BROKEN" in _read(os.path.join(folder, name))]
+
+    def _write(self, name: str, text: str) -> None:
+        path = os.path.join(self._cwd, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text + "\n")
+
+    def _commit(self, subject: str, *names: str) -> None:
+        for name in ("index", "HEAD", "refs/heads/main"):  # of one that was killed: nobody else is here
+            lock = os.path.join(self._cwd, ".git", f"{name}.lock")
+            if os.path.exists(lock):
+                os.unlink(lock)
+        self._git("add", "--", *names)
+        if self._git("diff", "--cached", "--quiet", "--", *names, may_fail=True):
+            self._git("commit", "--quiet", "--no-verify", "-m", subject, "--", *names)
+
+    def _git(self, *words: str, may_fail: bool = False) -> int:
+        _, status = os.waitpid(os.posix_spawnp("git", ["git", "-C", self._cwd, *words], os.environ), 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code and not may_fail:
+            raise RuntimeError(f"git {words[0]} ended with {code}")
+        return code
+
+    def _alone(self) -> _Alone:
+        return _Alone(os.path.join(self._cwd, ".git", "agents.lock"))
+
+
+class _Alone:
+    """A lock that several agents share; a git that outlives its agent holds on to it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.set_inheritable(self._file, True)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+def _finding(title: str, priority: int, location: str) -> dict[str, Any]:
+    return {"title": title, "body": title, "priority": priority, "location": f"{location}:1", "confidence": 0.9}
+
+
+# the protocol ------------------------------------------------------------------------------------------------------
+
+
+def send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def main(ledger_path: str, pause: float = PAUSE) -> None:
+    ledger = os.open(ledger_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    cwd, session = os.getcwd(), "torture"
+    for line in sys.stdin:
+        message = json.loads(line)
+        params: dict[str, Any] = message.get("params") or {}
+        match message.get("method"):
+            case "initialize":
+                can = {"mcpCapabilities": {"http": True}}
+                result: Any = {"protocolVersion": 1, "agentCapabilities": can, "agentInfo": {"name": "torture"}}
+            case "session/new":
+                cwd = params["cwd"]
+                result = {"sessionId": session}
+            case "session/prompt":
+                prompt = params["prompt"][-1]["text"]  # before it stand instructions that hold for all of the session
+                text = Turn(prompt, cwd, ledger, pause).play()
+                said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+                send({"method": "session/update", "params": {"sessionId": session, "update": said}})
+                result = {"stopReason": "end_turn"}
+            case _:
+                if "id" in message and "method" in message:
+                    send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+                continue
+        send({"id": message["id"], "result": result})
+
+
+if __name__ == "__main__":
+    if "--version" in sys.argv:
+        print("torture 1.0.0")
+    else:
+        main(sys.argv[1], *map(float, sys.argv[2:]))

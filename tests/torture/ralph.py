@@ -1,0 +1,381 @@
+"""Kill Ralph, its agents or both at random instants until the work is done, and count what that broke.
+
+    python tests/torture/ralph.py --runs 200 --seed 7
+
+Each run is `atomic run ralph` with 24 tasks and six workers in a repository of its own. One to three times something is
+killed with SIGKILL; whoever is dead is resumed until the run ends. What counts is seen from outside: a ledger that the
+agents write, the session folder, the repository, the processes. All but kills, resumes and stalls must be zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import msgspec
+
+import atomic
+from tests.torture.acp_agent import GATE, PAUSE
+from tests.torture.ralph_look import (
+    PLANNED,
+    Known,
+    Ledger,
+    Orphans,
+    agents,
+    evidence,
+    family,
+    masked,
+    record_of,
+    session_in,
+    statuses,
+)
+
+AGENT = Path(__file__).with_name("acp_agent.py")
+SOURCE = Path(atomic.__file__).parents[1]
+GOAL = "Write the parts, each in a file of its own."
+FLAGS = ("--workers", "6", "--max-iterations", "0", "--agent", "acp:torture", "--verify", GATE)
+PATIENCE = 240.0  # seconds; a life that takes longer hangs
+ORPHANED = 10.0  # seconds that may pass until the last child of a killed process is dead
+MOST_LIVES = 12
+
+Victim = Literal["atomic", "agent", "both"]
+VICTIMS: tuple[Victim, ...] = ("atomic", "agent", "both")
+
+
+@dataclass
+class Tally:
+    """What happened; all behind `stalls` must stay zero."""
+
+    runs: int = 0
+    kills: int = 0
+    resumes: int = 0
+    stalls: int = 0  # ends that asked for a person, after agents were killed again and again
+    lost: int = 0
+    repeated: int = 0
+    orphans: int = 0
+    wrong_ends: int = 0
+    wrong_reports: int = 0
+
+    def add(self, other: Tally) -> None:
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    @property
+    def clean(self) -> bool:
+        return not (self.lost or self.repeated or self.orphans or self.wrong_ends or self.wrong_reports)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {self.kills} kills, {self.resumes} resumes, {self.stalls} stalls: {self.lost} lost, "
+            f"{self.repeated} repeated, {self.orphans} orphans, {self.wrong_ends} wrong ends, "
+            f"{self.wrong_reports} wrong reports"
+        )
+
+
+class Stage:
+    """A home folder, a repository, and the ledger of the agents, which is in neither."""
+
+    def __init__(self, folder: Path, *, pause: float = PAUSE) -> None:
+        self.folder, self.home, self.project = folder, folder / "home", folder / "project"
+        self.atomic_home = self.home / ".atomic"
+        for made in (self.atomic_home, self.project, folder / "ledger"):
+            made.mkdir(parents=True)
+        self.ledger = Ledger(folder / "ledger" / "turns.jsonl")
+        self.env = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": str(SOURCE)}
+        command = [sys.executable, "-I", "-S", str(AGENT), str(self.ledger.path), str(pause)]
+        (self.atomic_home / "config.toml").write_text(
+            f"[acp.torture]\ncommand = {msgspec.json.encode(command).decode()}\n"
+        )
+        self._make_repository()
+
+    def _make_repository(self) -> None:
+        (self.project / "README.md").write_text("Parts.\n")
+        self.git("init", "--quiet", "--initial-branch=main")
+        with (self.project / ".git" / "config").open("a") as config:
+            config.write(
+                "[user]\n\tname = T\n\temail = t@example.com\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n"
+            )
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", "Begin")
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=self.project, env=self.env, check=True, capture_output=True, text=True, timeout=60
+        )
+        return done.stdout
+
+    @property
+    def session(self) -> Path | None:
+        return session_in(self.atomic_home)
+
+    def next_command(self) -> list[str]:
+        session = self.session
+        words = ["run", "ralph", *FLAGS, "--json", GOAL] if session is None else ["resume", session.name, "--json"]
+        return [sys.executable, "-m", "atomic", *words]
+
+
+class Life:
+    """One process of the run, from its start to its end or to its death."""
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        self._stage = stage
+        self.mark, self.known = stage.ledger.mark, Known.of(stage.session)
+        self._out, self._err = stage.folder / f"out-{number}.jsonl", stage.folder / f"err-{number}.txt"
+        self.is_killed = False
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                stage.next_command(), cwd=stage.project, env=stage.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            )
+
+    def goes_on_for(self, seconds: float) -> bool:
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.is_killed = True
+
+    @property
+    def last_event(self) -> Mapping[str, Any]:
+        lines = self._out.read_bytes().splitlines()
+        return msgspec.json.decode(lines[-1]) if lines else {}
+
+    @property
+    def complaint(self) -> str:
+        return f"{self.last_event.get('message', '')}\n{self._err.read_text()[-2000:]}".strip()
+
+
+class Case:
+    """One run, what is done to it, and what is known about it from outside."""
+
+    def __init__(self, folder: Path, seed: int, reference: str | None) -> None:
+        self.stage, self.seed, self._reference = Stage(folder), seed, reference
+        self.tally = Tally(runs=1)
+        self.orphans = Orphans(ORPHANED)
+        self._lives = 0
+        self._agents_killed = 0
+
+    def complain(self, *words: object) -> None:
+        print(f"seed {self.seed}:", *words, file=sys.stderr, flush=True)
+
+    # lives -----------------------------------------------------------------------------------------------------
+
+    def begin_life(self) -> Life:
+        life = Life(self.stage, self._lives)
+        self._lives += 1
+        self.tally.resumes += "resume" in life.process.args  # pyright: ignore[reportOperatorIssue]  # a list here
+        return life
+
+    def play(self, kills: Sequence[tuple[float, Victim]], usual: float) -> None:
+        """Live through all kills, then to the end."""
+        life = self.begin_life()
+        for moment, victim in kills:
+            left = 1 - len(life.known.completed) / (len(PLANNED) + 1)
+            if not life.goes_on_for(moment * usual * max(left, 0.25)):
+                break
+            self._strike(life, victim)
+            if life.is_killed:
+                self._look_back(life)
+                life = self.begin_life()
+        while not self._came_to_end(life):
+            life = self.begin_life()
+
+    def _strike(self, life: Life, victim: Victim) -> None:
+        if victim != "atomic" and (agent := self._find_agent(life)):
+            self._agents_killed += 1
+            self.tally.kills += victim == "agent"
+            os.kill(agent, signal.SIGKILL)
+        if victim != "agent":
+            self.orphans.expect_end_of(family(self.stage.home, life.process.pid))
+            self.tally.kills += life.process.poll() is None
+            life.kill()
+
+    def _find_agent(self, life: Life) -> int:
+        """An agent that is at work; 0 if there is none and none comes."""
+        until = time.monotonic() + 2
+        while time.monotonic() < until and life.process.poll() is None:
+            if found := agents(self.stage.home):
+                return random.Random(self.seed).choice(found)
+            time.sleep(0.005)
+        return 0
+
+    def _came_to_end(self, life: Life) -> bool:
+        """Wait for the end of the run; False where it has to be resumed."""
+        if life.goes_on_for(PATIENCE):
+            self.orphans.expect_end_of(family(self.stage.home, life.process.pid))
+            life.kill()
+            self.complain(f"it hung: {life.complaint}")
+            self.tally.wrong_ends += 1
+        self._look_back(life)
+        code = life.process.returncode
+        if code != 0 and not life.is_killed:
+            self.tally.stalls += 1
+            if not self._agents_killed:
+                self.tally.wrong_ends += 1
+            self.complain(f"exit code {code}: {life.complaint}")
+        self._check_words(life)
+        return code == 0 or self._lives >= MOST_LIVES
+
+    # looking ---------------------------------------------------------------------------------------------------
+
+    def _look_back(self, life: Life) -> None:
+        """Compare what the agents did in this life with what was on the disk when it began."""
+        entries = self.stage.ledger.since(life.mark)
+        again = life.known.repeated_by(entries)
+        early = [entry.task for entry in entries if entry.what == "early"]
+        now = Known.of(self.stage.session)
+        gone = sorted((life.known.steps - now.steps) | (life.known.completed - now.completed))
+        self.tally.repeated += len(again)
+        self.tally.lost += len(early) + len(gone)
+        for word, found in (("repeated", again), ("what it builds on is not there", early), ("lost", gone)):
+            if found:
+                self.complain(f"{word}: {found}")
+
+    def _check_words(self, life: Life) -> None:
+        """What the process says at its end must be what its exit code and its session say."""
+        session = self.stage.session
+        if life.is_killed or session is None:
+            return
+        record, last, code = record_of(session), life.last_event, life.process.returncode
+        told = last.get("type"), last.get("status"), last.get("exit_code")
+        if told != ("run_ended", record["status"], code) or (record["status"] == "completed") != (code == 0):
+            self.tally.wrong_ends += 1
+            self.complain(f"exit code {code}, session {record['status']}, told {told}: {life.complaint}")
+
+    def check_end(self) -> None:
+        session = self.stage.session
+        if session is None:
+            self.tally.lost += len(PLANNED)
+            self.complain("there is no session")
+            return
+        undone = self._undone(session)
+        self.tally.lost += len(undone)
+        if undone:
+            self.complain(f"not done: {undone}")
+        if undone and record_of(session)["status"] == "completed":
+            self.tally.wrong_ends += 1
+        self._check_report(session)
+        left = self._left_alive()
+        self.tally.orphans += len(left)
+
+    def _undone(self, session: Path) -> list[str]:
+        """The tasks that are not completed, not proven, or not in the last commit."""
+        done, proofs = statuses(session), evidence(session)
+        committed = set(self.stage.git("ls-tree", "--name-only", "HEAD", "work/").split())
+        changed = self.stage.git("status", "--porcelain")
+        if changed:
+            self.complain(f"not committed: {changed}")
+        return sorted(
+            id
+            for id in PLANNED | done.keys()
+            if done.get(id) != "completed"
+            or not self._is_proven(id, proofs.get(id, {}))
+            or (id in PLANNED and f"work/{id}.txt" not in committed)
+            or f"work/{id}.txt" in changed
+        )
+
+    def _is_proven(self, task: str, proof: Mapping[str, Any]) -> bool:
+        """Whether there is evidence of an attempt that was really made."""
+        ended = {(entry.task, entry.attempt) for entry in self.stage.ledger.since(0) if entry.what == "end"}
+        return proof.get("status") == "passed" and (task, proof.get("attempt")) in ended
+
+    def _check_report(self, session: Path) -> None:
+        path = session / "report.md"
+        self.report = masked(path.read_text(), self.stage.folder) if path.exists() else "there is no report"
+        if self._reference is not None and self.report != self._reference:
+            self.tally.wrong_reports += 1
+            self.complain(f"another report:\n{_difference(self._reference, self.report)}")
+
+    def _left_alive(self) -> list[int]:
+        self.orphans.expect_end_of(family(self.stage.home))
+        left = self.orphans.left()
+        for pid in left:
+            self.complain(f"process {pid} is left: {Path(f'/proc/{pid}/cmdline').read_bytes()}")
+            os.kill(pid, signal.SIGKILL)
+        return left
+
+
+def _difference(one: str, other: str) -> str:
+    import difflib
+
+    return "\n".join(
+        difflib.unified_diff(one.splitlines(), other.splitlines(), "undisturbed", "killed", lineterm="", n=0)
+    )
+
+
+def run_case(seed: int, usual: float, reference: str, keep: Path | None) -> Tally:
+    """One run with one to three kills."""
+    choose = random.Random(seed)
+    kills: list[tuple[float, Victim]] = [(choose.random(), choose.choice(VICTIMS)) for _ in range(choose.randint(1, 3))]
+    with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
+        case = Case(Path(folder).resolve(), seed, reference)
+        case.play(kills, usual)
+        case.check_end()
+        if keep is not None and (case.tally.stalls or not case.tally.clean):
+            shutil.copytree(folder, keep / f"seed-{seed}", symlinks=True, dirs_exist_ok=True)
+        return case.tally
+
+
+def undisturbed(seed: int) -> tuple[float, str]:
+    """How long a run takes here that nobody disturbs, and its report."""
+    with tempfile.TemporaryDirectory(prefix="atomic-torture-") as folder:
+        case = Case(Path(folder).resolve(), seed, None)
+        begin = time.monotonic()
+        case.play([], 0.0)
+        usual = time.monotonic() - begin
+        case.check_end()
+        if not case.tally.clean or case.tally.stalls:
+            raise SystemExit(f"an undisturbed run is not clean: {case.tally}")
+        return usual, case.report
+
+
+def torture(runs: int, seed: int, *, jobs: int = 2, keep: Path | None = None, report: bool = False) -> Tally:
+    """Run all cases; the same seed gives the same kills (as far as a machine's speed does)."""
+    usual, reference = undisturbed(seed)
+    total = Tally()
+    with ProcessPoolExecutor(jobs) as pool:
+        cases = pool.map(run_case, seeds(runs, seed), [usual] * runs, [reference] * runs, [keep] * runs)
+        for done, tally in enumerate(cases, 1):
+            total.add(tally)
+            if report and done % 10 == 0:
+                print(f"  {total}", flush=True)
+    return total
+
+
+def seeds(runs: int, seed: int) -> Iterator[int]:
+    yield from (seed * 1_000_003 + number for number in range(runs))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill Ralph and its agents at random instants; count what that broke.")
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="copy the folders of runs that went wrong to this one")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    total = torture(options.runs, options.seed, jobs=options.jobs, keep=options.keep, report=True)
+    print(f"{total}\nseed {options.seed}, {time.monotonic() - begin:.0f} s")
+    return 0 if total.clean else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,216 @@
+"""What can be seen of a run of Ralph from outside: session folder, the agents' ledger, processes, report."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.workflows import SqliteJournal
+from tests.torture.acp_agent import plan
+
+PLANNED = frozenset(str(task["id"]) for task in plan())
+WORKING = ("worker", "fixer")
+ROUNDS = 2  # of review, in a run that nobody disturbs
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A line of the ledger."""
+
+    what: str  # begin, end; early: a worker does not find what its task builds on
+    role: str
+    task: str
+    attempt: int
+    pid: int
+
+
+class Ledger:
+    """What the agents did, by their own account."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def mark(self) -> int:
+        """How far it is written."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def since(self, mark: int) -> list[Entry]:
+        if not self.path.exists():
+            return []
+        lines = self.path.read_bytes()[mark:].split(b"\n")[:-1]
+        return [msgspec.json.decode(line, type=Entry) for line in lines]
+
+
+@dataclass
+class Known:
+    """What a session folder holds: finished tasks, and recorded turns."""
+
+    completed: frozenset[str] = frozenset()
+    proven: frozenset[str] = frozenset()  # by evidence that passed
+    steps: frozenset[str] = frozenset()
+    turns: Counter[str] = field(default_factory=Counter[str])  # of workers and fixers, by task
+    plans: int = 0
+    reviews: int = 0
+
+    @classmethod
+    def of(cls, session: Path | None) -> Known:
+        if session is None or not (session / "journal.db").exists():
+            return cls()
+        known = cls(completed=frozenset(id for id, status in statuses(session).items() if status == "completed"))
+        known.proven = frozenset(id for id, proof in evidence(session).items() if proof["status"] == "passed")
+        known._read_journal(session)
+        return known
+
+    def _read_journal(self, session: Path) -> None:
+        with SqliteJournal(session / "journal.db") as journal:
+            if not any(run.execution_id == session.name for run in journal.list()):
+                return
+            records = [record for record in journal.records(session.name) if record.step is not None]
+        self.steps = frozenset(record.step_id for record in records)
+        for record in records:
+            self.turns.update(list(record.update.get("broken", ())))  # a mapping would be taken for counts
+            self.plans += "plan_problem" in record.update or "planned" in record.update
+            self.reviews += len(record.update.get("reviews", ()))
+
+    def repeated_by(self, entries: Iterable[Entry]) -> list[str]:
+        """The turns that had been recorded, or whose task was done, and that were begun all the same."""
+        listed = list(entries)
+        begun = [entry for entry in listed if entry.what == "begin"]
+        again = [
+            f"{entry.role} {entry.task} attempt {entry.attempt}"
+            for entry in begun
+            if (entry.role in WORKING and (entry.task in self.completed or entry.attempt <= self.turns[entry.task]))
+            or (entry.role == "planner" and entry.attempt <= self.plans)
+        ]
+        reviewed = sum(entry.role == "reviewer" and entry.what == "end" for entry in listed)
+        return again + ["reviewer"] * max(0, reviewed - max(0, ROUNDS - self.reviews))
+
+
+def session_in(home: Path) -> Path | None:
+    """The only session; None if the run was cut before there was one."""
+    found = list((home / "sessions").glob("*/session.json"))
+    assert len(found) < 2, found
+    return found[0].parent if found else None
+
+
+def record_of(session: Path) -> Mapping[str, Any]:
+    return msgspec.json.decode((session / "session.json").read_bytes())
+
+
+def statuses(session: Path) -> dict[str, str]:
+    """The status of each task."""
+    path = session / "tasks.json"
+    tasks: list[dict[str, Any]] = msgspec.json.decode(path.read_bytes())["tasks"] if path.exists() else []
+    return {task["id"]: task["status"] for task in tasks}
+
+
+def evidence(session: Path) -> dict[str, Mapping[str, Any]]:
+    """What is proven, by task."""
+    proofs = [msgspec.json.decode(path.read_bytes()) for path in (session / "evidence").glob("*.json")]
+    return {proof["task"]: proof for proof in proofs}
+
+
+# processes ---------------------------------------------------------------------------------------------------------
+
+Process = tuple[int, int]  # its id, and when it was started: ids are used again
+
+
+def alive(pid: int) -> Process | None:
+    """The process, unless it has ended; one that nobody has waited for has."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if facts[0] in "ZX" else (pid, int(facts[19]))
+
+
+def family(home: Path, root: int = 0) -> Iterator[Process]:
+    """What lives with this home folder in its environment, or is a child's child of `root`."""
+    parents = dict(_parents())
+    for pid in parents:
+        if (_has_home(pid, home) or _is_below(pid, root, parents)) and (found := alive(pid)) is not None:
+            yield found
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            yield int(folder.name), int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+
+
+def _has_home(pid: int, home: Path) -> bool:
+    try:
+        return f"HOME={home}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _is_below(pid: int, root: int, parents: Mapping[int, int]) -> bool:
+    while pid > 1 and pid in parents:
+        if (pid := parents[pid]) == root:
+            return root > 1
+    return False
+
+
+def agents(home: Path) -> list[int]:
+    """The agents at work."""
+    return [pid for pid, _ in family(home) if b"acp_agent.py" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+class Orphans:
+    """Those that must have ended some seconds after the process that started them."""
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._limits: dict[Process, float] = {}
+
+    def expect_end_of(self, processes: Iterable[Process]) -> None:
+        for process in processes:
+            self._limits.setdefault(process, time.monotonic() + self._patience)
+
+    def left(self) -> list[int]:
+        """Those that live on, behind their time."""
+        over: list[int] = []
+        while waiting := [process for process in self._limits if alive(process[0]) == process]:
+            over = [pid for pid, start in waiting if time.monotonic() > self._limits[pid, start]]
+            if len(over) == len(waiting):
+                return over
+            time.sleep(0.05)
+        return []
+
+
+# the report --------------------------------------------------------------------------------------------------------
+
+
+_MASKS = (
+    (r"(?ms)^## Cost and time by role.*?(?=^## |\Z)", ""),  # tokens, times, calls and attempts
+    (r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", "ID"),
+    (r"\b[0-9a-f]{40}\b", "HASH"),
+    (r"(?<=exit code 0, )[^)]*", "TIME"),
+    # Where six share a checkout, a gate is red, or red only once, for another's reason.
+    (re.escape(", **but only the second time: it is flaky**"), ""),
+)
+
+
+def masked(report: str, folder: Path) -> str:
+    """The report without what differs between two runs that went well."""
+    report = report.replace(str(folder), "FOLDER")
+    for pattern, word in _MASKS:
+        report = re.sub(pattern, word, report)
+    return report

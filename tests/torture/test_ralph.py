@@ -1,0 +1,78 @@
+"""Ralph, killed at random instants with its agents, loses nothing, repeats nothing and tells the same in the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.torture.ralph import torture
+from tests.torture.ralph_look import Entry, Known, Orphans, alive, family, masked
+
+SEED = int(os.environ.get("TORTURE_SEED", "20261116"))
+
+
+def test_a_killed_ralph_loses_nothing_and_repeats_nothing() -> None:
+    _torture(runs=4, kills=4)
+
+
+@pytest.mark.full
+def test_a_killed_ralph_loses_nothing_and_repeats_nothing_in_twenty_runs() -> None:
+    _torture(runs=20, kills=20)
+
+
+def _torture(*, runs: int, kills: int) -> None:
+    """A machine that gets quicker or slower meanwhile makes a kill come too late: then there are more runs."""
+    hit = 0
+    for seed in range(SEED, SEED + 4):
+        total = torture(runs, seed)
+        print(total)
+        assert total.clean, f"{total} (seed {seed})"
+        hit += total.kills
+        if hit >= kills:
+            return
+    raise AssertionError(f"only {hit} kills hit")
+
+
+# The counters themselves: zeros of one that cannot count would say nothing.
+
+
+def test_a_turn_of_a_finished_task_counts_as_repeated() -> None:
+    known = Known(completed=frozenset({"t00"}))
+    assert known.repeated_by([_begun("worker", "t00", 2), _begun("worker", "t01")]) == ["worker t00 attempt 2"]
+
+
+def test_a_recorded_turn_counts_as_repeated_and_the_next_attempt_does_not() -> None:
+    known = Known(turns=Counter({"t00": 1}), plans=1)
+    entries = [_begun("worker", "t00", 1), _begun("worker", "t00", 2), _begun("planner", "", 1)]
+    assert known.repeated_by(entries) == ["worker t00 attempt 1", "planner  attempt 1"]
+
+
+def test_a_recorded_review_counts_as_repeated() -> None:
+    ended = [Entry("end", "reviewer", "", 1, 1)] * 2
+    assert Known(reviews=0).repeated_by(ended) == []
+    assert Known(reviews=1).repeated_by(ended) == ["reviewer"]
+
+
+def test_a_process_that_outlives_its_time_is_an_orphan(tmp_path: Path) -> None:
+    orphans = Orphans(patience=0.2)
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "HOME": str(tmp_path)}) as sleeper:
+        orphans.expect_end_of(family(tmp_path))
+        assert orphans.left() == [sleeper.pid]
+        sleeper.kill()
+    assert orphans.left() == []
+    assert alive(sleeper.pid) is None
+
+
+def test_two_reports_differ_where_the_work_does(tmp_path: Path) -> None:
+    report = f"# Ralph completed\n\n- `make` passed (exit code 0, 0.1s)\n- in `{tmp_path}` since {'a' * 40}\n"
+    quicker = report.replace("0.1s", "0.0s").replace("a" * 40, "b" * 40).replace(str(tmp_path), str(tmp_path / "b"))
+    assert masked(report, tmp_path) == masked(quicker, tmp_path / "b")
+    assert masked(report, tmp_path) != masked(report.replace("passed", "failed"), tmp_path)
+
+
+def _begun(role: str, task: str, attempt: int = 1) -> Entry:
+    return Entry("begin", role, task, attempt, 1)
