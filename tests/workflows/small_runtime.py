@@ -121,8 +121,17 @@ class Runtime:
     sessions: Sessions = field(default_factory=Sessions)
     broker: Broker | None = None
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tasks: Any = None
+    files: Any = None
+    configured: Sequence[str] = ()
     turns: list[Turn] = field(default_factory=list[Turn])
     says: str = "done"
+
+    def provider_of(self, role: str) -> str | None:
+        return None
+
+    def publish(self, url: str) -> None:
+        raise AtomicError(f"nobody publishes {url} here")
 
     async def turn(self, prompt: str, **options: Any) -> str:
         self.turns.append(Turn(prompt, {name: value for name, value in options.items() if value is not None}))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def builtin_commands() -> list[Command]:
-    """The built-in commands; `/ralph` is none of them, it is a workflow."""
+    """The built-in commands; a workflow that comes with Atomic is none of them."""
     return [
         _command("help", "commands by category, or one in detail", _help, "[command]", "h", "?"),
         _command("clear", "new conversation, new session", _clear, "", "cls"),

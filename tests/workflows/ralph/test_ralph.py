@@ -372,7 +372,7 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
         (("--yolo", "--tasks", "cycle.json", GOAL), "choose one"),
         (("--reviewer", "2", GOAL), "--reviewers"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+    ids=str,
 )
 async def test_what_cannot_work_is_refused_before_there_is_a_session(
     tmp_path: Path, words: tuple[str, ...], why: str
