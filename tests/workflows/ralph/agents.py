@@ -7,19 +7,17 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from atomic.testing import ModelCall, ModelServer, Script, Turn
 from atomic.testing.conformance import AGENTS
 from atomic.testing.conformance.agents import Words
-from atomic.testing.model_server.conversation import Conversation, Message
-from atomic.testing.model_server.playbook import Choice, Playbook
+from atomic.testing.model_server.playbook import Playbook
 from atomic.testing.model_server.script import ScriptFile
 from tests.cli.command import User, processes
 from tests.cli.flows import Running, started
@@ -41,31 +39,18 @@ def cue_in(text: str) -> tuple[str, ...]:
     return () if found is None else tuple(filter(None, found.groups()))
 
 
-class Parts(Playbook):
-    """Scripts by role: `worker.2.1`, else `worker.2`, else `worker`. Other prompts have their marker, as ever."""
-
-    def __init__(self, scripts: Mapping[str, Script], models: Sequence[str]) -> None:
-        super().__init__(ScriptFile(dict(scripts), models=tuple(models)))
-        self._known = frozenset(scripts)
-
-    def choose(self, conversation: Conversation) -> Choice:
-        messages = tuple(map(self._marked, conversation.messages))
-        return super().choose(msgspec.structs.replace(conversation, messages=messages))
-
-    def _marked(self, message: Message) -> Message:
-        """With a marker behind it that names its script."""
-        cue = () if message.is_assistant else cue_in(message.text)
-        names = (".".join(cue[:length]) for length in range(len(cue), 0, -1))
-        name = next((name for name in names if name in self._known), None)
-        return message if name is None else msgspec.structs.replace(message, text=f"{message.text}\n@@{name}@@")
-
-
 class Model(ModelServer):
     """Plays parts; what it was asked is a ledger that Atomic cannot write to."""
 
     def play(self, scripts: Mapping[str, Script]) -> None:
-        """From now on these parts are played."""
-        self._playbook = Parts(scripts, self.models)
+        """From now on these parts are played: of `worker.2.1`, `worker.2` and `worker` the first that there is."""
+
+        def named(text: str) -> str | None:
+            cue = cue_in(text)
+            names = (".".join(cue[:length]) for length in range(len(cue), 0, -1))
+            return next((name for name in names if name in scripts), None)
+
+        self._playbook = Playbook(ScriptFile(dict(scripts), models=self.models), named)
 
     @property
     def begun(self) -> list[str]:
@@ -145,7 +130,7 @@ class Stage:
 
     async def atomic(self, *words: str) -> Outcome:
         done = await self.user.atomic(*words, timeout=LIMIT)
-        return outcome_of([json.loads(line) for line in done.stdout.splitlines()], done.exit_code, done.stderr)
+        return Outcome(done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
 
     @asynccontextmanager
     async def running(self, *words: str) -> AsyncGenerator[Running]:
@@ -156,7 +141,7 @@ class Stage:
 
     @property
     def sessions(self) -> list[Path]:
-        return sorted((self.user.home / ".atomic" / "sessions").iterdir(), key=lambda folder: folder.stat().st_ctime)
+        return sorted((self.user.home / ".atomic" / "sessions").iterdir())
 
     @property
     def session(self) -> Path:
@@ -203,10 +188,6 @@ def commit_command(*files: str) -> str:
     names = " ".join(files)
     inner = f'git add -- {names} && git commit -q -m "Write {names}" -- {names}'
     return f"flock .git/one-at-a-time sh -c '{inner}'"
-
-
-def outcome_of(events: list[dict[str, Any]], exit_code: int, stderr: str = "") -> Outcome:
-    return Outcome(exit_code, events, stderr)
 
 
 def asked_a_person(outcome: Outcome) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Ralph on Claude Code, OpenCode and Copilot, from a prompt, a spec, a list of tasks or features to a game that runs."""
+"""Ralph on Claude Code, OpenCode and Copilot: from a prompt, a spec, a list of tasks or features to a game."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def check_game(stage: Stage, outcome: Outcome) -> None:
     assert asked_a_person(outcome) == []
     assert stage.subjects == ["Write nim.py test_nim.py", "Write table.py test_table.py"]
     assert set(stage.statuses.values()) == {"completed"}
-    for task in stage.statuses:
-        proof = stage.evidence(task)
+    proofs = [stage.evidence(task) for task in stage.statuses]
+    for proof in proofs:
         assert (proof["status"], proof["gates"][0]["command"], proof["gates"][0]["exit_code"]) == ("passed", GATE, 0)
-    assert proof["commit"] == stage.git("rev-parse", "HEAD")
+    assert proofs[-1]["commit"] == stage.git("rev-parse", "HEAD")
     assert stage.git("status", "--short") == ""
     assert "Write the table to play at" in stage.report
     check_play(stage.project)
@@ -121,9 +121,9 @@ def read(path: Path) -> Call:
 def chain(stage: Stage) -> dict[str, Script]:
     """A model that does what each skill says: read what the one before has left, and leave its own."""
     research, spec = stage.project / "research/docs/nim.md", stage.project / "specs/nim.md"
-    write = stage.words.write
+    write, folders = stage.words.write, stage.words.bash("mkdir -p research/docs specs")
     return {
-        "research": [[read(stage.project / "README.md")], [write(research, RESEARCH)], "Written."],
+        "research": [[read(stage.project / "README.md"), folders], [write(research, RESEARCH)], "Written."],
         "spec": [[read(research)], [write(spec, SPEC)], "Written."],
         "list": [[read(spec)], [write(stage.project / "research/tasks.json", json.dumps(PLAN))], "Written."],
     }
@@ -137,7 +137,7 @@ async def test_research_spec_and_list_lead_to_a_game(stage: Stage) -> None:
     results = {call.script: call.tool_result for call in stage.model.calls if call.turn == 1}
     assert "LEFT-BY-RESEARCH" in results["spec"]
     assert "LEFT-BY-SPEC" in results["list"]
-    assert TaskList.read(stage.project / "research/tasks.json").problems == []
+    assert TaskList.read(stage.project / "research/tasks.json").problems == ()
     stage.commit_all("Add the documents")
     check_game(stage, await stage.ralph("--verify", GATE))
     assert stage.model.begun == WORK
