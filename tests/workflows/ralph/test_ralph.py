@@ -289,7 +289,9 @@ async def test_the_projects_own_gate_is_found_and_named(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (theatre.project / "Makefile").write_text("test:\n\t@echo fine\n")
     theatre.commit_all("Make")
-    await theatre.user.atomic("trust", json.loads((await theatre.user.atomic("trust", "--show", "--json")).stdout)["hash"])
+    await theatre.user.atomic(
+        "trust", json.loads((await theatre.user.atomic("trust", "--show", "--json")).stdout)["hash"]
+    )
     outcome = await theatre.ralph(GOAL)
     assert outcome.status == DONE
     assert "make test" in outcome.warnings

@@ -16,8 +16,8 @@ from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.workflows.definition import RunEnd
 from atomic.workflows.endings import BLOCKED, CAPS
+from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.evidence import Diffstat, Evidence, GateResult, write_evidence
-from atomic.workflows.ralph.gates import Gate
 from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.report import at_end, report_of
 from atomic.workflows.ralph.review import Finding, Review, fix_tasks
@@ -335,9 +335,9 @@ def test_what_atomic_chose_is_told(finished: Run) -> None:
     finished.record(options={"agents": {"reviewer": "copilot"}, "models": {}})
     finished.call("worker", model=None)
     finished.call("reviewer", provider="copilot", model="gpt")
-    told = section(finished.report(), "What Atomic chose where nothing was given")
-    assert "Gate: `make test` (found in `Makefile`, none was given); green before the run" in told
-    assert "Agent of the worker: `claude` with its own default model (chosen by Atomic)\n" in told
+    told = section(finished.report(), "Choices, and who made them")
+    assert "Gate: `make test` (found in `Makefile` by Atomic, none was given); green before the run" in told
+    assert "Agent of the worker: `claude` with its own default model (no flag named one)\n" in told
     assert "Agent of the reviewer: `copilot` with model `gpt`" in told
     assert "`gpt` (chosen" not in told
     assert "Review: approved" in told
@@ -474,7 +474,7 @@ def test_yolo_without_a_kept_promise_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_shows_what_would_be_done_and_claims_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path, dry_run=True, verify=("make check",), workers=3)
+    run = Run(tmp_path, dry_run=True, gates=(Gate("make check", "--verify"),), workers=3)
     run.record(config={"max_iterations": 7}, options={"caps": {"max_cost": 5.0}})
     run.gates(Gate("make check", "--verify"), baseline={"x": 0})
     run.tasks(Task("t1", "First", acceptance=["it runs"]), Task("t2", "Second", blocked_by=["t1"]))
@@ -522,7 +522,7 @@ def test_words_of_others_break_neither_markdown_nor_terminal(run: Run, words: st
     outside = _outside_of_fences(report)
     headings = [line for line in outside if re.match(r"#{1,2} ", line)]
     assert [line.split()[1] for line in headings] == [
-        "Ralph", "Done,", "Not", "Findings", "What", "Cost", "Commands",
+        "Ralph", "Done,", "Not", "Findings", "Choices,", "Cost", "Commands",
     ]  # fmt: skip
     assert "<script" not in _without_code("\n".join(outside)).replace("\\<", "")
     assert "@everyone" not in _without_code("\n".join(outside))

@@ -18,7 +18,6 @@ from atomic.config import Settings
 from atomic.providers.base import SessionOptions
 from atomic.providers.opencode.configuration import (
     CONTENT,
-    TOOL_SERVER,
     disabled_as_configuration,
     encoded,
     literally,
@@ -28,6 +27,7 @@ from atomic.providers.opencode.configuration import (
     without_asking,
 )
 from atomic.providers.opencode.plan import environment
+from atomic.providers.opencode.toolmap import TOOL_SERVER
 from atomic.providers.tool_server import ToolServer
 
 PERMISSION = "OPENCODE_PERMISSION"

@@ -20,7 +20,6 @@ _NAMES = ("opencode.json", "opencode.jsonc")
 _REFERENCE = re.compile(r"\{env:([^}]+)\}")
 _ANY_REFERENCE = re.compile(r"\{(?=(?:env|file):)")
 _BRACE = "\ue000"  # stands for a brace that OpenCode must not see before it has read the JSON
-TOOL_SERVER = "atomic"  # by this name the model sees our own tools
 _FOREVER = 24 * 60 * 60 * 1000  # milliseconds that one of our own tools may take
 
 

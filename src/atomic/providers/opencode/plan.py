@@ -19,7 +19,6 @@ from atomic.providers.base import CustomTool, SessionOptions
 from atomic.providers.environment import child_environment
 from atomic.providers.opencode.configuration import (
     CONTENT,
-    TOOL_SERVER,
     UserConfiguration,
     agents_as_configuration,
     disabled_as_configuration,
@@ -34,6 +33,7 @@ from atomic.providers.opencode.configuration import (
     without_asking,
 )
 from atomic.providers.opencode.keys import USUAL, variables_of
+from atomic.providers.opencode.toolmap import TOOL_SERVER
 from atomic.providers.tool_server import ToolServer
 from atomic.providers.tools import as_tools
 

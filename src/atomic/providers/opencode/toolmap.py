@@ -31,6 +31,7 @@ BUILT_IN = (
     "lsp",
 )
 QUESTION, TASK = "question", "task"
+TOOL_SERVER = "atomic"  # by this name the model sees our own tools
 _EDITING = frozenset({"edit", "write", "apply_patch"})  # OpenCode has one permission for the three
 _ALWAYS = frozenset({"invalid"})  # to which a wrong call is turned
 # A message without a map leaves the one before in force: there is always something in it, and be it a name of nobody.
@@ -52,6 +53,7 @@ def session_map(options: SessionOptions, *, known: Iterable[str], servers: Itera
         allowed |= {QUESTION} if options.ask is not None else set()
         allowed |= {TASK} if options.agents else set()
         brought = {server.name for server in options.mcp_servers}
+        brought |= {TOOL_SERVER} if options.custom_tools else set()
         patterns = _patterns(name for name in servers if name not in brought)
         denied |= {name for name in (*known, *BUILT_IN, *patterns) if name not in allowed}
         named = {name for name in allowed - denied if _is_among(name, patterns)}

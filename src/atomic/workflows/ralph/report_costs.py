@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from atomic.sessions.report import dollars, duration
 from atomic.workflows.ledger import Amount, amount_of, read_past
+from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.account import Account, Call
-from atomic.workflows.ralph.gates import Gate
 from atomic.workflows.ralph.markdown import cell, code
+from atomic.workflows.ralph.options import SETTINGS
 
 # choices -------------------------------------------------------------------------------------------------------------
 
@@ -16,7 +17,7 @@ from atomic.workflows.ralph.markdown import cell, code
 def chosen_section(account: Account) -> str:
     """Gates, review, workers and agents, and who chose them."""
     lines = [*gate_lines(account), _review_line(account), _workers_line(account), *_agent_lines(account)]
-    return "## What Atomic chose where nothing was given\n\n" + "\n".join(f"- {line}" for line in lines)
+    return "## Choices, and who made them\n\n" + "\n".join(f"- {line}" for line in lines)
 
 
 def gate_lines(account: Account) -> list[str]:
@@ -26,8 +27,11 @@ def gate_lines(account: Account) -> list[str]:
     return [_gate_line(account, gate) for gate in account.book.gates]
 
 
+_ORIGINS = {"--verify": "given by `--verify`", SETTINGS: "given by `verify` in the configuration"}
+
+
 def _gate_line(account: Account, gate: Gate) -> str:
-    origin = "given by `--verify`" if gate.origin == "--verify" else f"found in {code(gate.origin)}, none was given"
+    origin = _ORIGINS.get(gate.origin) or f"found in {code(gate.origin)} by Atomic, none was given"
     before = account.book.baseline.get(gate.command)
     if before is None:
         return f"Gate: {code(gate.command)} ({origin}); it has not been run"
@@ -66,7 +70,7 @@ def _agent_lines(account: Account) -> list[str]:
     for role, calls in account.by_role():
         used = sorted({_agent(call) for call in calls})
         given = any(_is_given(options.get(kind), role) for kind in ("agents", "models"))
-        lines.append(f"Agent of the {cell(role)}: {', '.join(used)}{'' if given else ' (chosen by Atomic)'}")
+        lines.append(f"Agent of the {cell(role)}: {', '.join(used)}{'' if given else ' (no flag named one)'}")
     return lines
 
 

@@ -94,7 +94,8 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
         problem=problem,
     )
     tools = [review_tool(handed_in.append)]
-    other = None if problem else _reviewing(ctx, desk)  # if it cannot be asked, the worker's is better than none
+    # If the other one cannot be asked, the worker's is better than none.
+    other = ctx.deps.provider_of("worker") if problem else _reviewing(ctx, desk)
     answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
     return handed_in[-1] if handed_in else review_in(answer)
 
