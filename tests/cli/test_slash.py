@@ -55,8 +55,8 @@ async def test_help_is_a_command_of_atomic_and_not_for_the_agent(user: User) -> 
     done = await user.atomic("-p", "/help")
     assert (done.exit_code, done.stderr) == (0, "")
     titles = [line for line in done.stdout.splitlines() if line and not line.startswith(" ")]
-    assert titles == ["Slash Commands", "Skills", "Sub-Agents"]
-    for name in ("/help", "/model", "/commit", "/tidy", "/planner"):
+    assert titles == ["Slash Commands", "Workflows", "Skills", "Sub-Agents"]
+    for name in ("/help", "/model", "/ralph", "/commit", "/tidy", "/planner"):
         assert f"  {name} " in done.stdout
 
 
