@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from atomic.processes import execute
+from tests.cli.command import ATOMIC
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, TASKS, Theatre, finding, reviewing, worker, writing
 
 DONE = ("completed", "done", 0)
@@ -316,6 +319,19 @@ async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path:
     shutil.move(away, theatre.project)
     theatre.play(PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.resume()).status == DONE
+
+
+@pytest.mark.parametrize("blocks", [80, 120])
+async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
+    """No file may grow beyond so many blocks of 512 bytes: the journal is what cannot be written first."""
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    command = f"ulimit -f {blocks}; exec {shlex.join([str(ATOMIC), 'run', 'ralph', '--json', GOAL])}"
+    done = await execute("sh", "-c", command, cwd=theatre.project, env=theatre.user.env, timeout=60)
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert (end["status"], done.exit_code) == ("failed", 1)
+    assert "the disk reports an error" in end["message"]
+    assert (await theatre.resume()).status == DONE
+    assert theatre.cast.count("planner 1") == 1
 
 
 # how it is started -------------------------------------------------------------------------------------------------

@@ -25,9 +25,9 @@ def worker(task: str, *steps: Mapping[str, Any], **facts: Any) -> dict[str, Any]
 
 
 def writing(task: str, **facts: Any) -> dict[str, Any]:
-    """A worker that writes its file and commits it."""
+    """A worker that writes its file and commits it, if that is not done already."""
     name = f"part{task}.txt"
-    commit = f"git add -- {name} && git commit -q -m 'Write {name}'"
+    commit = f"git add -- {name} && (git diff --cached --quiet || git commit -q -m 'Write {name}')"
     return worker(task, {"write": {name: f"part {task}\n"}}, {"sh": commit}, **facts)
 
 
