@@ -29,7 +29,13 @@ class ConfigFlag(Flag):
 
     def __init__(self, name: str, key: str, default: Any, *, value: str, help: str, read: _Read) -> None:
         super().__init__(name, help=_described(help, default), value=value)
-        self.key, self._read = key, read
+        self.key, self._read, self._default = key, read, default
+
+    def described(self, words: str) -> ConfigFlag:
+        """The same with the author's words for what it does."""
+        if words:
+            self.help = _described(one_line(words), self._default or None)
+        return self
 
     def read(self, texts: Sequence[str]) -> Any:
         """What the key becomes. Raises UsageError."""
@@ -39,7 +45,7 @@ class ConfigFlag(Flag):
 _Read = Callable[[str, Sequence[str]], Any]
 
 
-def config_flags(config: Mapping[str, Any]) -> list[ConfigFlag]:
+def config_flags(config: Mapping[str, Any], described: Mapping[str, str] | None = None) -> list[ConfigFlag]:
     """The flags that keys make; a key whose flag every run has already makes none."""
     taken = {name for flag in RESERVED for name in flag.names}
     made: dict[str, ConfigFlag] = {}
@@ -47,7 +53,7 @@ def config_flags(config: Mapping[str, Any]) -> list[ConfigFlag]:
         plain = f"--{key.replace('_', '-')}"
         flag = _flag_of(plain, key, default) if _KEY.fullmatch(key) and plain not in taken else None
         if flag is not None and flag.name not in taken:
-            made.setdefault(flag.name, flag)
+            made.setdefault(flag.name, flag.described((described or {}).get(key, "")))
     return list(made.values())
 
 
@@ -134,7 +140,7 @@ def read_typed(verb: Verb, definition: WorkflowDefinition, text: str) -> tuple[A
     from atomic.commands.parse import split_words
 
     words = split_words(text)
-    flags = (*verb.flags, *config_flags(definition.default_config))
+    flags = (*verb.flags, *config_flags(definition.default_config, definition.config_descriptions))
     arguments = parse([word.text for word in words], flags)
     prompt = words[len(words) - len(arguments.words) :]
     return arguments, text[prompt[0].start :] if prompt else ""
@@ -166,7 +172,7 @@ def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
     assert verb.workflow is not None
     find, failure = verb.workflow(words), None
     for word, definition in _named(words, find):
-        flags = (*verb.flags, *config_flags(definition.default_config))
+        flags = (*verb.flags, *config_flags(definition.default_config, definition.config_descriptions))
         try:
             arguments = parse(words, flags, mixed=True, leading=verb.leading)
         except UsageError as error:

@@ -162,7 +162,7 @@ def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
         ("can", _abilities(one, catalog)),
     )
     yield from (f"  {name + ':':<11}{one_line(str(value))}" for name, value in facts if value)
-    if flags := config_flags(one.default_config):
+    if flags := config_flags(one.default_config, one.config_descriptions):
         yield from ("", one_line(f"flags of atomic run {one.name}:"), *flag_rows(flags))
 
 

@@ -119,6 +119,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     argument_hint: str = ""
     default_config: Mapping[str, Any] = {}
     node_descriptions: Mapping[str, str] = {}
+    config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: what its flag does
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None
     problems: Sequence[WorkflowProblem] = ()

@@ -46,7 +46,8 @@ def define(
     return WorkflowDefinition(
         name=said.name, description=said.description, aliases=said.aliases, version=said.version,
         min_sdk_version=said.min_sdk_version, state_version=said.state_version, argument_hint=said.argument_hint,
-        default_config=said.default_config, node_descriptions=said.node_descriptions, source=of, path=path,
+        default_config=said.default_config, node_descriptions=said.node_descriptions,
+        config_descriptions=said.config_descriptions, source=of, path=path,
         problems=tuple(problems), refused=refused, loader=loader,
     )  # fmt: skip
 

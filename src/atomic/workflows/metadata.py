@@ -40,6 +40,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     argument_hint: str = ""
     default_config: Mapping[str, Any] = {}
     node_descriptions: Mapping[str, str] = {}
+    config_descriptions: Mapping[str, str] = {}
     remarks: tuple[Remark, ...] = ()
 
 
@@ -141,6 +142,7 @@ class _Reading:
             argument_hint=self._take("argument_hint", _text, ""),
             default_config=self._take("default_config", _table, {}),
             node_descriptions=self._take("node_descriptions", _texts, {}),
+            config_descriptions=self._take("config_descriptions", _texts, {}),
             remarks=tuple(self._remarks),
         )
 
