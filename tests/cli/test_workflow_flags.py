@@ -148,7 +148,9 @@ async def test_help_and_show_list_them_with_their_defaults(flow: User) -> None:
 
 
 async def test_the_author_may_say_what_a_flag_does(flow: User) -> None:
-    workflow(flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep\\x1b[31m to go'}\n")
+    workflow(
+        flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep\\x1b[31m to go'}\n"
+    )
     done = await flow.atomic("run", "told", "--help")
     assert "to go; default 2" in done.stdout
     assert "\x1b" not in done.stdout
