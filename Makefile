@@ -5,7 +5,8 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-PYTEST_ARGS ?=
+# Two at once, the tests of a file together; `make test PYTEST_ARGS=` runs one after the other.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 N ?= 200
 SEED ?= 1
 
