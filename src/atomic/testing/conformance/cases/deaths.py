@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from time import monotonic
 
 from atomic.providers import AgentEvent, EndReason, TextDelta, ToolEnded, ToolStarted
@@ -32,7 +33,8 @@ async def _dies(world: World, script: str, when: type[AgentEvent]) -> None:
             if not killed and isinstance(event, when):
                 killed.extend(world.programs())
                 for pid in killed:
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # one may have been a short-lived helper of another
+                        os.kill(pid, signal.SIGKILL)
 
         heard = await world.until(session, script, act)
         assert killed, f"there was no program to kill: {heard}"
