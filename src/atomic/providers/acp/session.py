@@ -98,7 +98,7 @@ class AcpSession(LiveSession):
             return
         self._translator.begin(turn)
         self._complaints.begin()
-        self._is_asked, self._keeper.is_empty = True, False
+        self._is_asked = True
         answer = asyncio.create_task(self._keeper.program.prompt(self.id, [text]))
         given_up = asyncio.create_task(self._complaints.run_out())
         try:
@@ -106,8 +106,10 @@ class AcpSession(LiveSession):
             if not answer.done():
                 await self._give_up(turn, answer, why=given_up.result())
             else:
+                response = answer.result()
+                self._keeper.is_empty = False  # before its first answer an agent may not have kept the session
                 self._is_instructed = self._is_instructed or instructs
-                self._judge(turn, answer.result(), prompt)
+                self._judge(turn, response, prompt)
         except RefusedError as error:
             self._fail(turn, str(error))
         finally:
