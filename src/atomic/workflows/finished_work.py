@@ -44,7 +44,7 @@ class FinishedWork:
             return None
         from atomic.providers.events import Usage
 
-        facts: dict[str, Any] = kept
+        facts: dict[str, Any] = {**kept}  # what is remembered stays as it is
         facts["usage"] = msgspec.convert(kept["usage"], Usage | None)
         try:
             facts["value"] = None if kept["value"] is None else checked(kept["value"], schema, "value")
