@@ -19,7 +19,7 @@ from tests.providers.conformance.test_replay import LIVE
 
 REPLAY = "replay"
 COLUMNS = {
-    "claude": "Claude Code, through its SDK",
+    "claude": "Claude Code, the program in the wheel of its SDK or your own",
     "opencode": "OpenCode, through `opencode serve`",
     "copilot": "GitHub Copilot, through its SDK",
     "acp:opencode": "OpenCode, through the Agent Client Protocol",
