@@ -25,7 +25,6 @@ SCRIPTS = {
     "slow": Drip("word", times=2_000, every=0.05),
     "one": "One. " * 50,
     "two": "Two.",
-    "add": [[Call("mcp__atomic__add", {"a": 40, "b": 2})], "It is {{tool_result}}."],
     "ask": [Call("AskUserQuestion", {"questions": [QUESTION]}), "Answered: {{tool_result}}"],
 }  # fmt: skip
 THREE = """
@@ -56,35 +55,6 @@ async def test_a_workflow_lets_claude_work_and_tells_it(user: User) -> None:
     assert (user.project / "made.txt").read_text() == "made\n"
     assert session(user)["cost"]["output_tokens"] > 0
     assert (sessions(user)[0] / "logs" / "agent-calls.jsonl").read_bytes().count(b"\n") == 1
-
-
-LOOK = """
-import sys, time
-from atomic.providers import tool
-
-def add(a: int, b: int) -> int:
-    "Add."
-    return a + b
-
-async def look(ctx):
-    note(await ctx.deps.turn(ctx.state.prompt, custom_tools=[tool(add)]))
-    note(*{name.partition(".")[0] for name in sys.modules})
-    note(time.process_time())  # of Atomic alone, without its children
-
-workflow = graph(S).node("look", look).compile()
-"""
-
-
-async def test_the_first_call_comes_within_half_a_second_of_work_and_needs_no_sdk(user: User) -> None:
-    workflow(user, "look", LOOK)
-    assert (await user.atomic("run", "look", "-a", "claude", "@@add@@")).exit_code == 0
-    said, modules, _ = ledger(user)
-    assert said == "It is 42."
-    assert "msgspec" in modules.split()
-    assert not {"claude_agent_sdk", "mcp", "pydantic", "anyio"} & set(modules.split())
-    for _ in range(2):  # the machine may be busy: the best counts
-        await user.atomic("run", "look", "-a", "claude", "@@add@@")
-    assert min(map(float, ledger(user)[2::3])) < 0.5  # the whole turn, not only its beginning
 
 
 NAMED = """
