@@ -14,7 +14,7 @@ from tests.cli.flows import ledger, workflow
 from tests.cli.test_slash_agents import environment
 
 CPU_LIMIT = 0.5  # seconds
-HEAVY = {"claude_agent_sdk", "mcp", "pydantic", "starlette"}
+HEAVY = {"claude_agent_sdk", "copilot", "mcp", "pydantic", "starlette"}
 LOOK = """
 import sys, time
 from atomic.providers import tool
@@ -32,7 +32,7 @@ workflow = graph(S).node("look", look).compile()
 """
 
 
-@pytest.fixture(params=["claude", pytest.param("opencode", marks=pytest.mark.full)])
+@pytest.fixture(params=["claude", "copilot", pytest.param("opencode", marks=pytest.mark.full)])
 async def agent(user: User, request: pytest.FixtureRequest) -> AsyncGenerator[str]:
     name: str = request.param
     call = AGENTS[name].words.custom("add", {"a": 40, "b": 2})
