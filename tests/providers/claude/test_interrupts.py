@@ -21,7 +21,7 @@ from atomic.providers import (
     ToolEnded,
     ToolStarted,
 )
-from atomic.testing.model_server import CallState, Drip, Pause, Say, Stop
+from atomic.testing.model_server import Call, CallState, Drip, Pause, Say, Stop
 from tests.providers.claude.place import agent, bash, place, waits
 from tests.providers.heard import LIMIT, all_of, end, end_of
 from tests.providers.processes import appears, disappears, find
@@ -154,3 +154,26 @@ async def test_a_program_that_does_not_obey_is_broken_off_with_all_it_started(tm
         assert find(session.id) == []
         assert (await end(session, "@@say@@ 2")).text == "hello"
         assert "@@say@@ 1" in str(here.server.calls[-1].body["messages"])
+
+
+async def test_a_custom_tool_is_cancelled_with_its_turn(tmp_path: Path) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        """Wait."""
+        began.set()
+        try:
+            await asyncio.sleep(LIMIT)
+        finally:
+            ended.set()
+
+    scripts = {"wait": [[Call("mcp__atomic__wait", {})], "never"], "say": "hello"}
+    async with place(tmp_path, scripts) as here, here.open(custom_tools=[wait]) as session, asyncio.timeout(LIMIT):
+        running = asyncio.create_task(collected(session, "@@wait@@ go"))
+        await began.wait()
+        await session.interrupt()
+        await ended.wait()
+        assert end_of(await running).reason is EndReason.INTERRUPTED
+        [program] = find(session.id)
+        assert (await end(session, "@@say@@ go")).text == "hello"
+        assert find(session.id) == [program]  # it was asked, not killed

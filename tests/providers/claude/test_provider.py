@@ -88,7 +88,7 @@ async def test_models_need_no_login_and_no_network() -> None:
     assert all(model.name for model in models)
 
 
-def test_the_sdk_is_not_loaded_before_a_session_is_opened() -> None:
+def test_a_look_whether_it_is_there_imports_no_sdk() -> None:
     code = (
         "import asyncio, sys; from atomic.config import Settings; from atomic.providers import require_provider;"
         "claude = require_provider('claude', Settings()); asyncio.run(claude.check());"

@@ -19,9 +19,9 @@ from tests.providers.conformance.test_replay import LIVE
 
 REPLAY = "replay"
 COLUMNS = {
-    "claude": "Claude Code, through its SDK",
+    "claude": "Claude Code, the program in the wheel of its SDK or your own",
     "opencode": "OpenCode, through `opencode serve`",
-    "copilot": "GitHub Copilot, through its SDK",
+    "copilot": "GitHub Copilot, the CLI as a server on its standard streams",
     "acp:opencode": "OpenCode, through the Agent Client Protocol",
     "acp:copilot": "GitHub Copilot, through the Agent Client Protocol",
     REPLAY: "a recording, made of the same case with Claude Code",

@@ -62,6 +62,8 @@ def turn(session, prompt, id):
         tell(session, "tool.execution_complete", toolCallId="never begun", success=True)
         tell(session, "subagent.completed", agent="never begun")
         answer(session, prompt)
+    elif prompt == "asks":  # what it was never offered; the answer comes in `main`
+        say(id=session, method="hooks.invoke", params={})
     elif prompt == "deaf":
         tell(session, "assistant.message_delta", messageId="m1", deltaContent="I do not stop")
     else:
@@ -69,7 +71,7 @@ def turn(session, prompt, id):
 
 def result_of(method, params):
     if method == "connect":
-        return {"ok": True, "protocolVersion": 3, "version": "1.0.102"}
+        return {"ok": True, "protocolVersion": 4 if "newer" in sys.argv[0] else 3, "version": "1.0.102"}
     if method == "user.settings.get":
         return {"settings": {}}
     if method in ("session.create", "session.resume"):
@@ -90,6 +92,9 @@ def main():
         length = int(line.split(b":")[1])
         sys.stdin.buffer.readline()
         message = json.loads(sys.stdin.buffer.read(length))
+        if "error" in message:
+            answer(message["id"], message["error"]["message"])
+            continue
         method, params = message["method"], message.get("params") or {}
         say(id=message["id"], result=result_of(method, params))
         if method == "session.send":
@@ -100,7 +105,7 @@ main()
 
 
 def fake_program(folder: Path, name: str = "copilot") -> Path:
-    """The program as a file; one called `old` says an old version, `broken` does not start."""
+    """The program as a file; `old` says an old version, `newer` speaks another protocol, `broken` does not start."""
     path = folder / name
     path.write_text(f"#!{sys.executable}\n{_CODE}")
     os.chmod(path, 0o755)

@@ -87,3 +87,14 @@ async def test_a_program_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ProgramFailedError, match="the engine is missing"):
         async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)):
             pass
+
+
+async def test_what_it_asks_for_and_was_never_offered_is_refused(session: AgentSession) -> None:
+    assert (await end(session, "asks")).text == "Method not found: hooks.invoke"
+
+
+async def test_a_program_that_speaks_another_protocol_is_refused(tmp_path: Path) -> None:
+    provider = require_provider("copilot", settings(fake_program(tmp_path, "newer")))
+    with pytest.raises(ProgramFailedError, match="Copilot speaks version 4 of its protocol, Atomic 3"):
+        async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)):
+            pass

@@ -93,14 +93,14 @@ async def test_an_endpoint_of_the_users_own_is_passed_on_with_all_that_belongs_t
         "COPILOT_PROVIDER_HEADERS": "X-One: 1\\nX-Two: 2:2\n",
     }
     assert own_endpoint(env) == {
-        "base_url": "https://models.example",
+        "baseUrl": "https://models.example",
         "type": "azure",
-        "bearer_token": "bearer",
-        "wire_api": "responses",
-        "model_id": "gpt",
-        "wire_model": "my-gpt",
-        "max_output_tokens": 100,
-        "azure": {"api_version": "2024"},
+        "bearerToken": "bearer",
+        "wireApi": "responses",
+        "modelId": "gpt",
+        "wireModel": "my-gpt",
+        "maxOutputTokens": 100,
+        "azure": {"apiVersion": "2024"},
         "headers": {"X-One": "1", "X-Two": "2:2"},
     }
     assert own_endpoint({}) is None

@@ -123,4 +123,4 @@ async def test_an_agent_of_the_caller_has_its_own_prompt_tools_and_model(here: P
 async def test_a_family_of_models_is_no_model_of_copilots(here: Place, model: str) -> None:
     worker = AgentSpec(name="worker", description="Reads.", prompt="You read.", model=model)
     setup = set_up(Path("copilot"), SessionOptions(agents=[worker]), Settings())
-    assert setup.arguments["custom_agents"] == [{"name": "worker", "description": "Reads.", "prompt": "You read."}]
+    assert setup.arguments["customAgents"] == [{"name": "worker", "description": "Reads.", "prompt": "You read."}]

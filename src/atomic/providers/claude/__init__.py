@@ -1,1 +1,1 @@
-"""Claude Code, driven through its own SDK."""
+"""Claude Code, driven over its standard input and output."""

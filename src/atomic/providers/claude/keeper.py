@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
-from claude_agent_sdk import CanUseTool
 
+from atomic.providers.claude.command import Origin
 from atomic.providers.claude.environ import PROVIDER
-from atomic.providers.claude.launch import Launch, Origin
-from atomic.providers.claude.program import ClaudeProgram, connected
+from atomic.providers.claude.launch import Launch
+from atomic.providers.claude.program import ClaudeProgram
+from atomic.providers.claude.questions import MayUse
 from atomic.providers.claude.translate import Translator
-from atomic.providers.claude.transport import ProgramTransport
 from atomic.providers.errors import ProgramFailedError
 
 Schema = Mapping[str, Any]
@@ -26,17 +26,17 @@ Schema = Mapping[str, Any]
 class Keeper:
     """One program at a time, for one conversation."""
 
-    def __init__(self, launch: Launch, translator: Translator, can_use_tool: CanUseTool) -> None:
+    def __init__(self, launch: Launch, translator: Translator, may_use: MayUse) -> None:
         options = launch.options
         if options.resume is not None and not options.fork:
             self._origin = Origin(options.resume, known=True)
         else:
             self._origin = Origin(str(uuid.uuid4()), fork_of=options.resume)
-        self._launch, self._translator, self._can_use_tool = launch, translator, can_use_tool
+        self._launch, self._translator, self._may_use = launch, translator, may_use
         self._model = options.model
         self._schema: Schema | None = None  # that it was started with
         self._program: ClaudeProgram | None = None
-        self._transport: ProgramTransport | None = None  # of what runs, or is being started
+        self._begun: ClaudeProgram | None = None  # what runs, or is being started
         self._stack = AsyncExitStack()  # what runs
         self._changing = asyncio.Lock()  # one start or end at a time
         self._may_be_unwritten = False  # a conversation of our own was begun, and perhaps killed at once
@@ -79,8 +79,8 @@ class Keeper:
 
     async def kill(self, *, grace: float) -> None:
         """End it now, with all that it started; the next to need it starts it again."""
-        if self._transport is not None:
-            await self._transport.kill(grace=grace)
+        if self._begun is not None:
+            await self._begun.kill(grace=grace)
 
     async def clear_away(self) -> None:
         """Clean up after one that has died."""
@@ -115,15 +115,11 @@ class Keeper:
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="atomic-claude-")))
             argv = launch.command_line(origin, folder, model=self._model, schema=schema)
-            self._transport = ProgramTransport(
-                argv, cwd=launch.cwd, env=launch.env, hear=self._translator.hear, lost=self._translator.lost
-            )
-            self._program = await stack.enter_async_context(
-                connected(self._transport, launch.spoken(self._can_use_tool))
-            )
-            self._schema, self._stack = schema, stack.pop_all()
+            self._begun = ClaudeProgram(argv, launch, self._translator, self._may_use)
+            await stack.enter_async_context(self._begun.running())
+            self._program, self._schema, self._stack = self._begun, schema, stack.pop_all()
 
     async def _end(self) -> None:
-        self._program = self._transport = None
+        self._program = self._begun = None
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()

@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from claude_agent_sdk import AgentDefinition, CanUseTool, ClaudeAgentOptions
-from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
-from claude_agent_sdk.types import SystemPromptPreset
-
 from atomic.config import Settings
 from atomic.providers.base import AgentLike, SessionOptions
+from atomic.providers.claude.command import Command, Origin
+from atomic.providers.claude.control import SECONDS, Json
 from atomic.providers.claude.environ import PROVIDER, environment
 from atomic.providers.claude.servers import Servers, clean_name
 from atomic.providers.errors import ProviderError
@@ -23,22 +20,6 @@ from atomic.providers.toolnames import spelled
 QUESTION = "AskUserQuestion"
 
 _PLAN_MODE = ("EnterPlanMode", "ExitPlanMode")  # a plan waits for somebody's word, and nobody is there at night
-_PRESET = SystemPromptPreset(type="preset", preset="claude_code")
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where a conversation begins: anew under `id`, as the session of that id, or as a copy (`fork_of`) under it."""
-
-    id: str
-    known: bool = False  # the program has it on its disk
-    fork_of: str | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        if self.known:
-            return {"resume": self.id}
-        if self.fork_of is not None:
-            return {"resume": self.fork_of, "fork_session": True, "session_id": self.id}
-        return {"session_id": self.id}
 
 
 class Launch:
@@ -57,37 +38,38 @@ class Launch:
     ) -> list[str]:
         """The words of the command; what is long or secret stands in files of `folder`."""
         options = self.options
-        told = ClaudeAgentOptions(
-            cli_path=self.program,
-            system_prompt=_PRESET,
+        return Command(
+            program=str(self.program),
+            origin=origin,
             tools=self._tools(),
-            disallowed_tools=self._denied(),
-            permission_mode="bypassPermissions",
-            permission_prompt_tool_name="stdio",  # a user's `ask` rule would be a refusal if nobody could be asked
+            denied_tools=self._denied(),
             setting_sources=None if options.trusted else ["user"],
-            strict_mcp_config=options.tools is not None,  # "only these" holds for the user's own servers, too
-            mcp_servers=self.servers.write(folder),
             settings=self._settings(),
-            max_turns=options.max_turns,
+            servers=self.servers.write(folder),
+            only_these_servers=options.tools is not None,  # "only these" holds for the user's own servers, too
+            system_prompt=self._system_prompt(folder),
             model=model,
-            output_format=None if schema is None else {"type": "json_schema", "schema": dict(schema)},
-            include_partial_messages=True,
-            extra_args=self._system_prompt(folder),
-            **origin.arguments(),
-        )
-        builder = SubprocessCLITransport(prompt="", options=told)
-        words = builder._build_command()  # pyright: ignore[reportPrivateUsage]  # the SDK has no other way to it
-        return [*words, *self.settings.provider(PROVIDER).args]
+            max_turns=options.max_turns,
+            schema=schema,
+            more=self.settings.provider(PROVIDER).args,
+        ).words()
 
-    def spoken(self, can_use_tool: CanUseTool) -> ClaudeAgentOptions:
-        """What the SDK itself tells the program, and does for it, while it runs."""
-        return ClaudeAgentOptions(
-            system_prompt=_PRESET if self.options.resume is None else {**_PRESET, "snapshot": False},
-            agents={agent.name: _definition(agent) for agent in self.options.agents} or None,
-            mcp_servers=self.servers.in_process,
-            can_use_tool=can_use_tool,
-            forward_subagent_text=True,
-        )
+    def greeting(self) -> Json:
+        """What the program is told before the first prompt."""
+        agents = {agent.name: _definition(agent) for agent in self.options.agents}
+        return {
+            "subtype": "initialize",
+            "forwardSubagentText": True,
+            **({"agents": agents} if agents else {}),
+            # A session that is resumed would go on with the system prompt that it began with.
+            **({"systemPromptSnapshot": False} if self.options.resume is not None else {}),
+        }
+
+    @property
+    def patience(self) -> float:
+        """Seconds for its first answer: servers start before it. The variable is the program's own."""
+        said = self.env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT", "")
+        return max(SECONDS, int(said) / 1000) if said.isdecimal() else SECONDS
 
     def _tools(self) -> list[str] | None:
         if self.options.tools is None:
@@ -106,18 +88,19 @@ class Launch:
             return None
         return json.dumps({"deniedMcpServers": [{"serverName": name} for name in self.options.disabled_mcp_servers]})
 
-    def _system_prompt(self, folder: Path) -> dict[str, str | None]:
+    def _system_prompt(self, folder: Path) -> str | None:
         if not self.options.system_prompt:
-            return {}
+            return None
         path = folder / "system-prompt.md"
         path.write_text(self.options.system_prompt, "utf-8", errors="replace")
-        return {"append-system-prompt-file": str(path)}
+        return str(path)
 
 
-def _definition(agent: AgentLike) -> AgentDefinition:
-    return AgentDefinition(
-        description=agent.description,
-        prompt=agent.prompt,
-        tools=None if agent.tools is None else spelled(agent.tools, PROVIDER),
-        model=agent.model,
-    )
+def _definition(agent: AgentLike) -> Json:
+    given = {
+        "description": agent.description,
+        "prompt": agent.prompt,
+        "tools": None if agent.tools is None else spelled(agent.tools, PROVIDER),
+        "model": agent.model,
+    }
+    return {name: value for name, value in given.items() if value is not None}

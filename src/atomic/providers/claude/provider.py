@@ -1,4 +1,4 @@
-"""Claude Code as a provider. The SDK is imported only for a session, so that a missing one can be told."""
+"""Claude Code as a provider. Its SDK brings the program and is never imported: docs/decisions/0010."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ClaudeProvider(LiveProvider):
         return await health_of(program, environment(self.settings))
 
     def _find_program(self) -> Path:
-        """Where it is. Raises ProgramMissingError, also where only the SDK is missing."""
+        """Where it is. Raises ProgramMissingError, also where only the package is missing that brings it."""
         bundled = require_sdk(PROVIDER, "claude_agent_sdk") / "_bundled" / "claude"
         return find_program(
             PROVIDER, "claude", self.settings, install=_INSTALL, own_copy=lambda: bundled if bundled.is_file() else None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import msgspec
-from claude_agent_sdk import CanUseTool, PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 
 from atomic.providers.base import Ask
+from atomic.providers.claude.control import Json, ToolUse
 from atomic.providers.claude.launch import QUESTION
 from atomic.providers.events import QuestionAsked
 from atomic.questions import Option, Question
+
+MayUse: TypeAlias = Callable[[ToolUse], Awaitable[Json]]
 
 
 class _Option(msgspec.Struct, frozen=True):
@@ -30,26 +32,28 @@ class _Questions(msgspec.Struct, frozen=True):
     questions: list[_Question]
 
 
-def permission(ask: Ask | None, tell: Callable[[QuestionAsked, str | None], None]) -> CanUseTool:
+def permission(ask: Ask | None, tell: Callable[[QuestionAsked, str | None], None]) -> MayUse:
     """Allow all that the program asks about; a question is put to a person first. `tell` gets it and its task."""
 
-    async def can_use_tool(
-        tool: str, input: dict[str, Any], context: ToolPermissionContext
-    ) -> PermissionResultAllow | PermissionResultDeny:
-        if tool != QUESTION:
-            return PermissionResultAllow()
+    async def may_use(use: ToolUse) -> Json:
+        if use.tool_name != QUESTION:
+            return _allowed(use.input)
         if ask is None:
-            return PermissionResultDeny(message="Nobody is there to answer.")
-        questions = read_questions(input)
-        tell(QuestionAsked(questions), context.agent_id)
+            return {"behavior": "deny", "message": "Nobody is there to answer."}
+        questions = read_questions(use.input)
+        tell(QuestionAsked(questions), use.agent_id)
         answers = await ask(questions)
         chosen = {one.text: ", ".join(labels) for one, labels in zip(questions, answers, strict=True)}
-        return PermissionResultAllow(updated_input={**input, "answers": chosen})
+        return _allowed({**use.input, "answers": chosen})
 
-    return can_use_tool
+    return may_use
 
 
-def read_questions(input: dict[str, Any]) -> tuple[Question, ...]:
+def _allowed(input: Json) -> Json:
+    return {"behavior": "allow", "updatedInput": input}
+
+
+def read_questions(input: Json) -> tuple[Question, ...]:
     """The questions as ours. Raises msgspec.ValidationError."""
     return tuple(
         Question(

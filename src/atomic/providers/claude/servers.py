@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from claude_agent_sdk import McpSdkServerConfig, McpServerConfig, SdkMcpTool, create_sdk_mcp_server
-
-from atomic.providers.base import CustomTool, McpServer, SessionOptions
+from atomic.providers.base import McpServer, SessionOptions
 from atomic.providers.errors import ProviderError
+from atomic.providers.tool_protocol import ToolProtocol
 from atomic.providers.tools import as_tools
 
 OURS = "atomic"
@@ -19,22 +17,22 @@ _PREFIX = f"mcp__{OURS}__"
 
 
 class Servers:
-    """All servers of a session, as the program and as the SDK want to be told of them."""
+    """All servers of a session, as the program wants to be told of them; `ours` answers for our tools."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._told = {server.name: _config(server) for server in options.mcp_servers}
         if len(self._told) < len(options.mcp_servers) or OURS in self._told:
             raise ProviderError(f'Two MCP servers have one name, or one is called "{OURS}"', provider="claude")
-        self.in_process: dict[str, McpServerConfig] = {}
-        if tools := as_tools(options.custom_tools):
-            self.in_process[OURS] = _in_process(tools)
+        tools = as_tools(options.custom_tools)
+        self.ours = ToolProtocol(tools)
+        if tools:
             # Always in sight, and never moved to the background, where an agent would go on without the answer.
             self._told[OURS] = {"type": "sdk", "name": OURS, "alwaysLoad": True, "disableAutoBackground": True}
 
-    def write(self, folder: Path) -> str | dict[str, McpServerConfig]:
+    def write(self, folder: Path) -> str | None:
         """A file for the program: addresses and headers may be secret, and a command line can be read by all."""
         if not self._told:
-            return {}
+            return None
         path = folder / "mcp.json"
         path.write_text(json.dumps({"mcpServers": self._told}), "utf-8")
         return str(path)
@@ -57,17 +55,3 @@ def _config(server: McpServer) -> dict[str, Any]:
         raise ProviderError(f'MCP server "{server.name}" has neither a command nor a url', provider="claude")
     program, *arguments = server.command
     return {"type": "stdio", "command": program, "args": arguments, "env": dict(server.env)}
-
-
-def _in_process(tools: list[CustomTool]) -> McpSdkServerConfig:
-    wrapped = [
-        SdkMcpTool[Any](one.name, one.description, {"properties": {}, **one.schema}, _handler(one)) for one in tools
-    ]
-    return create_sdk_mcp_server(OURS, tools=wrapped)
-
-
-def _handler(tool: CustomTool) -> Callable[[Any], Any]:
-    async def call(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": await tool.run(arguments)}]}
-
-    return call

@@ -131,7 +131,7 @@ class ClaudeSession(LiveSession):
     async def models(self) -> Sequence[ModelInfo]:
         """The models that may be chosen. Raises ProgramFailedError."""
         await undisturbed(self._keeper.have_any())
-        return await self._keeper.program.models()
+        return self._keeper.program.models()
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -1,7 +1,6 @@
 """What Claude Code says, one JSON object a line: the part of it that is read here.
 
-Read from the line itself and not through the SDK's parser: that one drops what it does not know, and the states of
-the session among it, which are what a turn's end is known by.
+What it asks, and what it answers to us, is in `control`.
 """
 
 from __future__ import annotations

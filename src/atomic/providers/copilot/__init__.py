@@ -1,1 +1,1 @@
-"""GitHub Copilot as a provider, through its SDK on a program that is ours."""
+"""GitHub Copilot as a provider, on a program that is ours."""

@@ -1,43 +1,41 @@
 """The user's own model: an endpoint, a key and a model that are set in the environment.
 
-Copilot itself reads these variables only on its own command line; a session that the SDK opens must be told.
+Copilot itself reads these variables only on its own command line; a session that is opened for us must be told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
-
-from copilot import ProviderConfig
+from typing import Any
 
 from atomic.providers.errors import ProviderError
 
 _PREFIX = "COPILOT_PROVIDER_"
 _TEXTS = {
-    "API_KEY": "api_key",
-    "API_KEY_COMMAND": "api_key_command",
-    "BEARER_TOKEN": "bearer_token",
-    "WIRE_API": "wire_api",
+    "API_KEY": "apiKey",
+    "API_KEY_COMMAND": "apiKeyCommand",
+    "BEARER_TOKEN": "bearerToken",
+    "WIRE_API": "wireApi",
     "TRANSPORT": "transport",
-    "MODEL_ID": "model_id",
-    "WIRE_MODEL": "wire_model",
+    "MODEL_ID": "modelId",
+    "WIRE_MODEL": "wireModel",
 }
-_NUMBERS = {"MAX_PROMPT_TOKENS": "max_prompt_tokens", "MAX_OUTPUT_TOKENS": "max_output_tokens"}
+_NUMBERS = {"MAX_PROMPT_TOKENS": "maxPromptTokens", "MAX_OUTPUT_TOKENS": "maxOutputTokens"}
 
 
-def own_endpoint(env: Mapping[str, str]) -> ProviderConfig | None:
+def own_endpoint(env: Mapping[str, str]) -> dict[str, Any] | None:
     """The endpoint that the user set; None: models come from GitHub. Raises ProviderError."""
     url = env.get(f"{_PREFIX}BASE_URL")
     if not url:
         return None
-    config: dict[str, object] = {"type": env.get(f"{_PREFIX}TYPE") or "openai", "base_url": url}
+    config: dict[str, Any] = {"type": env.get(f"{_PREFIX}TYPE") or "openai", "baseUrl": url}
     config |= {key: env[_PREFIX + name] for name, key in _TEXTS.items() if env.get(_PREFIX + name)}
     config |= {key: _number(env, _PREFIX + name) for name, key in _NUMBERS.items() if env.get(_PREFIX + name)}
     if version := env.get(f"{_PREFIX}AZURE_API_VERSION"):
-        config["azure"] = {"api_version": version}
+        config["azure"] = {"apiVersion": version}
     if headers := env.get(f"{_PREFIX}HEADERS"):
         config["headers"] = _headers(headers)
-    return cast("ProviderConfig", config)
+    return config
 
 
 def own_model(env: Mapping[str, str]) -> str | None:

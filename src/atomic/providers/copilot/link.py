@@ -16,7 +16,6 @@ from atomic.providers.copilot.denials import Rule, denied_urls, forbid, goes_whe
 from atomic.providers.copilot.login import LOGIN
 from atomic.providers.copilot.server import AnswerT, Server
 from atomic.providers.copilot.setup import Setup
-from atomic.providers.copilot.wire import JsonRpcError, ProcessExitedError
 from atomic.providers.errors import NotLoggedInError, ProviderError
 from atomic.providers.events import PlanItem
 
@@ -79,21 +78,16 @@ class Link:
     async def open(cls, server: Server, setup: Setup, id: str, *, model: str | None, resume: bool) -> Link:
         """Raises ProviderError."""
         link = cls(server, id)
-        server.client.listen(id, link._hear)
-        arguments: dict[str, Any] = {**setup.arguments, "model": model}
+        server.listen(id, link._hear)
         try:
             if not setup.has_login:
                 await _require_login(server)
-            if resume:
-                arguments.pop("trust_working_directory", None)
-                await server.client.resume_session(id, **arguments, allow_transcript_recovery=True)
-            else:
-                await server.client.create_session(session_id=id, **arguments)
+            await link._call(*setup.opening(model, resume=resume))
             link._denied = [*setup.denied, *await denied_urls(server)]
             await forbid(server, id, link._denied)
-        except (JsonRpcError, ProcessExitedError) as error:
+        except ProviderError as problem:
             link.forget()
-            raise _named(server.problem(error), id) from error
+            raise _named(problem, id) from problem
         except BaseException:  # a cancellation too: nobody would hear its events any more
             link.forget()
             raise
@@ -110,7 +104,7 @@ class Link:
 
     def forget(self) -> None:
         """Hear no more of it."""
-        self.server.client.forget(self.id)
+        self.server.forget(self.id)
         self._watching.cancel()
 
     # what is asked of it --------------------------------------------------------------------------------------

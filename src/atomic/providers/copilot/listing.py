@@ -48,7 +48,7 @@ async def list_models(program: Path, settings: Settings) -> list[ModelInfo]:
     """
     env = environment(settings)
     endpoint = own_endpoint(env)
-    own = [ModelInfo(name, name, (endpoint or {}).get("max_prompt_tokens", 0)) for name in _names(env, settings)]
+    own = [ModelInfo(name, name, (endpoint or {}).get("maxPromptTokens", 0)) for name in _names(env, settings)]
     if endpoint is not None or not has_login(env):
         return own
     args, _ = without_denials(settings.provider("copilot").args)

@@ -1,4 +1,4 @@
-"""GitHub Copilot, driven through its SDK on the Copilot CLI. The SDK is imported only when there is work for it."""
+"""GitHub Copilot: the Copilot CLI as a server that is ours. Its SDK is never imported: docs/decisions/0010."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ class CopilotProvider(LiveProvider):
         return await examine(program, environment(self.settings))
 
     def _program(self) -> Path:
-        require_sdk(self.name, "copilot")
+        require_sdk(self.name, "copilot")  # the extra: its number says whose protocol is spoken here
         return find_program("copilot", "copilot", self.settings, install=INSTALL)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,15 +16,22 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.providers.copilot.connection import Connection
-from atomic.providers.copilot.wire import JsonRpcError, ProcessExitedError
+from atomic.providers.copilot.wire import Json, JsonRpcError, ProcessExitedError, Wire
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.shared import Shared
 
 AnswerT = TypeVar("AnswerT")
 
+PROTOCOL = 3  # the version that is spoken here
 STARTING = 120.0  # seconds; at its first start the program unpacks itself
 _FLAGS = ("--headless", "--stdio", "--no-auto-update", "--log-level", "error")
+
+
+Listener = Callable[[Mapping[str, Any]], None]
+
+
+class _Greeting(msgspec.Struct, frozen=True, rename="camel"):
+    protocol_version: int | None = None
 
 
 class CommandLine(msgspec.Struct, frozen=True):
@@ -36,24 +43,36 @@ class CommandLine(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A running Copilot, and the client that speaks with it."""
+    """A running Copilot, the wire to it, and those who listen."""
 
     def __init__(self, program: Program) -> None:
         self.ended = asyncio.Event()
-        self.client = Connection(program, self._closed)
+        self.wire = Wire(program, self._hear, self._closed)
         self._program = program
+        self._listeners: dict[str, Listener] = {}
         self._is_given_up = False
 
     async def start(self) -> None:
         """Shake hands. Raises ProgramFailedError."""
+        self.wire.start()
         try:
-            async with asyncio.timeout(STARTING):
-                await self.client.start()
+            answer = await self.wire.ask("connect", {"supportedTaskKinds": ["agent", "client", "shell"]}, STARTING)
+            version = msgspec.convert(answer, _Greeting).protocol_version
         except TimeoutError:
             raise _failed(f"Copilot did not answer within {STARTING:g} s", self._program) from None
-        except (RuntimeError, JsonRpcError) as error:
+        except (JsonRpcError, ProcessExitedError, msgspec.ValidationError) as error:
             await self._exited()
             raise _failed(f"Copilot could not be started: {error}", self._program) from error
+        if version != PROTOCOL:
+            raise _failed(f"Copilot speaks version {version} of its protocol, Atomic {PROTOCOL}", self._program)
+
+    def listen(self, session: str, listener: Listener) -> None:
+        """Tell the events of that session from now on."""
+        self._listeners[session] = listener
+
+    def forget(self, session: str) -> None:
+        """The session is no longer ours."""
+        self._listeners.pop(session, None)
 
     async def call(self, method: str, params: Mapping[str, Any], *, timeout: float | None = None) -> None:
         """Have the program do something. Raises ProviderError with its words, TimeoutError."""
@@ -64,13 +83,13 @@ class Server:
     ) -> AnswerT:
         """Ask the program for something. Raises ProviderError with its words, TimeoutError."""
         try:
-            return msgspec.convert(await self.client.wire.ask(method, params, timeout), answer)
+            return msgspec.convert(await self.wire.ask(method, params, timeout), answer)
         except (JsonRpcError, ProcessExitedError) as error:
-            raise self.problem(error) from error
+            raise self._problem(error) from error
         except msgspec.ValidationError as error:
             raise ProviderError(f"Copilot answers {method} in an unknown way: {error}", provider="copilot") from error
 
-    def problem(self, error: JsonRpcError | ProcessExitedError) -> ProviderError:
+    def _problem(self, error: JsonRpcError | ProcessExitedError) -> ProviderError:
         """The error in the words of the program."""
         if isinstance(error, ProcessExitedError):
             return ProgramFailedError(f"Copilot is gone: {error}", provider="copilot")
@@ -81,8 +100,8 @@ class Server:
         """Why it is no longer there."""
         if self._is_given_up:
             return f"Copilot (process {self._program.pid}) did not answer any more and was ended"
-        if self.client.wire.fault:
-            return f"Copilot (process {self._program.pid}) cannot be understood any more: {self.client.wire.fault}"
+        if self.wire.fault:
+            return f"Copilot (process {self._program.pid}) cannot be understood any more: {self.wire.fault}"
         await self._exited()
         code = self._program.exit_code
         if code is None:
@@ -108,8 +127,12 @@ class Server:
     async def watch(self) -> None:
         """Notice its end, also if its pipe stays open."""
         await self._program.wait()
-        await self.client.wire.heard_all(1)
+        await self.wire.heard_all(1)
         self._closed()
+
+    def _hear(self, method: str, params: Json) -> None:
+        if method == "session.event" and (listener := self._listeners.get(params["sessionId"])) is not None:
+            listener(params["event"])
 
     def _closed(self) -> None:
         self.ended.set()
@@ -140,7 +163,7 @@ async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
             finally:
                 server.ended.set()
                 watching.cancel()
-                await server.client.wire.stop()
+                await server.wire.stop()
     except ExecError as error:
         raise ProgramFailedError(str(error), provider="copilot") from error
     finally:

@@ -1,4 +1,4 @@
-"""What a session is to be like, in the words of the SDK."""
+"""What a session is to be like, in the words of the program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from copilot import Tool
 
 from atomic.config import Settings
 from atomic.providers.base import AgentLike, CustomTool, McpServer, SessionOptions
@@ -25,17 +24,26 @@ from atomic.providers.tools import as_tools
 _ASKING, _DELEGATING = "ask_user", "task"
 # A project says in .github/lsp.json which programs are its language servers; this tool starts them.
 _RUNS_PROJECT_CODE = ("lsp",)
+_DENIALS_WIN = {"toolFilterPrecedence": "excluded"}
 
 
 class Setup(msgspec.Struct, frozen=True):
     """All that is needed to open the session, and to open it again."""
 
     line: CommandLine
-    arguments: Mapping[str, Any]  # of `create_session` and `resume_session`
+    arguments: Mapping[str, Any]  # of `session.create` and `session.resume`
     model: str | None
     tools: Mapping[str, CustomTool]
     denied: Sequence[Rule]
     has_login: bool
+
+    def opening(self, model: str | None, *, resume: bool) -> tuple[str, dict[str, Any]]:
+        """The method that opens the session, and what it is told."""
+        told = {**self.arguments, **({"model": model} if model else {})}
+        if not resume:
+            return "session.create", told
+        told.pop("trustWorkingDirectory", None)  # it knows that from its beginning
+        return "session.resume", {**told, "allowTranscriptRecovery": True}
 
 
 def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
@@ -51,31 +59,26 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
             remedy="set COPILOT_MODEL, or name a model",
         )
     arguments = {
-        "client_name": "atomic",
+        "clientName": "atomic",
         "provider": endpoint,
         "streaming": True,
-        "include_sub_agent_streaming_events": True,
-        "working_directory": _folder(options),
-        "on_permission_request": _answered_as_an_event,
+        "includeSubAgentStreamingEvents": True,
+        "workingDirectory": _folder(options),
+        "envValueMode": "direct",  # of servers: what is given is the value, not the name of a variable
         "tools": [_tool(one) for one in tools.values()] or None,
-        "mcp_servers": {server.name: _mcp_server(server) for server in options.mcp_servers} or None,
-        "disabled_mcp_servers": list(options.disabled_mcp_servers) or None,
-        "custom_agents": [_agent(agent) for agent in options.agents] or None,
+        "mcpServers": {server.name: _mcp_server(server) for server in options.mcp_servers} or None,
+        "disabledMcpServers": list(options.disabled_mcp_servers) or None,
+        "customAgents": [_agent(agent) for agent in options.agents] or None,
+        "systemMessage": {"mode": "append", "content": options.system_prompt} if options.system_prompt else None,
         **_asking(options),
         **_tool_filter(options, tools),
         **_discovery(options, copilot_home(env)),
     }
-    if options.system_prompt:
-        arguments["system_message"] = {"mode": "append", "content": options.system_prompt}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
     if options.trusted:
         env["COPILOT_ALLOW_ALL"] = "true"
     line = CommandLine(str(program), tuple(args), tuple(sorted(env.items())))
     return Setup(line, arguments, model, tools, denied, has_login(env))
-
-
-def _answered_as_an_event(*_: object) -> Any:
-    """The SDK asks only whether there is somebody: the requests themselves are heard and answered as events."""
-    raise NotImplementedError
 
 
 def _folder(options: SessionOptions) -> str:
@@ -85,15 +88,15 @@ def _folder(options: SessionOptions) -> str:
     return folder
 
 
-def _tool(tool: CustomTool) -> Tool:
-    return Tool(
-        name=tool.name,
-        description=tool.description,
-        parameters=dict(tool.schema),
-        overrides_built_in_tool=True,
-        skip_permission=True,
-        defer="never",
-    )
+def _tool(tool: CustomTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.schema),
+        "overridesBuiltInTool": True,
+        "skipPermission": True,
+        "defer": "never",
+    }
 
 
 def _mcp_server(server: McpServer) -> dict[str, Any]:
@@ -114,25 +117,31 @@ def _agent(agent: AgentLike) -> dict[str, Any]:
 
 
 def _asking(options: SessionOptions) -> dict[str, Any]:
-    """The form: unlike the plain question it has several fields, and lists to choose several from."""
-    if options.ask is None:
-        return {}
-    return {"on_elicitation_request": _answered_as_an_event, "ask_user_variant": "elicitation"}
+    """What it may put to us, as events. The form: unlike the plain question it has several fields, and lists."""
+    forms = {} if options.ask is None else {"askUserVariant": "elicitation"}
+    return {
+        "requestPermission": True,
+        "requestElicitation": options.ask is not None,
+        "requestExitPlanMode": False,
+        "requestAutoModeSwitch": False,
+        **forms,
+    }
 
 
 def _tool_filter(options: SessionOptions, tools: Mapping[str, CustomTool]) -> dict[str, Any]:
     """What the caller brings along is available in addition to what the caller names."""
     excluded = spelled(options.denied_tools, "copilot") + ([] if options.trusted else list(_RUNS_PROJECT_CODE))
     if options.tools is None:
-        return {"excluded_tools": excluded}
+        return {"excludedTools": excluded, **_DENIALS_WIN}
     brought = [*tools, *([_ASKING] if options.ask else []), *([_DELEGATING] if options.agents else [])]
-    return {"available_tools": spelled(options.tools, "copilot") + brought, "excluded_tools": excluded}
+    available = spelled(options.tools, "copilot") + brought
+    return {"availableTools": available, "excludedTools": excluded, **_DENIALS_WIN}
 
 
 def _discovery(options: SessionOptions, home: Path) -> dict[str, Any]:
     """Hooks, MCP servers, plugins and agents of the project only if it is trusted; the user's own always."""
     if options.trusted:
-        return {"enable_config_discovery": True, "enable_file_hooks": True, "trust_working_directory": "session"}
-    folders = {"skill_directories": home / "skills", "agent_directories": home / "agents"}
+        return {"enableConfigDiscovery": True, "enableFileHooks": True, "trustWorkingDirectory": "session"}
+    folders = {"skillDirectories": home / "skills", "agentDirectories": home / "agents"}
     found = {name: [str(folder)] for name, folder in folders.items() if folder.is_dir()}
-    return {"enable_config_discovery": False, "enable_file_hooks": False, **found}
+    return {"enableConfigDiscovery": False, "enableFileHooks": False, **found}

@@ -1,0 +1,34 @@
+"""What the program is told before the first prompt, and how long it may take to answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atomic.config import Settings
+from atomic.providers import AgentSpec, SessionOptions
+from atomic.providers.claude.control import SECONDS
+from atomic.providers.claude.launch import Launch
+
+VARIABLE = "CLAUDE_CODE_STREAM_CLOSE_TIMEOUT"  # milliseconds
+
+
+def launch(options: SessionOptions) -> Launch:
+    return Launch(Path("claude"), Settings(), options)
+
+
+def test_it_is_told_of_agents_and_to_take_the_new_system_prompt_when_it_resumes() -> None:
+    plain = {"subtype": "initialize", "forwardSubagentText": True}
+    assert launch(SessionOptions()).greeting() == plain
+    assert launch(SessionOptions(resume="old")).greeting() == {**plain, "systemPromptSnapshot": False}
+    reader = AgentSpec(name="reader", description="Reads.", prompt="You read.", tools=["read"])
+    told = launch(SessionOptions(agents=[reader])).greeting()
+    assert told["agents"] == {"reader": {"description": "Reads.", "prompt": "You read.", "tools": ["Read"]}}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [("", SECONDS), ("soon", SECONDS), ("1000", SECONDS), ("180000", 180.0), ("-1", SECONDS)]
+)
+def test_the_users_own_patience_counts_where_it_is_longer(said: str, seconds: float) -> None:
+    assert launch(SessionOptions(env={VARIABLE: said})).patience == seconds
