@@ -396,6 +396,7 @@ VERBS = {
             (*_HOW, Flag("--no-resume", help="only keep the answer")),
             words=("ID", "[QUESTION]", "ANSWER"),
             run=_answer,
+            workflow=_workflow_of_session,
         ),
         Verb(
             "stop",
