@@ -35,7 +35,8 @@ from atomic.providers import (
     Usage,
 )
 from atomic.providers import recording as recording_module
-from atomic.providers.recording import RecordingError, append, read_recording, role_and_task
+from atomic.providers.heading import role_and_task
+from atomic.providers.recording import RecordingError, append, read_recording
 from atomic.providers.turns import Turn
 from tests.git.shop import commit, git, new_repository, write
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, read

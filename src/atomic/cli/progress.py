@@ -16,7 +16,7 @@ import msgspec
 from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, read_line, shown
 from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, harmless, message, one_line, screen_width
-from atomic.commands.columns import cut
+from atomic.columns import cut
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question

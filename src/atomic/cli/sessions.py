@@ -13,7 +13,7 @@ import msgspec
 
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
-from atomic.commands import cut, table, width
+from atomic.columns import cut, table, width
 from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, read_history
 from atomic.sessions.html import page_of

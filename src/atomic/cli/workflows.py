@@ -11,7 +11,8 @@ from atomic.cli.errors import FAILED, OK, CliError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
 from atomic.cli.workflow_flags import config_flags
-from atomic.commands import short_hint, table
+from atomic.columns import table
+from atomic.commands import short_hint
 from atomic.config import find_project
 from atomic.errors import AtomicError
 from atomic.wiring import Wiring

@@ -10,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from difflib import unified_diff
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -252,6 +251,8 @@ def _compared(old: list[str], new: list[str], names: tuple[str, str]) -> list[st
             *(f"-{line}" for line in before),
             *(f"+{line}" for line in after),
         ]
+    from difflib import unified_diff
+
     lines = unified_diff(before, after, *names, lineterm="", n=_CONTEXT)
     return [_moved(line, start) if line.startswith("@@ ") else line for line in lines]
 
