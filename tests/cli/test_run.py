@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import stat
 import subprocess
+import sys
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -577,6 +578,41 @@ async def test_the_first_agent_call_comes_within_half_a_second_of_work(user: Use
     )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5  # the whole run, not only that
+
+
+def test_a_run_imports_only_what_it_needs(user: User) -> None:
+    workflow(user, "talk", "")
+    agent = recording(user, call(end("Hi.")))
+    run = f"from atomic.cli.main import main; main(['run', 'talk', '-a', {agent!r}, 'x'])"
+    words = (sys.executable, "-c", f"{run}; import sys; print(*sys.modules)")
+    said = subprocess.check_output(words, env=user.env, cwd=user.project, text=True, timeout=60)
+    for_others = {"atomic.commands", "atomic.entities", "atomic.git", "atomic.mcp", "atomic.sessions.recovery"}
+    assert {*said.split()} & {*for_others, "dataclasses", "difflib", "secrets", "tempfile", "tomllib"} == set()
+
+
+@pytest.mark.full
+async def test_fifty_runs_at_once_do_not_wait_for_each_other(user: User) -> None:
+    """Each waits in its middle for all others, which none could if one kept another out."""
+    workflow(
+        user,
+        "meet",
+        """
+async def meet(ctx):
+    open(f"met/{ctx.state.prompt}", "w").close()
+    while len(os.listdir("met")) < 50:
+        await asyncio.sleep(0.1)
+
+workflow = graph(S).agent("before", "Hi.").node("meet", meet).agent("after", "Hi.").compile()
+""",
+    )
+    (user.project / "met").mkdir()
+    agent = recording(user, *[call(end("Hi."))] * 2)
+    runs = (user.atomic("run", "meet", "-a", agent, str(number), timeout=300) for number in range(50))
+    assert {done.exit_code for done in await asyncio.gather(*runs)} == {0}
+    records = [msgspec.json.decode((folder / "session.json").read_bytes()) for folder in sessions(user)]
+    assert sorted(int(record["prompt"]) for record in records) == [*range(50)]
+    for folder in sessions(user):
+        assert len((folder / "logs" / "agent-calls.jsonl").read_bytes().splitlines()) == 2
 
 
 async def test_a_thousand_old_sessions_slow_nothing_down(user: User) -> None:
