@@ -169,6 +169,14 @@ async def test_the_configuration_has_caps_too_and_a_flag_beats_it(player: Player
     assert (await player.run("--max-cost", "9"))[0] == 0
 
 
+async def test_what_a_resume_says_is_kept_for_the_next(player: Player) -> None:
+    await player.plays(call(1), call(2), call(3))
+    assert (await player.run("--max-cost", "0.5"))[0] == 6
+    assert (await player.resume("--max-cost", "1"))[0] == 6
+    code, ended = await player.resume()
+    assert (code, "$1.20 of $1.00 spent" in str(ended["message"]), len(player.calls)) == (6, True, 2)
+
+
 async def test_without_a_price_that_is_said_once_and_tokens_count(player: Player) -> None:
     await player.plays(call(1, cost=None), call(2, cost=None), call(3, cost=None))
     code, ended = await player.run("--max-cost", "0.002")  # 200 tokens

@@ -73,6 +73,17 @@ class Runtime(msgspec.Struct, frozen=True):
     def folder(self) -> Path:
         return self.cwd or self.project
 
+    def options(self, model: str | None) -> dict[str, Any]:
+        """What a session keeps of it: a resume goes on with that where nothing else is said."""
+        return {
+            "agents": dict(self.choices.agents),
+            "models": dict(self.choices.models),
+            "caps": msgspec.to_builtins(self.caps),
+            "on_limit": self.on_limit,
+            "record": self.record,
+            "model": model,
+        }
+
 
 class Reporter(Protocol):
     """What a run is told by its runtime."""

@@ -183,7 +183,7 @@ class Work:
         session.inbox.orders(self._me)  # what was meant for the owner before us
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            atomic_version=__version__, config=self._config,
+            atomic_version=__version__, config=self._config, options=self._host.options(order.model),
         )  # fmt: skip
         self.report.tell(
             RunStarted, workflow=order.definition.name, prompt=order.prompt, session_dir=self._dir, resumed=order.resume
