@@ -131,7 +131,7 @@ class Board:
         self.running.pop(event.node, None)
         self.doing.pop(event.node, None)
         if event.status == "failed":
-            yield f"{one_line(event.node)} failed: {one_line(event.error or '')}"
+            yield f"{one_line(event.node)} failed: {one_line(event.why)}"
 
     def _activity(self, event: AgentActivity) -> Iterator[str]:
         inner = event.event

@@ -142,7 +142,8 @@ def _drawing(history: History, columns: int) -> str:
     marks = _marks(history)
     lines = [] if graph is None else _marked(graph.draw(columns), marks).rstrip("\n").split("\n")
     ran = [f"  {mark} {one_line(node)}" for node, mark in marks.items()]
-    return "\n".join([*lines, *(("What ran", *ran) if ran else ("Nothing has run yet.",))])
+    drawn = [*lines, ""] if lines else []
+    return "\n".join([*drawn, *(("What ran", *ran) if ran else ("Nothing has run yet.",))])
 
 
 def _marks(history: History) -> dict[str, str]:

@@ -97,10 +97,13 @@ def new_workflow(name: str) -> int:
     project = find_project()
     if project is None:
         raise CliError("the current folder does not exist any more (change to another one)")
+    hidden = WorkflowCatalog(project).find(name)
     file, may_run = write_workflow(name, project)
     put(f"{harmless(str(file))}\n")
     first = "" if may_run else "atomic trust, then "
     tell(f'written; run it: {first}atomic run {name} "…"')
+    if hidden is not None and hidden.source != "project":
+        tell(f'in this project it hides the workflow "{hidden.name}" ({hidden.path or "comes with Atomic"})')
     return OK
 
 
