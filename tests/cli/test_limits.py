@@ -17,7 +17,7 @@ import pytest
 
 from atomic.processes import ExecResult, Program, running
 from atomic.testing import ModelServer, claude_env
-from tests.cli.command import ATOMIC, User, objects
+from tests.cli.command import ATOMIC, User, complaint, objects
 from tests.cli.files import write
 
 FLOW = """
@@ -217,6 +217,9 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
             "completed",
             0.6,
         )
+        assert (shown["steps"][-1]["status"], shown["steps"][-1]["seconds"] > 0) == ("running", True)
+        resumed = await user.atomic("resume", player.id)
+        assert (resumed.exit_code, f"atomic stop {player.id}" in complaint(resumed)) == (3, True)
         assert (await user.atomic("sessions", "export", player.id, "run.tar.gz")).exit_code == 0
         pruned = await user.atomic("sessions", "prune", "--older-than", "1s", "--yes")
         assert pruned.stdout == "There are none to delete.\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -162,7 +161,7 @@ def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
         ("version", one.version),
         ("needs", f"Atomic {one.min_sdk_version}" if one.min_sdk_version else ""),
         ("config", msgspec.json.encode(dict(one.default_config)).decode() if one.default_config else ""),
-        ("hides", ", ".join(str(path) for path in _hidden_by(one, catalog))),
+        ("hides", ", ".join(_hidden_by(one, catalog))),
         ("can", _abilities(one, catalog)),
     )
     yield from (f"  {name + ':':<11}{one_line(str(value))}" for name, value in facts if value)
@@ -170,8 +169,9 @@ def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
         yield from ("", one_line(f"flags of atomic run {one.name}:"), *flag_rows(flags))
 
 
-def _hidden_by(one: WorkflowDefinition, catalog: WorkflowCatalog) -> list[Path]:
-    return [other.path for other in catalog.hidden if other.path and catalog.find(other.name) is one]
+def _hidden_by(one: WorkflowDefinition, catalog: WorkflowCatalog) -> list[str]:
+    hidden = (other for other in catalog.hidden if catalog.find(other.name) is one)
+    return [str(other.path) if other.path else f"{other.name} (comes with Atomic)" for other in hidden]
 
 
 def _abilities(one: WorkflowDefinition, catalog: WorkflowCatalog) -> str:
