@@ -32,11 +32,19 @@ class Crew:
         self._decided = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Start a member. It calls `left` when it ends, whatever ends it."""
+        """Start a member; all that it does is inside `with crew`."""
         self._working += 1
         self._tasks.append(self._make_task(work, name=name))  # asyncio would take longer to make a name up
 
-    def left(self, fatal: BaseException | None = None) -> None:
+    def __enter__(self) -> None:
+        """A member works. It is the crew itself, because there may be thousands of members."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        fatal = None if isinstance(error, asyncio.CancelledError) else error
+        self._left(fatal)
+        return fatal is not None
+
+    def _left(self, fatal: BaseException | None) -> None:
         """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
         self._working -= 1
         if fatal is not None:
