@@ -40,17 +40,14 @@ class Crew:
         """A member works. It is the crew itself, because there may be thousands of members."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        fatal = None if isinstance(error, asyncio.CancelledError) else error
-        self._left(fatal)
-        return fatal is not None
-
-    def _left(self, fatal: BaseException | None) -> None:
-        """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
+        """The member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
         self._working -= 1
-        if fatal is not None:
-            self._fatal = self._fatal or fatal
-        if not self._working or fatal is not None or self.counts_each:
+        is_fatal = error is not None and not isinstance(error, asyncio.CancelledError)
+        if is_fatal:
+            self._fatal = self._fatal or error
+        if not self._working or is_fatal or self.counts_each:
             self._wake()
+        return is_fatal
 
     def put(self, step: Step[Any]) -> None:
         self._steps.append(step)
