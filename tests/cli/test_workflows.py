@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -285,6 +286,13 @@ async def test_a_new_workflow_does_not_approve_what_somebody_else_brought(user: 
     await trust(user)
     await user.atomic("workflows", "new", "more")
     assert [one["trusted"] for one in await listed(user)] == [True] * 3
+
+
+async def test_a_new_workflow_is_not_written_where_no_project_can_be(user: User) -> None:
+    for folder in (user.home, Path("/")):
+        done = await user.atomic("workflows", "new", "mine", cwd=folder)
+        assert (done.exit_code, "this folder holds many projects" in complaint(done)) == (2, True)
+        assert not (folder / ".atomic" / "workflows").exists()
 
 
 async def test_a_new_workflow_is_not_written_through_a_link(user: User) -> None:
