@@ -199,6 +199,40 @@ async def test_a_question_is_answered_days_later_by_another_process(user: User) 
     assert (done.exit_code, complaint(done)) == (2, "This run has asked nothing")
 
 
+async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
+    code = 'class T(S):\n    old: int = 1\n\nworkflow = graph(T).ask_user("q", "Well?").compile()\n'
+    workflow(user, "grow", f"state_version = 1\n{code}")
+    assert (await user.atomic("run", "grow")).exit_code == 5
+    newer = f"state_version = 2\n{code.replace('old', 'new')}"
+    workflow(user, "grow", newer)
+    id = session(user)["id"]
+    done = await user.atomic("answer", id, "yes")
+    assert (done.exit_code, "give migrate_state" in complaint(done), session(user)["state_version"]) == (1, True, 1)
+    workflow(
+        user, "grow", f"{newer}\ndef migrate_state(old, version):\n    return {{'prompt': old['prompt'], 'new': 2}}\n"
+    )
+    assert (await user.atomic("resume", id)).exit_code == 0
+    assert (session(user)["status"], session(user)["state_version"]) == ("completed", 2)
+
+
+async def test_a_question_that_is_asked_again_is_not_answered_by_the_first_answer(user: User) -> None:
+    code = """
+async def heard(ctx):
+    note(ctx.output_of("q"))
+    return {"said": ["x"]}
+
+body = graph(S).ask_user("q", "Well?").node("heard", heard)
+workflow = graph(S).loop(body, until=lambda s: len(s.said) > 1).compile()
+"""
+    workflow(user, "twice", code)
+    assert (await user.atomic("run", "twice")).exit_code == 5
+    id, secret = session(user)["id"], "sk-ant-api03-abcdefgh12345678"
+    assert (await user.atomic("answer", id, secret)).exit_code == 5
+    assert (await user.atomic("resume", id)).exit_code == 5
+    assert (await user.atomic("answer", id, "two")).exit_code == 0
+    assert ledger(user) == [secret, "two"]
+
+
 async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")

@@ -38,6 +38,8 @@ def answer_command(arguments: Arguments) -> int:
 
 
 def _resume(session: Session, flags: RunFlags, question: OpenQuestion, answer: str | list[str]) -> int:
+    _put(session, question, answer)  # first: where the run cannot go on now, the next resume finds it
+
     async def start(person: Asking | None) -> WorkflowRun:
         return await go_on(session, flags, person, {question.id: answer})
 
@@ -68,11 +70,15 @@ def _read(asked: OpenQuestion, said: str) -> str | list[str]:
 
 def _keep(session: Session, question: OpenQuestion, answer: str | list[str]) -> None:
     """Leave the answer in the inbox; the next resume takes it from there."""
-    clean = session.redactor.data(answer)
-    session.inbox.put(Message("answer", question=question.id, answer=clean))
+    _put(session, question, answer)
     if not session.is_owned:
         left = [other for other in session.record.questions if other.id != question.id]
         session.save(questions=tuple(left))
+
+
+def _put(session: Session, question: OpenQuestion, answer: str | list[str]) -> None:
+    clean = session.redactor.data(answer)
+    session.inbox.put(Message("answer", question=question.id, answer=clean))
 
 
 async def _hand_over(session: Session, question: OpenQuestion, answer: str | list[str]) -> bool:
