@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atomic.commands import CommandRegistry, builtin_commands, entity_commands, workflow_commands
 from atomic.config import Settings, atomic_home, find_project, load_settings
-from atomic.entities import EntityRegistry
-from atomic.mcp import ForSession, McpAnswer, McpEntry, McpList, Transport, for_session, load_mcp_entries, set_enabled
 from atomic.workflows import WorkflowDefinition
 from atomic.workflows.catalog import WorkflowCatalog
 
-if TYPE_CHECKING:  # who only lists entities or servers pays for no agents
+if TYPE_CHECKING:  # each is imported by who asks for it: a run may need no entities, a list of servers no agents
+    from atomic.commands import CommandRegistry
+    from atomic.entities import EntityRegistry
+    from atomic.mcp import ForSession, McpAnswer, McpEntry, McpList
     from atomic.providers import AgentProvider, McpServer, SessionOptions
 
 _RESERVED = "atomic"  # by this name a session knows our own tools
@@ -54,11 +54,15 @@ class Wiring:
 
     @cached_property
     def entities(self) -> EntityRegistry:
+        from atomic.entities import EntityRegistry
+
         return EntityRegistry.load(self.project, self._user)
 
     @cached_property
     def commands(self) -> CommandRegistry:
         """All commands of the prompt."""
+        from atomic.commands import CommandRegistry, builtin_commands, entity_commands, workflow_commands
+
         workflows = workflow_commands(self.workflows.all())
         return CommandRegistry.of([*builtin_commands(), *workflows, *entity_commands(self.entities)])
 
@@ -69,10 +73,14 @@ class Wiring:
 
     @cached_property
     def mcp(self) -> McpList:
+        from atomic.mcp import load_mcp_entries
+
         return load_mcp_entries(self.project, self._user)
 
     def switch_mcp_server(self, name: str, enabled: bool) -> None:
         """Raises McpStateError."""
+        from atomic.mcp import set_enabled
+
         set_enabled(name, enabled, project=self.project, user=self._user)
         self.__dict__.pop("mcp", None)
 
@@ -87,6 +95,8 @@ class Wiring:
         """
         if provider.name == _REPLAY:
             return SessionMcp()
+        from atomic.mcp import for_session
+
         chosen, can = for_session(self.mcp, provider.name, trusted=trusted), provider.capabilities
         asked = [entry for entry in chosen.passed if can.mcp_servers and entry.name != _RESERVED]
         answers = await self._ask(asked)
@@ -143,6 +153,7 @@ def _impossible(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:
 
 
 def _server(answer: McpAnswer) -> McpServer:
+    from atomic.mcp import Transport
     from atomic.providers import McpServer
 
     entry = answer.resolved

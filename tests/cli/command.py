@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,6 +77,20 @@ def _written(file: Path, text: str) -> Path:
     file.parent.mkdir(exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
+
+
+def cpu_seconds(user: User, *words: str) -> float:
+    """What `atomic` takes of the processor. Not wall time: the machine may be shared."""
+    nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    before = os.getcwd()
+    os.chdir(user.project)
+    try:
+        pid = os.posix_spawn(ATOMIC, [str(ATOMIC), *words], user.env, file_actions=[nowhere])
+    finally:
+        os.chdir(before)
+    _, status, used = os.wait4(pid, 0)
+    assert status == 0
+    return used.ru_utime + used.ru_stime
 
 
 def complaint(done: ExecResult) -> str:

@@ -30,6 +30,13 @@ def note(*words):
 
 '''
 
+QUESTION = {  # as Claude Code asks it
+    "question": "Which colour?",
+    "header": "Colour",
+    "multiSelect": False,
+    "options": [{"label": "Blue", "description": "calm"}, {"label": "Red", "description": "hot"}],
+}
+
 
 def workflow(user: User, name: str, code: str) -> None:
     """Give the user a workflow of that name; one's own need no trust."""

@@ -13,14 +13,9 @@ import pytest
 from atomic.processes import Program, running
 from atomic.testing import Call, Drip, Fail, ModelServer, claude_env
 from tests.cli.command import ATOMIC, User, complaint, objects, processes, told
+from tests.cli.flows import QUESTION
 from tests.cli.terminal import in_terminal
 
-QUESTION = {
-    "question": "Which colour?",
-    "header": "Colour",
-    "multiSelect": False,
-    "options": [{"label": "Blue", "description": "calm"}, {"label": "Red", "description": "hot"}],
-}
 SCRIPTS = {
     "hello": "Hello there.",
     "tool": [["First I look. ", Call("Bash", {"command": "echo seen > seen.txt"})], "Then I am done."],

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from atomic.cli.completion import SCRIPTS
-from tests.cli.command import ATOMIC, User
+from tests.cli.command import ATOMIC, User, cpu_seconds
 from tests.cli.files import agent, skill, write
 from tests.cli.sessions import make_session
 from tests.cli.terminal import in_terminal
@@ -118,20 +118,7 @@ def test_it_is_quick(user: User, words: tuple[str, ...]) -> None:
         workflow(user, f"flow{number}.py", 'name = "x"\n' + "y = 1\n" * 200)
     for number in range(1000):
         (user.home / ".atomic" / "sessions" / f"{number:08x}-0000-4000-8000-000000000000").mkdir(parents=True)
-    assert min(cpu_seconds(user, words) for _ in range(5)) <= CPU_LIMIT
-
-
-def cpu_seconds(user: User, words: tuple[str, ...]) -> float:
-    nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
-    before = os.getcwd()
-    os.chdir(user.project)
-    try:
-        pid = os.posix_spawn(ATOMIC, [str(ATOMIC), "complete", *words], user.env, file_actions=[nowhere])
-    finally:
-        os.chdir(before)
-    _, status, used = os.wait4(pid, 0)
-    assert status == 0
-    return used.ru_utime + used.ru_stime
+    assert min(cpu_seconds(user, "complete", *words) for _ in range(5)) <= CPU_LIMIT
 
 
 # the scripts --------------------------------------------------------------------------------------------------------

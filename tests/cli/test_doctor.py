@@ -15,6 +15,7 @@ import pytest
 from atomic.processes import running
 from atomic.testing import ModelServer, claude_env
 from tests.cli.command import ATOMIC, User, complaint, objects, processes
+from tests.cli.flows import sessions, workflow
 
 AGENTS = ("claude", "opencode", "copilot")
 
@@ -71,8 +72,8 @@ async def test_one_line_for_each_thing(user: User) -> None:
     done = await user.atomic("doctor")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert (done.exit_code, done.stderr) == (0, "")
-    names = ["claude", "opencode", "copilot", "acp", "replay", "git", "python", "config", "config", "home"]
-    assert [words[1] for words in lines] == names
+    names = ["claude", "opencode", "copilot", "acp", "replay", "git", "python", "atomic", "config", "config", "home"]
+    assert [words[1] for words in lines] == [*names, "keys", "sandbox", "integrity"]
     assert lines[0] == ["ok", "claude", "2.1.325", f"({user.bin}/claude)"]
     assert lines[2][0] == "--"
     assert all(words[0] == "ok" for words in lines[4:])
@@ -159,6 +160,36 @@ async def test_a_home_that_cannot_be_written_is_named(user: User) -> None:
     _, _, checks = await findings(user)
     (home,) = [check for check in checks if check["name"] == "home"]
     assert (home["ok"], home["detail"]) == (False, f"{user.home}/file/inside cannot be written")
+
+
+async def test_keys_are_named_and_never_shown(user: User) -> None:
+    user.has_no_agents()
+    user.env |= {"ANTHROPIC_API_KEY": "sk-ant-api-123", "OTHER_TOKEN": "hidden-from-agents", "MY_TOKEN": "passed"}
+    file = user.sets('[env]\npass = ["MY_TOKEN"]\n')
+    _, _, checks = await findings(user)
+    (keys,) = [check for check in checks if check["name"] == "keys"]
+    assert (keys["ok"], keys["detail"]) == (True, "ANTHROPIC_API_KEY, MY_TOKEN")
+    file.write_text('[providers.claude]\nenv = {ANTHROPIC_API_KEY = "sk-ant-api-456"}\n')
+    file.chmod(0o644)
+    done = await user.atomic("doctor")
+    assert f"keys       {file} holds keys, and others can read it (chmod 600 {file})" in done.stdout
+    assert "sk-ant" not in done.stdout
+
+
+async def test_what_was_kept_and_cannot_be_read_is_named(user: User) -> None:
+    user.has_no_agents()
+    workflow(user, "hello", "workflow = graph(S).tool('a', lambda: 1).compile()\n")
+    for _ in range(2):
+        assert (await user.atomic("run", "hello")).exit_code == 0
+    _, _, checks = await findings(user)
+    assert (checks[-1]["name"], checks[-1]["detail"]) == ("integrity", "2 sessions, all can be read")
+    first, second = sessions(user)
+    (first / "session.json").write_text("{")
+    (second / "journal.db").write_bytes(b"no journal at all")
+    _, _, checks = await findings(user)
+    assert checks[-1]["ok"] is False
+    assert checks[-1]["detail"].startswith(f"{first}/session.json cannot be read")
+    assert checks[-1]["detail"].endswith("(and 1 more)")
 
 
 async def test_models_are_listed_one_a_line_or_as_json(user: User) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from atomic.processes import ExecResult, Program, running
 from atomic.testing import ModelServer, claude_env
-from tests.cli.command import ATOMIC, User, objects
+from tests.cli.command import ATOMIC, User, complaint, objects
 from tests.cli.files import write
 
 FLOW = """
@@ -169,6 +169,14 @@ async def test_the_configuration_has_caps_too_and_a_flag_beats_it(player: Player
     assert (await player.run("--max-cost", "9"))[0] == 0
 
 
+async def test_what_a_resume_says_is_kept_for_the_next(player: Player) -> None:
+    await player.plays(call(1), call(2), call(3))
+    assert (await player.run("--max-cost", "0.5"))[0] == 6
+    assert (await player.resume("--max-cost", "1"))[0] == 6
+    code, ended = await player.resume()
+    assert (code, "$1.20 of $1.00 spent" in str(ended["message"]), len(player.calls)) == (6, True, 2)
+
+
 async def test_without_a_price_that_is_said_once_and_tokens_count(player: Player) -> None:
     await player.plays(call(1, cost=None), call(2, cost=None), call(3, cost=None))
     code, ended = await player.run("--max-cost", "0.002")  # 200 tokens
@@ -209,6 +217,9 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
             "completed",
             0.6,
         )
+        assert (shown["steps"][-1]["status"], shown["steps"][-1]["seconds"] > 0) == ("running", True)
+        resumed = await user.atomic("resume", player.id)
+        assert (resumed.exit_code, f"atomic stop {player.id}" in complaint(resumed)) == (3, True)
         assert (await user.atomic("sessions", "export", player.id, "run.tar.gz")).exit_code == 0
         pruned = await user.atomic("sessions", "prune", "--older-than", "1s", "--yes")
         assert pruned.stdout == "There are none to delete.\n"

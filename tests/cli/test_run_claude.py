@@ -12,14 +12,8 @@ import pytest
 
 from atomic.testing import Call, Drip, ModelServer, claude_env
 from tests.cli.command import User, objects, processes
-from tests.cli.flows import kinds, ledger, session, sessions, started, workflow
+from tests.cli.flows import QUESTION, kinds, ledger, session, sessions, started, workflow
 
-QUESTION = {
-    "question": "Which colour?",
-    "header": "Colour",
-    "multiSelect": False,
-    "options": [{"label": "Blue", "description": "calm"}, {"label": "Red", "description": "hot"}],
-}
 SCRIPTS = {
     "make": [["First. ", Call("Bash", {"command": "echo made > made.txt"})], "It is made."],
     "slow": Drip("word", times=2_000, every=0.05),

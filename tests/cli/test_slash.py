@@ -14,6 +14,7 @@ import pytest
 from atomic.processes import ExecResult, running
 from tests.cli.command import ATOMIC, User, complaint, objects
 from tests.cli.files import agent, skill
+from tests.cli.flows import session, workflow
 
 Call = Mapping[str, Any]
 
@@ -67,6 +68,12 @@ async def test_programs_get_help_as_the_end_of_a_turn(user: User) -> None:
         assert "Slash Commands" in str(end["text"])
 
 
+UNKNOWN_ID = (
+    '"zzz" is not the id of a session: give its uuid or the first 8 characters or more of it '
+    "(atomic sessions lists them)"
+)
+
+
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
@@ -75,7 +82,7 @@ async def test_programs_get_help_as_the_end_of_a_turn(user: User) -> None:
         ("/help comit", 'Command not found: "/comit" (did you mean "/commit"?)'),
         ("/clear", "atomic -p cannot begin a new conversation (it is one turn without a screen)"),
         ("/theme dark", "atomic -p cannot show a theme (it is one turn without a screen)"),
-        ("/sessions", "atomic -p cannot list sessions (it is one turn without a screen)"),
+        ("/resume zzz", UNKNOWN_ID),
         ("/model opus", "atomic -p has no conversation to switch (name its model with --model opus)"),
         ("/agent claude", "atomic -p has no conversation to switch (name its agent with --agent claude)"),
         ("/mcp enable x", 'MCP server not found: "x" (there are: none)'),
@@ -91,6 +98,19 @@ async def test_programs_are_told_of_a_mistake_too(user: User) -> None:
     assert objects(done) == [
         {"type": "error", "exit_code": 2, "message": 'Command not found: "/comit" (did you mean "/commit"?)'}
     ]
+
+
+async def test_runs_are_listed_and_one_of_them_goes_on(user: User) -> None:
+    assert (await user.atomic("-p", "/sessions")).stdout == "There are no sessions.\n"
+    workflow(user, "asks", 'workflow = graph(S).ask_user("q", "Well?").compile()\n')
+    assert (await user.atomic("run", "asks", "about it")).exit_code == 5
+    id = session(user)["id"]
+    (row,) = (await user.atomic("-p", "/sessions")).stdout.splitlines()
+    assert row.split()[:2] == [id, "paused"]
+    assert row.endswith("asks about it")
+    assert (await user.atomic("answer", id, "--no-resume", "yes")).exit_code == 0
+    done = await user.atomic("-p", f"/resume {id[:8]}", "--output", "json")
+    assert (done.exit_code, objects(done)[-1]["status"]) == (0, "completed")
 
 
 async def test_exit_leaves(user: User) -> None:

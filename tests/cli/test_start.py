@@ -10,7 +10,7 @@ import pytest
 
 import atomic
 from atomic.processes import execute
-from tests.cli.command import ATOMIC, SDKS, User, complaint
+from tests.cli.command import ATOMIC, SDKS, User, complaint, cpu_seconds
 
 CPU_LIMIT = 0.120  # seconds, of the specification
 
@@ -122,12 +122,3 @@ def test_what_needs_nothing_imports_nothing(flag: str) -> None:
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_starting_is_quick(user: User, flag: str) -> None:
     assert min(cpu_seconds(user, flag) for _ in range(5)) <= CPU_LIMIT
-
-
-def cpu_seconds(user: User, flag: str) -> float:
-    """Not wall time: the machine may be shared."""
-    nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
-    pid = os.posix_spawn(ATOMIC, [str(ATOMIC), flag], user.env, file_actions=[nowhere])
-    _, status, used = os.wait4(pid, 0)
-    assert status == 0
-    return used.ru_utime + used.ru_stime

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
+import sys
+import termios
 from collections.abc import Mapping
 from typing import Any
 
@@ -229,12 +232,27 @@ async def test_ctrl_c_while_waiting_for_input_ends_it(user: User) -> None:
 
 async def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_working(user: User) -> None:
     agent = record(user, *(text("x" * 100_000) for _ in range(20)), end())
-    async with running(ATOMIC, "-p", "x", "-a", agent, env=user.env, cwd=user.project, stdin=False, limit=1) as program:
+    unread, output = os.pipe()
+    program = await asyncio.create_subprocess_exec(
+        ATOMIC, "-p", "x", "-a", agent, env=user.env, cwd=user.project, stdin=subprocess.DEVNULL, stdout=output
+    )
+    os.close(output)
+    try:
         async with asyncio.timeout(60):
-            await program.stdout.readexactly(1)  # it has begun; more than the pipe holds is still to come
-            await asyncio.sleep(0.5)
-            os.kill(program.pid, signal.SIGINT)
+            while waiting_in(unread) < fcntl.fcntl(unread, fcntl.F_GETPIPE_SZ):
+                await asyncio.sleep(0.01)
+            program.send_signal(signal.SIGINT)
             assert await program.wait() == 130
+    finally:
+        os.close(unread)
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
+
+
+def waiting_in(pipe: int) -> int:
+    """How many bytes nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.parametrize(

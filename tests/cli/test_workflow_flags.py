@@ -1,4 +1,4 @@
-"""The keys of a workflow's `default_config` as flags: on `atomic run`, `resume`, `-p "/…"`, in help and at Tab."""
+"""The keys of a workflow's `default_config` as flags: on `run`, `resume`, `answer`, `-p "/…"`, in help and at Tab."""
 
 from __future__ import annotations
 
@@ -180,6 +180,30 @@ async def test_a_resume_may_raise_a_value_and_nodes_see_it(flow: User, verb: tup
     assert (config(flow)["review_rounds"], config(flow)["verify"]) == (4, ["make"])
     seen = [eval(line)["review_rounds"] for line in (flow.project / "ledger.txt").read_text().splitlines()[1:]]
     assert seen == [2, 4]
+
+
+async def test_an_answer_takes_the_same_flags_and_the_nodes_behind_it_see_them(flow: User) -> None:
+    await run(flow, "flow", "--review-rounds", "2", "go")
+    id = session(flow)["id"]
+    refused = await flow.atomic("answer", id, "--reviw-rounds", "4", "yes")
+    assert (refused.exit_code, complaint(refused)) == (
+        2,
+        'Unknown flag: "--reviw-rounds" (did you mean "--review-rounds"?)',
+    )
+    assert "--review-rounds N" in (await flow.atomic("answer", id, "--help")).stdout
+    assert await offered(flow, "answer", id, "--rev") == ["--review-rounds"]
+    done = await flow.atomic("answer", id, "--review-rounds", "4", "yes", cwd=flow.home)
+    assert (done.exit_code, config(flow)["review_rounds"]) == (0, 4)
+    assert [eval(line)["review_rounds"] for line in ledger(flow)[1:]] == [2, 4]
+
+
+async def test_flags_of_an_answer_that_is_only_kept_are_told_to_be_without_effect(flow: User) -> None:
+    await run(flow, "flow", "go")
+    id = session(flow)["id"]
+    done = await flow.atomic("answer", id, "--no-resume", "--review-rounds", "4", "--max-cost", "1", "yes")
+    left_out = "(without effect here: --max-cost, --review-rounds; atomic resume takes them)"
+    assert (done.exit_code, complaint(done)) == (0, f"the answer is kept: atomic resume {id} {left_out}")
+    assert config(flow)["review_rounds"] == 3
 
 
 async def test_a_resume_in_a_project_finds_the_flags_of_its_workflow_from_any_folder(flow: User) -> None:

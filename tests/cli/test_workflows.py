@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from atomic.workflows.builtin import builtin_workflows
 from tests.cli.command import User, complaint, told
 from tests.cli.files import write
 from tests.cli.flows import call, end, recording, session
@@ -257,6 +259,24 @@ async def test_a_run_goes_on_with_what_it_changed_itself_and_with_nothing_else(u
     assert done.exit_code == (0 if changed_by == "the run alone" else 4), (path, done.stderr)
 
 
+async def test_what_is_not_as_it_was_approved_is_named_first(user: User) -> None:
+    for name in ("one", "two"):
+        await user.atomic("workflows", "new", name)
+    path = user.project / ".atomic" / "workflows" / "two.py"
+    path.write_text(path.read_text() + "# changed\n")
+    flow(user, "zoo", "x = 1\n")
+    would_run = "two.py (changed), workflow .atomic/workflows/zoo.py (new), workflow .atomic/workflows/one.py (look"
+    assert would_run in complaint(await user.atomic("run", "one", "x"))
+
+
+async def test_a_new_workflow_that_hides_another_says_so(user: User) -> None:
+    (name, *_) = (one.name for one in builtin_workflows())
+    done = await user.atomic("workflows", "new", name)
+    assert done.exit_code == 0
+    hides = f'atomic: in this project it hides the workflow "{name}" (comes with Atomic)'
+    assert done.stderr.splitlines()[1:] == [hides]
+
+
 async def test_a_new_workflow_does_not_approve_what_somebody_else_brought(user: User) -> None:
     flow(user, "evil", "raise SystemExit\n")
     done = await user.atomic("workflows", "new", "mine")
@@ -266,6 +286,13 @@ async def test_a_new_workflow_does_not_approve_what_somebody_else_brought(user: 
     await trust(user)
     await user.atomic("workflows", "new", "more")
     assert [one["trusted"] for one in await listed(user)] == [True] * 3
+
+
+async def test_a_new_workflow_is_not_written_where_no_project_can_be(user: User) -> None:
+    for folder in (user.home, Path("/")):
+        done = await user.atomic("workflows", "new", "mine", cwd=folder)
+        assert (done.exit_code, "this folder holds many projects" in complaint(done)) == (2, True)
+        assert not (folder / ".atomic" / "workflows").exists()
 
 
 async def test_a_new_workflow_is_not_written_through_a_link(user: User) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from atomic.graph import (
     END,
@@ -152,7 +153,7 @@ class Graphs:
 
     def web(self, depth: int) -> CompiledGraph[State]:
         nodes = [self.chain(depth).items[0] for _ in range(self.number(1, 7))]
-        nodes = [other if other.id else other.with_id(self.name()) for other in nodes]
+        nodes = [other if other.id else replace(other, id=self.name()) for other in nodes]
         ids = [other.id for other in nodes]
         edges = [Edge(ids[self.number(0, place)], target) for place, target in enumerate(ids[1:])]
         for _ in range(self.number(0, 5)):

@@ -24,6 +24,7 @@ from atomic.providers import (
     AgentEvent,
     Capabilities,
     EndReason,
+    LimitReached,
     Notice,
     SessionOptions,
     TextDelta,
@@ -35,7 +36,8 @@ from atomic.providers import (
     Usage,
 )
 from atomic.providers import recording as recording_module
-from atomic.providers.recording import RecordingError, append, read_recording, role_and_task
+from atomic.providers.heading import role_and_task
+from atomic.providers.recording import RecordingError, append, read_recording
 from atomic.providers.turns import Turn
 from tests.git.shop import commit, git, new_repository, write
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, read
@@ -370,6 +372,16 @@ def test_processes_at_once_write_whole_lines(tmp_path: Path) -> None:
         writer.join(120)
         assert writer.exitcode == 0
     assert len(read_recording(file).calls) == 75
+
+
+@pytest.mark.parametrize("time", [1_900_000_000, 1_900_000_000.0, "2030-03-17T17:46:40Z"])
+def test_who_writes_a_time_by_hand_may_give_it_as_seconds(tmp_path: Path, time: object) -> None:
+    file = tmp_path / "run.jsonl"
+    append(file, {"events": [[0, {"type": "limit_reached", "reset_at": time}]]})
+    ((_, event),) = read_recording(file).calls[0].events
+    assert isinstance(event, LimitReached)
+    assert event.reset_at is not None
+    assert event.reset_at.timestamp() == 1_900_000_000
 
 
 def test_a_line_that_was_cut_off_is_passed_over_and_taken_away_by_the_next(tmp_path: Path) -> None:

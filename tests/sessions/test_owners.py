@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from atomic.graph.errors import JournalError, RunOwnedError
 from atomic.sessions import SqliteJournal
@@ -250,21 +250,21 @@ ME = Owner.this_process("token")
     ("owner", "lives"),
     [
         (ME, True),
-        (dataclasses.replace(ME, renewed=0.0), True),  # the wall clock was set: it does not matter here
-        (dataclasses.replace(ME, host="renamed"), True),  # the same boot is the same machine
-        (dataclasses.replace(ME, born="1"), False),  # the pid was given to another process
-        (dataclasses.replace(ME, pid=2**30), False),
-        (dataclasses.replace(ME, boot="before"), False),
-        (dataclasses.replace(ME, boot=""), True),  # it could not tell its boot: only its lease tells
-        (dataclasses.replace(ME, ticked=ME.ticked - STALE_SECONDS - 1), False),
-        (dataclasses.replace(ME, ticked=ME.ticked + 3600), False),
-        (dataclasses.replace(ME, host="other", boot="other", born="1"), True),
-        (dataclasses.replace(ME, host="other", boot="other", renewed=ME.renewed - STALE_SECONDS - 60), False),
-        (dataclasses.replace(ME, space="pid:[1]", born="1"), True),  # in a container: only its lease tells
+        (replace(ME, renewed=0.0), True),  # the wall clock was set: it does not matter here
+        (replace(ME, host="renamed"), True),  # the same boot is the same machine
+        (replace(ME, born="1"), False),  # the pid was given to another process
+        (replace(ME, pid=2**30), False),
+        (replace(ME, boot="before"), False),
+        (replace(ME, boot=""), True),  # it could not tell its boot: only its lease tells
+        (replace(ME, ticked=ME.ticked - STALE_SECONDS - 1), False),
+        (replace(ME, ticked=ME.ticked + 3600), False),
+        (replace(ME, host="other", boot="other", born="1"), True),
+        (replace(ME, host="other", boot="other", renewed=ME.renewed - STALE_SECONDS - 60), False),
+        (replace(ME, space="pid:[1]", born="1"), True),  # in a container: only its lease tells
     ],
 )
 def test_an_owner_lives_if_its_process_does_and_its_lease_is_new(owner: Owner, lives: bool) -> None:
     now = Owner.this_process("")
     age = now.ticked - ME.ticked  # of this list: the times in it are those of the import
-    owner = dataclasses.replace(owner, ticked=owner.ticked + age, renewed=owner.renewed + age)
+    owner = replace(owner, ticked=owner.ticked + age, renewed=owner.renewed + age)
     assert owner.is_alive() is lives

@@ -235,10 +235,10 @@ def test_a_builder_that_was_not_compiled_is_compiled(world: World) -> None:
         ("x = 1\n\n1 / 0\n", 3, "ZeroDivisionError: division by zero"),
         ("def f():\n    raise KeyError('k')\nf()\n", 2, "KeyError: 'k'"),
         ("import sys\nsys.exit(0)\n", 2, "SystemExit: 0"),
-        ("x = 1\nworkflow = 3\n", 2, "workflow is no compiled graph, but a int; end it with .compile()"),
+        ("x = 1\nworkflow = 3\n", 2, "workflow is no compiled graph, but an int; end it with .compile()"),
         ("x = 1\ngraph_config = {}\n", 2, "graph_config is no GraphConfig, but a dict"),
         (SAY + "graph_config = 1\n", 6, "the file has both graph_config and workflow: give one of them"),
-        (SAY + "migrate_state = 3\n", 7, "migrate_state is no function, but a int"),
+        (SAY + "migrate_state = 3\n", 7, "migrate_state is no function, but an int"),
         ("def f(): return f()\nf()\n", 1, "RecursionError: "),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -151,7 +150,9 @@ def neutral_folder() -> Generator[None]:
             os.environ[f"ATOMIC_{name.upper()}_PATH"] = os.path.abspath(path)  # it was meant from where we are
     before = os.open(".", os.O_RDONLY)  # not by its name: it may have none any more
     try:
-        with tempfile.TemporaryDirectory(prefix="atomic-", ignore_cleanup_errors=True) as folder:
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix="atomic-", ignore_cleanup_errors=True) as folder:
             os.chdir(folder)
             try:
                 yield

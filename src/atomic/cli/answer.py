@@ -33,11 +33,13 @@ def answer_command(arguments: Arguments) -> int:
     if arguments.has("--no-resume") or (session.is_owned and asyncio.run(_hand_over(session, question, answer))):
         if arguments.has("--no-resume"):
             _keep(session, question, answer)
-        return _tell_kept(session, as_json=flags.as_json)
+        return _tell_kept(session, _unheard(arguments), as_json=flags.as_json)
     return _resume(session, flags, question, answer)
 
 
 def _resume(session: Session, flags: RunFlags, question: OpenQuestion, answer: str | list[str]) -> int:
+    _put(session, question, answer)  # first: where the run cannot go on now, the next resume finds it
+
     async def start(person: Asking | None) -> WorkflowRun:
         return await go_on(session, flags, person, {question.id: answer})
 
@@ -68,11 +70,15 @@ def _read(asked: OpenQuestion, said: str) -> str | list[str]:
 
 def _keep(session: Session, question: OpenQuestion, answer: str | list[str]) -> None:
     """Leave the answer in the inbox; the next resume takes it from there."""
-    clean = session.redactor.data(answer)
-    session.inbox.put(Message("answer", question=question.id, answer=clean))
+    _put(session, question, answer)
     if not session.is_owned:
         left = [other for other in session.record.questions if other.id != question.id]
         session.save(questions=tuple(left))
+
+
+def _put(session: Session, question: OpenQuestion, answer: str | list[str]) -> None:
+    clean = session.redactor.data(answer)
+    session.inbox.put(Message("answer", question=question.id, answer=clean))
 
 
 async def _hand_over(session: Session, question: OpenQuestion, answer: str | list[str]) -> bool:
@@ -89,10 +95,18 @@ async def _hand_over(session: Session, question: OpenQuestion, answer: str | lis
     return True
 
 
-def _tell_kept(session: Session, *, as_json: bool) -> int:
+def _unheard(arguments: Arguments) -> str:
+    """The flags that say how a run goes on: without effect where it does not go on here."""
+    flags = [flag.name for flag in arguments.flags if arguments.has(flag.name)]
+    return ", ".join(name for name in flags if name not in ("--json", "--no-resume"))
+
+
+def _tell_kept(session: Session, unheard: str, *, as_json: bool) -> int:
     owner = session.record.owner
     who = f"process {owner.pid} goes on with it" if owner and session.is_owned else f"atomic resume {session.id}"
     text = f"the answer is kept: {who}"
+    if unheard:
+        text += f" (without effect here: {unheard}; atomic resume takes them)"
     if as_json:
         event = Warning(run=session.id, seq=1, time=time.time(), text=text)
         put(msgspec.json.encode(event).decode() + "\n")

@@ -17,7 +17,7 @@ import msgspec
 
 from atomic.cli.errors import OK, CliError, UsageError
 from atomic.cli.streams import STDERR, STDIN, one_line, put, tell
-from atomic.commands import table
+from atomic.columns import table
 from atomic.config import atomic_home, read_duration
 from atomic.redact import Redactor
 from atomic.sessions.database import connect

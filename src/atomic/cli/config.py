@@ -9,7 +9,7 @@ import msgspec
 
 from atomic.cli.errors import OK
 from atomic.cli.streams import one_line, put, screen_width, tell
-from atomic.commands import table
+from atomic.columns import table
 from atomic.config import config_files
 from atomic.config.keys import SHAPE, Key
 from atomic.config.loading import Layer, read_layers

@@ -12,6 +12,7 @@ import msgspec
 from atomic import __version__
 from atomic.cli import signals
 from atomic.cli.agents import BY_PREFERENCE, CHECK_LIMIT, check, neutral_folder
+from atomic.cli.checkup import Check, check_integrity, check_keys, check_sandbox
 from atomic.cli.errors import FAILED, OK
 from atomic.cli.signals import Stop
 from atomic.cli.streams import one_line, put
@@ -30,15 +31,6 @@ class ProviderRow(msgspec.Struct, frozen=True):
     remedy: str
 
 
-class Check(msgspec.Struct, frozen=True):
-    """Something else that Atomic needs."""
-
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
-
-
 class Findings(msgspec.Struct, frozen=True):
     """All that the doctor has seen."""
 
@@ -53,7 +45,8 @@ def run_doctor(*, as_json: bool) -> int:
         settings, configuration = _configuration()
         with neutral_folder():
             providers = await _providers(settings)
-            checks = [await _git(), _python(), *configuration, _home()]
+            checks = [await _git(), *_versions(), *configuration, _home()]
+            checks += [check_keys(settings), check_sandbox(), check_integrity()]
         found = Findings(providers, checks)
         put(msgspec.json.encode(found).decode() + "\n" if as_json else _text(found))
         return OK if any(row.ok and row.name != "replay" for row in providers) else FAILED
@@ -86,8 +79,11 @@ async def _git() -> Check:
     return Check("git", done.exit_code == 0, said.removeprefix("git version "), "" if done.exit_code == 0 else remedy)
 
 
-def _python() -> Check:
-    return Check("python", True, f"{platform.python_version()} ({sys.executable})")
+def _versions() -> list[Check]:
+    return [
+        Check("python", True, f"{platform.python_version()} ({sys.executable})"),
+        Check("atomic", True, __version__),
+    ]
 
 
 def _configuration() -> tuple[Settings, list[Check]]:

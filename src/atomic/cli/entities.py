@@ -8,7 +8,8 @@ import msgspec
 
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
-from atomic.commands import cut, short_hint, table
+from atomic.columns import cut, table
+from atomic.commands import short_hint
 from atomic.entities import Entity, EntityKind, EntityRegistry
 from atomic.errors import closest
 from atomic.wiring import Wiring

@@ -139,11 +139,14 @@ def _help() -> int:
 
 def _prepare() -> None:
     """Before anything that may take its time: signals end it with their exit code, and logs do not reach the user."""
+    import atexit
+    import gc
     import logging
 
     from atomic.cli.signals import raise_on_signals
 
     raise_on_signals()
+    atexit.register(gc.freeze)  # else Python looks for garbage in all that the system takes back a moment later
     if is_debugging():
         logging.basicConfig(level=logging.DEBUG)
     else:

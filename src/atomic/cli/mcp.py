@@ -8,7 +8,7 @@ import msgspec
 
 from atomic.cli.errors import OK
 from atomic.cli.streams import one_line, put, screen_width, tell
-from atomic.commands import table
+from atomic.columns import table
 from atomic.mcp import McpEntry
 from atomic.wiring import Wiring
 

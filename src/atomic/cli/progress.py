@@ -16,7 +16,7 @@ import msgspec
 from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, read_line, shown
 from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, harmless, message, one_line, screen_width
-from atomic.commands.columns import cut
+from atomic.columns import cut
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question
@@ -131,7 +131,7 @@ class Board:
         self.running.pop(event.node, None)
         self.doing.pop(event.node, None)
         if event.status == "failed":
-            yield f"{one_line(event.node)} failed: {one_line(event.error or '')}"
+            yield f"{one_line(event.node)} failed: {one_line(event.why)}"
 
     def _activity(self, event: AgentActivity) -> Iterator[str]:
         inner = event.event

@@ -278,8 +278,11 @@ class RunHost:
         except Exception as error:  # who reads JSON is told of a mistake of ours too
             if is_debugging() and not isinstance(error, AtomicError):
                 raise
-            code = OWNED if isinstance(error, RunOwnedError) else exit_code_of(error)
-            self._view.refuse(message_of(error), code)
+            code, why = exit_code_of(error), message_of(error)
+            if isinstance(error, RunOwnedError):
+                id = error.execution_id
+                code, why = OWNED, f"{why} (watch it: atomic attach {id}; pause it: atomic stop {id})"
+            self._view.refuse(why, code)
             return code
         finally:
             self._view.close()

@@ -13,7 +13,7 @@ import msgspec
 
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
-from atomic.commands import cut, table, width
+from atomic.columns import cut, table, width
 from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, read_history
 from atomic.sessions.html import page_of
@@ -142,7 +142,8 @@ def _drawing(history: History, columns: int) -> str:
     marks = _marks(history)
     lines = [] if graph is None else _marked(graph.draw(columns), marks).rstrip("\n").split("\n")
     ran = [f"  {mark} {one_line(node)}" for node, mark in marks.items()]
-    return "\n".join([*lines, *(("What ran", *ran) if ran else ("Nothing has run yet.",))])
+    drawn = [*lines, ""] if lines else []
+    return "\n".join([*drawn, *(("What ran", *ran) if ran else ("Nothing has run yet.",))])
 
 
 def _marks(history: History) -> dict[str, str]:

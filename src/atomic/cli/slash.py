@@ -22,6 +22,7 @@ from atomic.commands import (
     CommandError,
     CommandRegistry,
     LimitedContext,
+    SessionSummary,
     TurnPrompt,
     UnsupportedError,
     agent_prompt,
@@ -122,6 +123,23 @@ class HeadlessContext(LimitedContext):
 
         runs = RunHost(self._stop, as_json=self._request.output != "text" or typed.has("--json"))
         self.exit_code = await runs.run(start)
+
+    async def sessions(self) -> Sequence[SessionSummary]:
+        from atomic.config import atomic_home
+        from atomic.sessions import SessionStore
+
+        records = SessionStore(atomic_home()).list()
+        return [SessionSummary(one.id, f"{one.workflow} {one.prompt}", one.status, one.updated_at) for one in records]
+
+    async def open_session(self, id: str) -> None:
+        """As `atomic resume` does."""
+        from atomic.cli.resume import find_session, go_on
+        from atomic.cli.running import RunFlags, RunHost
+
+        async def start(person: Asking | None) -> WorkflowRun:
+            return await go_on(find_session(id), self._over_request(RunFlags()), person)
+
+        self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)
 
     def _over_request(self, flags: RunFlags) -> RunFlags:
         """What stands behind the command's name beats what the command line says."""

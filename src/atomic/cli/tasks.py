@@ -10,7 +10,7 @@ import msgspec
 
 from atomic.cli.errors import FAILED, OK, WAITING, UsageError
 from atomic.cli.streams import one_line, put, screen_width, tell
-from atomic.commands import table
+from atomic.columns import table
 from atomic.tasks import Task, TaskList, TaskStatus, convert_feature_list
 from atomic.tasks.errors import NoTaskListError, TaskFileError
 from atomic.tasks.file import read_file

@@ -76,7 +76,9 @@ class Verb:
         """Raises UsageError if it takes more words, or fewer."""
         needed = [word for word in self.words if not word.startswith("[")]
         if len(words) < len(needed):
-            raise UsageError(f"atomic {self.path} needs a {needed[len(words)].strip('.')}: {self.usage}")
+            missing = needed[len(words)].strip(".")
+            article = "an" if missing[0] in "AEIO" else "a"
+            raise UsageError(f"atomic {self.path} needs {article} {missing}: {self.usage}")
         takes_many = any("..." in word for word in self.words)
         if len(words) > len(self.words) and not takes_many:
             raise UsageError(f'atomic {self.path} takes no "{words[len(self.words)]}" (atomic {self.path} --help)')
@@ -396,6 +398,7 @@ VERBS = {
             (*_HOW, Flag("--no-resume", help="only keep the answer")),
             words=("ID", "[QUESTION]", "ANSWER"),
             run=_answer,
+            workflow=_workflow_of_session,
         ),
         Verb(
             "stop",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -11,7 +10,8 @@ from atomic.cli.errors import FAILED, OK, CliError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
 from atomic.cli.workflow_flags import config_flags
-from atomic.commands import short_hint, table
+from atomic.columns import table
+from atomic.commands import short_hint
 from atomic.config import find_project
 from atomic.errors import AtomicError
 from atomic.wiring import Wiring
@@ -96,10 +96,13 @@ def new_workflow(name: str) -> int:
     project = find_project()
     if project is None:
         raise CliError("the current folder does not exist any more (change to another one)")
+    hidden = WorkflowCatalog(project).find(name)
     file, may_run = write_workflow(name, project)
     put(f"{harmless(str(file))}\n")
     first = "" if may_run else "atomic trust, then "
     tell(f'written; run it: {first}atomic run {name} "…"')
+    if hidden is not None and hidden.source != "project":
+        tell(f'in this project it hides the workflow "{hidden.name}" ({hidden.path or "comes with Atomic"})')
     return OK
 
 
@@ -158,7 +161,7 @@ def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
         ("version", one.version),
         ("needs", f"Atomic {one.min_sdk_version}" if one.min_sdk_version else ""),
         ("config", msgspec.json.encode(dict(one.default_config)).decode() if one.default_config else ""),
-        ("hides", ", ".join(str(path) for path in _hidden_by(one, catalog))),
+        ("hides", ", ".join(_hidden_by(one, catalog))),
         ("can", _abilities(one, catalog)),
     )
     yield from (f"  {name + ':':<11}{one_line(str(value))}" for name, value in facts if value)
@@ -166,8 +169,9 @@ def _shown(one: WorkflowDefinition, catalog: WorkflowCatalog) -> Iterable[str]:
         yield from ("", one_line(f"flags of atomic run {one.name}:"), *flag_rows(flags))
 
 
-def _hidden_by(one: WorkflowDefinition, catalog: WorkflowCatalog) -> list[Path]:
-    return [other.path for other in catalog.hidden if other.path and catalog.find(other.name) is one]
+def _hidden_by(one: WorkflowDefinition, catalog: WorkflowCatalog) -> list[str]:
+    hidden = (other for other in catalog.hidden if catalog.find(other.name) is one)
+    return [str(other.path) if other.path else f"{other.name} (comes with Atomic)" for other in hidden]
 
 
 def _abilities(one: WorkflowDefinition, catalog: WorkflowCatalog) -> str:

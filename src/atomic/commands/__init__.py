@@ -1,7 +1,6 @@
 """Slash commands: what a person types in the prompt, and what it does. A command sees only its `CommandContext`."""
 
 from atomic.commands.builtin import builtin_commands
-from atomic.commands.columns import cut, table, width
 from atomic.commands.context import (
     AgentTask,
     CommandContext,
@@ -47,15 +46,12 @@ __all__ = [
     "agent_prompt",
     "builtin_commands",
     "complete",
-    "cut",
     "dispatch",
     "entity_commands",
     "hint_state",
     "parse",
     "parse_mentions",
     "short_hint",
-    "table",
-    "width",
     "workflow_command",
     "workflow_commands",
 ]

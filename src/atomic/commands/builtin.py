@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from atomic.commands.columns import cut, one_line, table
+from atomic.columns import cut, one_line, table
 from atomic.commands.context import CommandContext
 from atomic.commands.errors import BusyError, CommandError, CommandUsageError
 from atomic.commands.help import command_help, commands_help

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atomic.commands.columns import one_line
+from atomic.columns import one_line
 from atomic.commands.context import AgentTask, CommandContext, TurnPrompt
 from atomic.commands.dispatch import agent_task
 from atomic.commands.parse import CommandCall, is_callable

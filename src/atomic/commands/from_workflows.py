@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from atomic.commands.columns import one_line
+from atomic.columns import one_line
 from atomic.commands.context import CommandContext
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atomic.commands.columns import one_line, table
+from atomic.columns import one_line, table
 from atomic.commands.hints import short_hint
 from atomic.commands.registry import Category, Command, CommandRegistry
 

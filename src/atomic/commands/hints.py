@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atomic.commands.columns import cut
+from atomic.columns import cut
 from atomic.commands.parse import is_callable
 
 if TYPE_CHECKING:

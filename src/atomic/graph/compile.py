@@ -319,7 +319,7 @@ class _Compiler(Generic[StateT]):
         ids = {node.id for node in nodes}
         edges = [edge for edge in config.edges if self._edge_is_known(edge, ids)]
         if config.start_node not in ids:
-            self._unknown("", "start_node", config.start_node, ids)
+            self._unknown("", "start_node:", config.start_node, ids)
         if config.max_iterations is not None and config.max_iterations < 0:
             self.report("", f"max_iterations is {config.max_iterations}; give 0 or more")
         program = Program(self._spec, self.options.max_concurrency)

@@ -32,17 +32,22 @@ class Crew:
         self._decided = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Start a member. It calls `left` when it ends, whatever ends it."""
+        """Start a member; all that it does is inside `with crew`."""
         self._working += 1
         self._tasks.append(self._make_task(work, name=name))  # asyncio would take longer to make a name up
 
-    def left(self, fatal: BaseException | None = None) -> None:
-        """A member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
+    def __enter__(self) -> None:
+        """A member works. It is the crew itself, because there may be thousands of members."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        """The member has ended; what no node could have caused ends the whole crew and is told by `next_step`."""
         self._working -= 1
-        if fatal is not None:
-            self._fatal = self._fatal or fatal
-        if not self._working or fatal is not None or self.counts_each:
+        is_fatal = error is not None and not isinstance(error, asyncio.CancelledError)
+        if is_fatal:
+            self._fatal = self._fatal or error
+        if not self._working or is_fatal or self.counts_each:
             self._wake()
+        return is_fatal
 
     def put(self, step: Step[Any]) -> None:
         self._steps.append(step)

@@ -160,37 +160,26 @@ class Fork(Crew, ABC):
 
     async def work(self, names: Iterator[str]) -> None:
         """A worker: takes the next branch until there is none."""
-        fatal: BaseException | None = None
-        try:
+        with self:
             for name in names:
                 await self.walk(name, self.make(name))
                 if self._decided:
                     return
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # no node's doing: the crew ends and tells it
-            fatal = error
-        finally:
-            self.left(fatal)
 
     async def alone(self, name: str, token: Token) -> None:
         """A branch with a task of its own."""
-        fatal: BaseException | None = None
-        try:
-            while (step := await token.advance()) is not None:
-                self.put(step)
-            if self.decides_early and not token.suspended:
+        with self:
+            try:
+                while (step := await token.advance()) is not None:
+                    self.put(step)
+                if self.decides_early and not token.suspended:
+                    self.ended(name)
+            except NodeError as error:
+                self.errors[name] = error
                 self.ended(name)
-        except NodeError as error:
-            self.errors[name] = error
-            self.ended(name)
-        except asyncio.CancelledError:
-            await token.cancel()
-            raise
-        except BaseException as error:  # no node's doing: the crew ends and tells it
-            fatal = error
-        finally:
-            self.left(fatal)
+            except asyncio.CancelledError:
+                await token.cancel()
+                raise
 
     async def walk(self, name: str, token: Token) -> None:
         """Walk one branch to its end and see what that means for the others."""

@@ -83,17 +83,13 @@ class Group(Crew):
         self.spawn(self._walk(token), self.program.ops[token.pc].id)
 
     async def _walk(self, token: Token) -> None:
-        fatal: BaseException | None = None
-        try:
-            async with self._slots or nullcontext():
-                await self._walk_one(token)
-        except asyncio.CancelledError:
-            await token.cancel()
-            raise
-        except BaseException as error:  # no node's doing: the crew ends and tells it
-            fatal = error
-        finally:
-            self.left(fatal)
+        with self:
+            try:
+                async with self._slots or nullcontext():
+                    await self._walk_one(token)
+            except asyncio.CancelledError:
+                await token.cancel()
+                raise
 
     async def _walk_one(self, token: Token) -> None:
         try:

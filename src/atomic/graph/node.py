@@ -178,9 +178,6 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
         def __class_getitem__(cls, item):
             return cls
 
-    def with_id(self, id: str) -> Node[StateT, DepsT]:
-        return msgspec.structs.replace(self, id=id)
-
 
 class Chain(Protocol[StateT]):
     """A builder, where a node may stand too."""

@@ -71,7 +71,6 @@ def _compared(state_type: type[State]) -> list[str]:
 RESERVED = frozenset({"execution_id", "last_updated"})
 StateT = TypeVar("StateT", bound=State)
 
-Extend = Callable[[Any, Any], None]
 _decode_raw = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain(value)).encode
 

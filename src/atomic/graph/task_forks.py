@@ -74,20 +74,13 @@ class TasksFork(Fork):
 
     async def walk_all(self) -> None:
         """A worker: takes what is ready until nothing can come any more."""
-        fatal: BaseException | None = None
-        try:
+        with self:
             while (taken := await self._take()) is not None:
                 name, item = taken
                 try:
                     await self.walk(name, self._task_token(name, item))
                 finally:
                     await self._done()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # no node's doing: the crew ends and tells it
-            fatal = error
-        finally:
-            self.left(fatal)
 
     async def _take(self) -> tuple[str, Any] | None:
         async with self._progress:

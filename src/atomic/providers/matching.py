@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import SequenceMatcher, unified_diff
 
 from atomic.providers.errors import ProviderError
-from atomic.providers.recording import RecordedCall, role_and_task
+from atomic.providers.heading import role_and_task
+from atomic.providers.recording import RecordedCall
 
 _WORDS = 4000  # of a prompt that are compared: enough to tell two apart, and quick
 _DIFF_LINES = 80
@@ -56,6 +56,8 @@ def _is_for(call: RecordedCall, role: str | None, task: str | None) -> bool:
 def _similarity(one: str, other: str) -> float:
     if one == other:
         return 2.0
+    from difflib import SequenceMatcher  # a call with a `match` needs none
+
     words = SequenceMatcher(None, one.split()[:_WORDS], other.split()[:_WORDS]).ratio()
     letters = SequenceMatcher(None, one[:500], other[:500], autojunk=False).ratio()  # decides between short ones
     return words + letters / 100
@@ -80,6 +82,8 @@ def _difference(prompt: str, nearest: RecordedCall) -> str:
     name = f"recorded for {_who(nearest.role, None if nearest.task is None else str(nearest.task))}"
     if nearest.match is not None:
         name += f", match {nearest.match!r}"
+    from difflib import unified_diff
+
     lines = list(unified_diff(nearest.prompt.splitlines(), prompt.splitlines(), name, "asked now", lineterm=""))
     if not lines:
         return f"The nearest prompt is the same, {name}"

@@ -17,21 +17,23 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from atomic.errors import AtomicError
-from atomic.git import Changes, FileWatch, split_mail, split_patch, watching
 from atomic.providers.base import CustomTool, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.events import AgentEvent, Notice, TextDelta, ThinkingDelta, ToolOutput
+from atomic.providers.heading import role_and_task
 from atomic.redact import Redactor
+
+if TYPE_CHECKING:  # git is for those who change files: many a recording is only words
+    from atomic.git import Changes, FileWatch
 
 VERSION = 1
 PATIENCE = 10.0  # seconds that looking at the files may take, before a turn and after it
 
-_HEAD = re.compile(r"\[atomic((?: [a-z]+=[^\s\]]*)*)\]")  # the first line of a prompt, where it says what it is for
 _BYTES = "\nGIT binary patch\n"
 
 # msgspec looks at a type when it is first decoded, and two threads that do so at once crash the interpreter.
@@ -70,8 +72,15 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Sequence[str] = ()
 
     @property
+    def has_changed_files(self) -> bool:
+        """Whether there is anything in `changes` that could be made again."""
+        return bool(self.commits or (self.patch or "").strip() or self.rewind or self.branch is not None)
+
+    @property
     def changes(self) -> Changes:
         """What the call left in the files."""
+        from atomic.git import Changes
+
         return Changes(
             commits=tuple(self.commits),
             patch=self.patch or "",
@@ -88,13 +97,6 @@ class Recording(msgspec.Struct, frozen=True):
     calls: Sequence[RecordedCall]
     command: Sequence[str] = ()
     cut_off: int | None = None
-
-
-def role_and_task(prompt: str) -> tuple[str | None, str | None]:
-    """What a prompt says of itself in its first line: `[atomic role=worker task=3 attempt=1]`."""
-    match = _HEAD.match(prompt.partition("\n")[0].strip())
-    words = dict(word.split("=", 1) for word in match[1].split()) if match else {}
-    return words.get("role"), words.get("task")
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def _header(path: Path, line: bytes) -> _Header:
 
 
 def _call(line: bytes) -> RecordedCall:
-    call = msgspec.json.decode(line, type=RecordedCall)
+    call = msgspec.json.decode(line, type=RecordedCall, strict=False)  # who writes one by hand gives a time as seconds
     re.compile(call.match or "")
     return call
 
@@ -191,6 +193,8 @@ class CallRecorder:
 
     async def start(self) -> None:
         """See what is in the files before the turn."""
+        from atomic.git import watching
+
         folder = self._recorder.options.cwd or Path.cwd()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -221,6 +225,8 @@ class CallRecorder:
         return self._recorder.notices(self._problems)
 
     async def _changes(self) -> Changes:
+        from atomic.git import Changes
+
         changes = Changes()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -352,12 +358,16 @@ def _redacted_events(redactor: Redactor, events: Sequence[tuple[float, AgentEven
 
 
 def _redacted_mail(redactor: Redactor, mail: str) -> str:
+    from atomic.git import split_mail
+
     head, patch = split_mail(mail)
     return redactor.text(head) + _redacted_patch(redactor, patch)
 
 
 def _redacted_patch(redactor: Redactor, patch: str) -> str:
     """A patch without secrets; what it says in bytes stays, or it would not be one any more."""
+    from atomic.git import split_patch
+
     return "".join(part if _BYTES in part else redactor.text(part, code=True) for part in split_patch(patch))
 
 

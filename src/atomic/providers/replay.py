@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from atomic.config import Settings
-from atomic.git import PatchError, apply_changes
+from atomic.errors import AtomicError
 from atomic.providers.base import Capabilities, CustomTool, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import AgentEvent, EndReason, Notice, QuestionAsked, ToolStarted, TurnEnded
@@ -105,6 +105,10 @@ class ReplayProvider(LiveProvider):
 
     async def make_changes(self, folder: Path, call: RecordedCall) -> None:
         """Change the files as the call did. Raises PatchError; then nothing has changed."""
+        if not call.has_changed_files:
+            return
+        from atomic.git import apply_changes
+
         async with self._applying:
             await apply_changes(folder, call.changes)
 
@@ -210,10 +214,9 @@ class ReplaySession(LiveSession):
     async def _end(self, call: RecordedCall, end: TurnEnded, turn: Turn) -> None:
         try:
             await undisturbed(self._player.make_changes(Path(self.options.cwd or Path.cwd()), call))
-        except PatchError as error:
-            turn.end(
-                EndReason.ERROR, text=end.text, usage=end.usage, error=f"The recorded change cannot be made: {error}"
-            )
+        except AtomicError as error:
+            why = f"The recorded change cannot be made: {error}"
+            turn.end(EndReason.ERROR, text=end.text, usage=end.usage, error=why)
         else:
             turn.end(end.reason, text=end.text, usage=end.usage, error=end.error)
 

@@ -6,7 +6,8 @@ DamagedError and BrokenChainError do not leave this room: they become a repair o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from atomic.errors import AtomicError
 
@@ -27,8 +28,7 @@ class BrokenChainError(Exception):
         super().__init__(f"row {seq} is damaged")
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(msgspec.Struct, frozen=True):
     """What became of a damaged journal; `message` says it to a person."""
 
     kept_as: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
@@ -70,9 +71,16 @@ def read_history(session: Session, record: SessionRecord) -> History:
     steps, problem = _steps(session, calls)
     tasks, more = _tasks(session.dir / "tasks.json")
     open_steps = _open_steps(session.dir / "logs" / "events.jsonl", {(one.step_id, one.attempt) for one in steps})
-    status = "running" if record.status == "running" else "interrupted"
-    steps += [msgspec.structs.replace(step, status=status) for step in open_steps]
+    steps += [_running(step) if record.status == "running" else _interrupted(step) for step in open_steps]
     return History(record=record, steps=steps, calls=calls, tasks=tasks, problem=problem or more)
+
+
+def _running(step: StepLook) -> StepLook:
+    return msgspec.structs.replace(step, status="running", seconds=max(0.0, time.time() - step.started))
+
+
+def _interrupted(step: StepLook) -> StepLook:
+    return msgspec.structs.replace(step, status="interrupted")
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:

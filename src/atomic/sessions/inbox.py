@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -63,11 +63,10 @@ class Inbox:
         """The answers that wait, by question; the last one counts."""
         return {message.question: message.answer for _, message in self._messages() if message.kind == "answer"}
 
-    def forget(self, answered: Mapping[str, Answer] | None = None) -> None:
-        """Take answers out that the journal has; without a word all of them, for they answer nothing."""
+    def forget(self, answered: Collection[str] | None = None) -> None:
+        """Take out what answers these questions, or any: a question that is asked again wants another answer."""
         for path, message in self._messages():
-            is_known = answered is None or answered.get(message.question) == message.answer
-            if message.kind == "answer" and is_known:
+            if message.kind == "answer" and (answered is None or message.question in answered):
                 path.unlink(missing_ok=True)
 
     def _messages(self) -> Iterator[tuple[Path, Message]]:

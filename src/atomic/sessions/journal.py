@@ -8,7 +8,6 @@ so that one who was thought dead and wakes up can write nothing more.
 from __future__ import annotations
 
 import os
-import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -298,7 +297,7 @@ def _rows_behind(tables: Tables, run: Run, snapshot: Snapshot, at: int | None) -
 
 
 def _me() -> Owner:
-    return Owner.this_process(secrets.token_hex(8))
+    return Owner.this_process(os.urandom(8).hex())
 
 
 def _end(file: JournalFile, leases: Leases) -> None:

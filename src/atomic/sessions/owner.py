@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 RENEW_SECONDS = 5.0
 STALE_SECONDS = 15.0
@@ -20,8 +21,7 @@ STALE_SECONDS = 15.0
 _CLOCK_SLACK = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """A process that holds a run, with the times of its last sign of life; the order is that of the columns."""
 
     host: str

@@ -8,7 +8,6 @@ holds is taken. What no chain proves is not taken: better a step that runs again
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +23,7 @@ from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, PAGE_SIZE, SQLITE_
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.files import copy_file, keep_aside, size_of, sync_file, sync_folder
 from atomic.sessions.owner import Owner
+from atomic.sessions.rebuilt import finish, ready
 from atomic.sessions.tables import Run
 
 
@@ -98,7 +98,7 @@ def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Reco
         _build(f"{_workshop(path)}/new", runs, ours)
         if not runs and not _was_empty(readings, damage):
             raise JournalError(f'"{path}" is damaged: {damage.reason}; no run in it can be read', kept_as=kept_as)
-        os.rename(f"{_workshop(path)}/new", _ready(path))
+        os.rename(f"{_workshop(path)}/new", ready(path))
         sync_folder(path)
         finish(path)
     except (*SQLITE_ERRORS, OSError) as error:
@@ -111,27 +111,8 @@ def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Reco
     return _report(path, damage, kept_as, readings, runs)
 
 
-def finish(path: str) -> None:
-    """Put a rebuilt journal into place; also one whose builder died before it could do that.
-
-    The old log must go first: SQLite would apply it to the new file.
-    """
-    if not os.path.exists(_ready(path)):
-        return
-    for suffix in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(path + suffix)
-    sync_folder(path)
-    os.rename(_ready(path), path)
-    sync_folder(path)
-
-
 def _workshop(path: str) -> str:
     return f"{path}.recovering"
-
-
-def _ready(path: str) -> str:
-    return f"{path}.recovered"
 
 
 def _readings(path: str, kept_as: str, damage: DamagedError) -> Iterator[_Reading]:
@@ -364,7 +345,7 @@ def _copy_run(connection: sqlite3.Connection, run: _Found, ours: Run | None) -> 
         values = (run.number, seq, step, previous, crc, body)
         connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", values)
     # The owner is gone, or it is the caller, who goes on with the fence it has.
-    fence = ours.fence if ours else secrets.randbits(48)
+    fence = ours.fence if ours else int.from_bytes(os.urandom(6), "big")
     columns = ours.owner.columns if ours and ours.owner else (None,) * 8
     connection.execute(
         f"INSERT INTO runs (number, id, fence, {OWNER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -74,7 +74,7 @@ def report_of(history: History) -> str:
     lines += _section("Tasks", [f"- {task.status}: {_plain(task.id)} {_plain(task.title)}" for task in history.tasks])
     lines += _section("By role", [f"- {_plain(_figures_text(one))}" for one in figures_of(history)])
     lines += _section("Steps", _steps(history))
-    failures = [f"- {_plain(step.node)}: {_plain(step.error)}" for step in history.steps if step.error]
+    failures = [f"- {_plain(step.error)}" for step in history.steps if step.error]  # it names its node
     lines += _section("What failed", failures)
     return "\n".join(lines) + "\n"
 

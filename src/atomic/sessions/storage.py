@@ -16,7 +16,7 @@ from atomic.sessions.database import SQLITE_ERRORS
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.files import WAIT_SECONDS, Lock, make_folder, make_private, sync_file, sync_folder
 from atomic.sessions.inspection import check_format, inspect, is_new
-from atomic.sessions.recovery import finish, recover
+from atomic.sessions.rebuilt import finish
 from atomic.sessions.tables import Run, Tables
 
 # One statement, so that the check and the write are one transaction without the cost of saying so.
@@ -85,7 +85,7 @@ class JournalFile:
             yield Tables(connection)
 
     def repair(self, damage: DamagedError, *, ours: Mapping[int, Run]) -> None:
-        """Recover what can be proved and go on with that; see `recover`. Raises JournalError."""
+        """Recover what can be proved and go on with that; see `recovery`. Raises JournalError."""
         self._close_and_keep_log()
         try:
             if not self._lock.try_alone():
@@ -93,7 +93,7 @@ class JournalFile:
                     f'"{self.path}" is damaged: {damage.reason}; others have it open: '
                     "close it there, then open it again to recover it"
                 )
-            self.recovered = recover(self.path, damage, ours=ours)
+            self.recovered = _recovered(self.path, damage, ours)
         except OSError as error:
             raise self._failed(error, "recover") from error
         finally:
@@ -134,7 +134,7 @@ class JournalFile:
         try:
             inspect(self.path)
         except DamagedError as damage:
-            self.recovered = recover(self.path, damage, ours={})
+            self.recovered = _recovered(self.path, damage, {})
         make_private(self.path)
 
     def _create(self) -> None:
@@ -233,6 +233,12 @@ class JournalFile:
                 f'The journal "{self.path}" belongs to the process that forked this one; open it here too'
             )
         return JournalError(f'The journal "{self.path}" is closed')
+
+
+def _recovered(path: str, damage: DamagedError, ours: Mapping[int, Run]) -> Recovery:
+    from atomic.sessions.recovery import recover  # few journals are ever damaged
+
+    return recover(path, damage, ours=ours)
 
 
 def _after_fork() -> None:

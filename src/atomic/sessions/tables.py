@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -114,7 +114,7 @@ class Tables:
 
     def insert(self, execution_id: str, rows: Iterable[Row], owner: Owner | None) -> tuple[Run, End]:
         # The first fence is random: the number of a deleted run is used again, its fence is not.
-        run = Run(self._next_number(), execution_id, secrets.randbits(48), owner)
+        run = Run(self._next_number(), execution_id, int.from_bytes(os.urandom(6), "big"), owner)
         values = (run.number, execution_id, run.fence, *_columns(owner))
         self._connection.execute(
             f"INSERT INTO runs (number, id, fence, {OWNER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values

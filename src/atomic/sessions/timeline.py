@@ -38,7 +38,7 @@ def rows_of(history: History) -> list[Row]:
     rows += [
         Row(step.node, "", step.started, step.seconds, step.cost, step.status)
         for step in history.steps
-        if step.node not in called
+        if step.node not in called or step.status == "running"  # its call is told when it is over
     ]
     rows.sort(key=lambda row: (row.started, row.who))
     axis = _Axis((row.started, row.started + row.seconds) for row in rows)

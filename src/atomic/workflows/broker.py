@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from atomic.graph import Suspend
 from atomic.questions import Question
 from atomic.workflows.governor import Governor
 from atomic.workflows.host_runtime import Answer, Person, Reporter
-
-if TYPE_CHECKING:
-    pass
 
 
 class LiveBroker:
@@ -40,12 +36,12 @@ class LiveBroker:
         self._reporter.answered(question)
         return answer
 
-    def deliver(self, answers: Mapping[str, Answer]) -> None:
-        """Answers that came from another process."""
-        for id, answer in answers.items():
-            waiting = self._waiting.get(id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
+    def deliver(self, answers: Mapping[str, Answer]) -> set[str]:
+        """Answers that came from another process; the questions that were waiting for them."""
+        taken = {id for id in answers if (waiting := self._waiting.get(id)) is not None and not waiting.done()}
+        for id in taken:
+            self._waiting[id].set_result(answers[id])
+        return taken
 
 
 async def _asked(person: Person, question: Question) -> Answer | None:

@@ -21,7 +21,7 @@ import msgspec
 from atomic.graph import Suspend
 from atomic.providers.errors import AnswerError
 from atomic.providers.events import AgentEvent, EndReason, LimitReached, TurnEnded, Usage, UsageReported
-from atomic.providers.recording import role_and_task
+from atomic.providers.heading import role_and_task
 from atomic.questions import Question
 from atomic.workflows.governor import Account, CapReached, Governor, Parked
 

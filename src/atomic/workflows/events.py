@@ -49,6 +49,11 @@ class NodeEnded(_News, frozen=True, kw_only=True, tag="node_ended"):
     seconds: float = 0.0
     error: str | None = None
 
+    @property
+    def why(self) -> str:
+        """The error without the name of the node, for whoever has said that already."""
+        return (self.error or "").removeprefix(f"{self.node}: ")
+
 
 class AgentActivity(_News, frozen=True, kw_only=True, tag="agent_activity"):
     """An agent does something: the provider's own event, with whose it is."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
@@ -139,6 +138,8 @@ def _gates(root: Root) -> Iterator[Found]:
     file = root.read(".atomic/config.toml")
     if file is None:
         return
+    import tomllib  # most projects have no such file
+
     try:
         data: Any = tomllib.loads(file.data.decode())
     except (ValueError, RecursionError):  # whoever reads the settings says what is wrong with it

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import msgspec
-
 from atomic import __version__
 from atomic.redact import Redactor
 from atomic.sessions.model import SessionRecord
@@ -129,7 +127,6 @@ def _redactor(runtime: Runtime) -> Redactor:
 
 def _new_session(store: SessionStore, order: Order, runtime: Runtime) -> Session:
     definition = order.definition
-    choices, caps = runtime.choices, runtime.caps
     config = {**definition.config(runtime.settings.workflows), **(order.config or {})}
     record = SessionRecord(
         id=store.new_id(),
@@ -142,13 +139,6 @@ def _new_session(store: SessionStore, order: Order, runtime: Runtime) -> Session
         atomic_version=__version__,
         state_version=definition.state_version,
         cwd=str(runtime.folder),
-        options={
-            "agents": dict(choices.agents),
-            "models": dict(choices.models),
-            "caps": msgspec.to_builtins(caps),
-            "on_limit": runtime.on_limit,
-            "record": runtime.record,
-            "model": order.model,
-        },
+        options=runtime.options(order.model),
     )
     return store.create(record)

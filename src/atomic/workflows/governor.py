@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -310,7 +309,9 @@ class Governor:
         self._say(
             f"{provider or 'the provider'} has reached its usage limit: waiting until {_at(self._until(provider))}"
         )
-        late = random.uniform(0.0, LATE_SECONDS)
+        from random import uniform  # few runs ever wait
+
+        late = uniform(0.0, LATE_SECONDS)
         with self.resting():
             while (left := self._until(provider) + late - self._clock()) > 0:
                 await self._sleep(min(left, LOOK_SECONDS))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,8 +46,7 @@ Prepare = Callable[["AgentProvider", SessionOptions, Callable[[str], object]], A
 """From a provider and the options of a session to its options; what a person is to know is told on the way."""
 
 
-@dataclass(frozen=True)
-class Runtime:
+class Runtime(msgspec.Struct, frozen=True):
     """What a host brings to a run. `choose` finds a provider by its name, None: the one to take if none is named."""
 
     home: Path
@@ -58,9 +56,9 @@ class Runtime:
     workflows: Workflows
     tools: Tools
     cwd: Path | None = None  # None: the project
-    settings: Settings = field(default_factory=Settings)
-    choices: Choices = field(default_factory=Choices)
-    caps: Caps = field(default_factory=Caps)
+    settings: Settings = Settings()
+    choices: Choices = Choices()
+    caps: Caps = Caps()
     on_limit: OnLimit = "wait"
     others: Sequence[str] = ()  # providers that `--on-limit switch` may go on with
     record: str | None = None
@@ -69,13 +67,22 @@ class Runtime:
     prepare: Prepare | None = None  # adds to each session what the user has configured
     person: Person | None = None
     clock: Callable[[], float] = time.time
-    trust_after: Callable[[Any], Any] | None = (
-        None  # what was trusted at a run's start, with what the run changed since
-    )
+    trust_after: Callable[[Any], Any] | None = None  # what was trusted at the start, with what the run changed since
 
     @property
     def folder(self) -> Path:
         return self.cwd or self.project
+
+    def options(self, model: str | None) -> dict[str, Any]:
+        """What a session keeps of it: a resume goes on with that where nothing else is said."""
+        return {
+            "agents": dict(self.choices.agents),
+            "models": dict(self.choices.models),
+            "caps": msgspec.to_builtins(self.caps),
+            "on_limit": self.on_limit,
+            "record": self.record,
+            "model": model,
+        }
 
 
 class Reporter(Protocol):

@@ -124,7 +124,8 @@ def _graph_of(module: ModuleType, definition: WorkflowDefinition) -> CompiledGra
 
 
 def _kind(value: object) -> str:
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _named(graph: CompiledGraph[Any], module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any]:

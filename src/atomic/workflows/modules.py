@@ -13,14 +13,18 @@ import linecache
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atomic.workflows.metadata import decode_source
+
+if TYPE_CHECKING:  # the import system asks for the methods, not for the class, whose module takes its time
+    from importlib.abc import Loader
+else:
+    Loader = object
 
 _numbers = itertools.count(1)
 
@@ -85,7 +89,7 @@ class _File:
         return compile(text, str(self.path), "exec", dont_inherit=True)
 
 
-class _Finder(MetaPathFinder, Loader):
+class _Finder(Loader):
     """Finds the modules of one set of files under its own package name."""
 
     def __init__(self, package: str, files: SourceFiles) -> None:

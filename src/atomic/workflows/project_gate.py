@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import islice, pairwise
 from pathlib import Path
@@ -74,6 +72,8 @@ def _python_gate(root: Root) -> Gate | None:
 
 def _names_pytest(text: str) -> bool:
     """Whether pytest is configured, or among the dependencies of any kind."""
+    import tomllib  # the reader of each kind of project is for projects of that kind
+
     try:
         data: Any = tomllib.loads(text)
     except (ValueError, RecursionError):  # pytest will say what is wrong with it
@@ -115,12 +115,12 @@ def _has_tests(root: Root) -> bool:
 
 def _python(root: Root) -> str:
     for lock, program in (("uv.lock", "uv"), ("poetry.lock", "poetry")):
-        if _is_there(root, lock) and shutil.which(program):
+        if _is_there(root, lock) and _is_installed(program):
             return f"{program} run python"
     for own in (".venv/bin/python", "venv/bin/python"):
         if _is_there(root, own):
             return own
-    return "python" if shutil.which("python") or not shutil.which("python3") else "python3"
+    return "python" if _is_installed("python") or not _is_installed("python3") else "python3"
 
 
 def _node_gate(root: Root) -> Gate | None:
@@ -143,7 +143,7 @@ def _node_command(root: Root) -> str:
         ("bun.lock", "bun", "bun run test"),  # `bun test` would not read the script
         ("bun.lockb", "bun", "bun run test"),
     )
-    found = (command for lock, program, command in managers if _is_there(root, lock) and shutil.which(program))
+    found = (command for lock, program, command in managers if _is_there(root, lock) and _is_installed(program))
     return next(found, "npm test")
 
 
@@ -159,6 +159,12 @@ def _text(root: Root, name: str) -> str | None:
 
 def _is_there(root: Root, name: str) -> bool:
     return os.path.isfile(os.path.join(root.folder, name))
+
+
+def _is_installed(program: str) -> bool:
+    from shutil import which
+
+    return which(program) is not None
 
 
 def _table(data: Any, name: str) -> Mapping[str, Any]:

@@ -200,7 +200,7 @@ def _progress(event: WorkflowEvent) -> str | None:
         case NodeStarted(description=text) if text:
             return text
         case NodeEnded(status="failed"):
-            return f"{event.node} failed: {event.error}"
+            return f"{event.node} failed: {event.why}"
         case TasksChanged():
             done = sum(task.status in (TaskStatus.COMPLETED, TaskStatus.SKIPPED) for task in event.tasks)
             return f"{done}/{len(event.tasks)} tasks are done"

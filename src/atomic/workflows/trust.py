@@ -10,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from difflib import unified_diff
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
@@ -172,11 +171,18 @@ def require(snapshot: Snapshot) -> None:
 
 
 def names_of(snapshot: Snapshot) -> list[str]:
-    """The items, for people; a gate by its command."""
-    return [
-        visible(f'{item.kind} "{item.text}" ({item.path})' if item.kind is Kind.GATE else f"{item.kind} {item.path}")
-        for item in snapshot.items
-    ]
+    """The items, for people; a gate by its command. First those that are not as they were approved."""
+    before = {_key(item): item.sha256 for item in snapshot.approval.items} if snapshot.approval else None
+    named: dict[bool, list[str]] = {False: [], True: []}
+    for item in snapshot.items:
+        same = before is None or before.get(item.key) == item.sha256
+        mark = "" if same else " (changed)" if item.key in (before or {}) else " (new)"
+        named[same].append(visible(_name_of(item)) + mark)
+    return [*named[False], *named[True]]
+
+
+def _name_of(item: Item) -> str:
+    return f'{item.kind} "{item.text}" ({item.path})' if item.kind is Kind.GATE else f"{item.kind} {item.path}"
 
 
 def visible(text: str) -> str:
@@ -252,6 +258,8 @@ def _compared(old: list[str], new: list[str], names: tuple[str, str]) -> list[st
             *(f"-{line}" for line in before),
             *(f"+{line}" for line in after),
         ]
+    from difflib import unified_diff
+
     lines = unified_diff(before, after, *names, lineterm="", n=_CONTEXT)
     return [_moved(line, start) if line.startswith("@@ ") else line for line in lines]
 

@@ -183,7 +183,8 @@ class Work:
         session.inbox.orders(self._me)  # what was meant for the owner before us
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            atomic_version=__version__, config=self._config,
+            atomic_version=__version__, config=self._config, options=self._host.options(order.model),
+            state_version=order.definition.state_version,
         )  # fmt: skip
         self.report.tell(
             RunStarted, workflow=order.definition.name, prompt=order.prompt, session_dir=self._dir, resumed=order.resume
@@ -310,12 +311,14 @@ class Work:
         return result
 
     async def _watch_inbox(self) -> None:
-        inbox = self._session.inbox
+        inbox, taken = self._session.inbox, set[str]()
         while True:
             if orders := inbox.orders(self._me):
                 self.stop(Stop.CANCEL if "cancel" in orders else Stop.INTERRUPT)
+            if taken:  # by now the journal has them
+                inbox.forget(taken)
             if self.runtime.broker is not None:
-                self.runtime.broker.deliver(inbox.answers())
+                taken = self.runtime.broker.deliver(inbox.answers())
             await asyncio.sleep(POLL_SECONDS)
 
     # the end ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def write_workflow(name: str, project: Path, *, home: Path | None = None) -> tup
     """
     if not is_name(name) or name.startswith("_"):
         raise WorkflowFileError(f'"{name}" is no name for a workflow: give one word such as "my-flow"')
-    if is_home(project) or has_users_folder(project):
+    if project == Path(project.anchor) or is_home(project) or has_users_folder(project):
         raise WorkflowFileError(f"{project}: this folder holds many projects; go into one of them")
     before = trust.look(project, home=home)
     text = starter(name)

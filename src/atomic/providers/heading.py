@@ -1,0 +1,14 @@
+"""The first line of a prompt, where it says what it is for. Pure."""
+
+from __future__ import annotations
+
+import re
+
+_HEAD = re.compile(r"\[atomic((?: [a-z]+=[^\s\]]*)*)\]")
+
+
+def role_and_task(prompt: str) -> tuple[str | None, str | None]:
+    """What a prompt says of itself in its first line: `[atomic role=worker task=3 attempt=1]`."""
+    match = _HEAD.match(prompt.partition("\n")[0].strip())
+    words = dict(word.split("=", 1) for word in match[1].split()) if match else {}
+    return words.get("role"), words.get("task")
