@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.git import Pictures
+from atomic.git import Pictures, shared_pictures
 from atomic.graph import Suspend
 from atomic.saving import replace_file
 from atomic.tasks import TaskList
@@ -32,7 +32,6 @@ class Desk:
         state = ctx.state
         self._ctx, self.options = ctx, state.options
         self.cwd, self.session = Path(state.cwd), Path(state.session_dir)
-        self.pictures = Pictures(self.session / PICTURES, self.cwd)
         self.book = GateBook.open(self.session)
 
     def check_folder(self) -> None:
@@ -41,6 +40,10 @@ class Desk:
             raise FolderGoneError(
                 f"{self.cwd}, where the work is done, is not there any more: bring it back and resume"
             )
+
+    @property
+    def pictures(self) -> Pictures:
+        return shared_pictures(self.session / PICTURES, self.cwd)
 
     @property
     def tasks(self) -> TaskList:
