@@ -7,6 +7,9 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from tests.torture import ralph_overhead
 from tests.torture.ralph import torture
 from tests.torture.ralph_look import Entry, Known, Orphans, alive, family, masked
 
@@ -24,6 +27,11 @@ def test_a_killed_ralph_loses_nothing_and_repeats_nothing_in_twenty_runs() -> No
         if hit >= 20:
             return
     raise AssertionError(f"only {hit} kills hit")
+
+
+@pytest.mark.full
+def test_atomic_itself_takes_less_than_a_hundredth_of_a_run() -> None:
+    assert ralph_overhead.main() == 0
 
 
 # The counters themselves: zeros of one that cannot count would say nothing.
