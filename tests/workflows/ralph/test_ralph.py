@@ -176,6 +176,12 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert "Part one is poor" in theatre.prompts[-1]["prompt"]
     assert theatre.statuses["fix-1-1"] == "completed"
     assert theatre.evidence("fix-1-1")["status"] == "passed"
+    shown = await theatre.user.atomic("sessions", "show", theatre.session.name)
+    for ran in ("│✓plan ", "│✓begin ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
+        assert ran in shown.stdout
+    assert "│ publish " in shown.stdout
+    page = await theatre.user.atomic("sessions", "show", theatre.session.name, "--html")
+    assert ">work ✓ 3×<" in page.stdout
 
 
 async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> None:
