@@ -165,6 +165,15 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
     assert theatre.statuses == {"1": "completed", "2": "completed"}
 
 
+async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, writing("1"), writing("1-2"))
+    (theatre.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
+    outcome = await theatre.ralph("--tasks", "list.json", "--review-rounds", "0")
+    assert outcome.status == DONE
+    assert 'duplicate id "1": the task at position 2 becomes "1-2"' in outcome.warnings
+    assert theatre.statuses == {"1": "completed", "1-2": "completed"}
+
+
 async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
     theatre = Theatre(
