@@ -383,6 +383,16 @@ async def test_without_words_it_takes_the_projects_list(tmp_path: Path, name: st
     assert (await theatre.ralph()).status == DONE
 
 
+async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    for folder in ("research", "inner"):
+        (theatre.project / folder).mkdir()
+    (theatre.project / "research" / "tasks.json").write_text(json.dumps(TASKS))
+    done = await theatre.user.atomic("run", "ralph", "--dry-run", cwd=theatre.project / "inner")
+    assert done.exit_code == 0, done.stderr
+    assert "2 tasks planned" in done.stderr
+
+
 async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (theatre.project / "spec.md").write_text("# The parts\n\nWrite them well.\n")
