@@ -68,7 +68,7 @@ RALPH = WorkflowDefinition(
         "dry_run": "plan only: show tasks, gates and limits",
     },
     node_descriptions={
-        "prepare": "look at the project and run its gates once",
+        "prepare": "look at the project and its gates",
         "plan": "cut the goal into tasks",
         "work": "work on the task",
         "gate": "run the gates on what the worker left",
