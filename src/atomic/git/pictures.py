@@ -78,10 +78,13 @@ class Pictures:
         if current is not None:
             await asyncio.wait([current])
         self._current, self._next = self._next, None
-        scratch = await self._open()
-        head = None if scratch.repository is None else (await scratch.repository.head())[0]
-        async with self._working_index(scratch) as index:
-            return Picture(head, await self._look(scratch, index))
+        try:
+            scratch = await self._open()
+            head = None if scratch.repository is None else (await scratch.repository.head())[0]
+            async with self._working_index(scratch) as index:
+                return Picture(head, await self._look(scratch, index))
+        finally:
+            self._current = None
 
     async def changes(self, before: Picture, after: Picture) -> list[FileChange]:
         """The files that differ, by their paths; one that was renamed is deleted and added."""
