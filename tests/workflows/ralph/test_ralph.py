@@ -393,6 +393,18 @@ async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path
     assert "2 tasks planned" in done.stderr
 
 
+async def test_everybody_is_told_where_the_projects_rules_are(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (theatre.project / "AGENTS.md").write_text("Be kind.\n")
+    (theatre.project / "inner").mkdir()
+    (theatre.project / "inner" / "CLAUDE.md").write_text("Be brief.\n")
+    done = await theatre.user.atomic("run", "ralph", GOAL, cwd=theatre.project / "inner")
+    assert done.exit_code == 0, done.stderr
+    assert len(theatre.prompts) == 4
+    for prompt in theatre.prompts:
+        assert "The project's rules are in `../AGENTS.md`, `CLAUDE.md`: they come first." in prompt["prompt"]
+
+
 async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (theatre.project / "spec.md").write_text("# The parts\n\nWrite them well.\n")
