@@ -149,6 +149,7 @@ def _new_session(store: SessionStore, order: Order, runtime: Runtime) -> Session
             "on_limit": runtime.on_limit,
             "record": runtime.record,
             "model": order.model,
+            "given": sorted(order.config or {}),
         },
     )
     return store.create(record)
