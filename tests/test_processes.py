@@ -35,6 +35,16 @@ with open(sys.argv[1] + ".new", "w") as file:
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 time.sleep(1000)
 """
+# Kills the guard of short programs between two of them.
+SHORT_AFTER_KILL = """
+async def main():
+    first = await execute("true", is_short=True)
+    [guard] = [int(pid) for pid in open(f"/proc/self/task/{os.getpid()}/children").read().split()]
+    os.kill(guard, signal.SIGKILL)
+    os.waitid(os.P_PID, guard, os.WEXITED | os.WNOWAIT)
+    print(first.exit_code, (await execute("true", is_short=True)).exit_code)
+asyncio.run(main())
+"""
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
@@ -274,6 +284,42 @@ async def test_programs_die_with_atomic_even_by_kill_9(tmp_path: Path) -> None:
         atomic.kill()
         atomic.wait()
     await eventually(lambda: not any(is_alive(pid) for pid in pids))
+
+
+async def test_short_programs_die_with_atomic_too_and_leave_no_guard(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys\nfrom atomic.processes import execute\n"
+        "async def main():\n"
+        "    await execute('true', is_short=True)\n"
+        "    await execute(sys.executable, '-c', sys.argv[1], sys.argv[2], is_short=True)\n"
+        "asyncio.run(main())"
+    )
+    atomic = subprocess.Popen([sys.executable, "-c", script, STUBBORN + PARENT_AND_CHILD, tmp_path / "pids"])
+    try:
+        pids = await pids_in(tmp_path / "pids")
+        guards = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == atomic.pid]
+        assert len(guards) == 2  # the program, and the one guard
+    finally:
+        atomic.kill()
+        atomic.wait()
+    await eventually(lambda: not any(is_alive(pid) for pid in {*pids, *guards}))
+
+
+async def test_many_short_programs_share_a_guard_and_leave_nothing_open() -> None:
+    await execute("true", is_short=True)
+    others, before = children(), len(os.listdir("/dev/fd"))
+    results = await asyncio.gather(*(execute("sh", "-c", f"exit {n}", is_short=True) for n in range(40)))
+    assert [result.exit_code for result in results] == [*range(40)]
+    assert children() <= others
+    assert len(os.listdir("/dev/fd")) == before
+
+
+async def test_short_programs_get_another_guard_where_somebody_has_killed_theirs() -> None:
+    others = children()
+    script = "import asyncio, os, signal\nfrom atomic.processes import execute\n" + SHORT_AFTER_KILL
+    done = await execute(sys.executable, "-c", script)
+    assert (done.exit_code, done.stdout) == (0, "0 0\n"), done.stderr
+    assert children() <= others
 
 
 def test_a_program_that_nobody_awaited_ends_with_the_event_loop(tmp_path: Path) -> None:

@@ -77,6 +77,17 @@ async def test_check_of_a_good_list_says_so(user: User) -> None:
     assert (done.exit_code, done.stdout) == (0, "3 tasks: 2 pending, 1 completed, no problems\n")
 
 
+async def test_convert_leaves_a_list_of_tasks_what_it_is(user: User) -> None:
+    write(user.project / "tasks.json", '[{"id": "#1", "name": "a", "status": "done"}, {"id": 2, "dependencies": [1]}]')
+    done = await user.atomic("tasks", "convert", "tasks.json")
+    tasks = msgspec.json.decode(done.stdout)["tasks"]
+    assert [(task["id"], task["title"], task["status"]) for task in tasks] == [
+        ("1", "a", "completed"),
+        ("2", "Task 2", "pending"),
+    ]
+    assert tasks[1]["blocked_by"] == ["1"]
+
+
 async def test_convert_keeps_all_of_the_older_list(user: User) -> None:
     features = '[{"category": "ui", "description": "Show it", "steps": ["open", "look"], "passes": true, "x": 1}]'
     write(user.project / "feature-list.json", features)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from atomic.git import FileChange, GitError, Picture, Pictures
+from atomic.git import FileChange, GitError, Picture, Pictures, find_repository
 from atomic.git import pictures as pictures_module
+from atomic.git import repository as repository_module
+from atomic.git import scratch as scratch_module
 from atomic.git import watch as watch_module
+from atomic.git.calls import run_git
 from tests.git.shop import commit, git, new_repository, write
 from tests.git.test_strangers import canaries, hostile, sung
 
@@ -294,3 +298,94 @@ async def test_the_second_picture_reads_only_what_has_changed(tmp_path: Path) ->
     new = set((tmp_path / "session" / "pictures" / "objects").glob("??/*")) - loose
     assert await statuses(pictures, before, after) == {"files/7": "modified"}
     assert len(new) == 3  # the file and the two folders above it
+
+
+async def test_those_who_ask_meanwhile_share_the_next_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, asked = new_repository(tmp_path / "one"), programs_started(monkeypatch)
+    pictures = pictures_of(one)
+    await pictures.take()
+    asked.clear()
+    first = asyncio.create_task(pictures.take())
+    while not asked:  # until it is being taken: it may not see what comes now
+        await asyncio.sleep(0)
+    write(one, {"new": "n\n"})
+    later = await asyncio.gather(*(pictures.take() for _ in range(5)))
+    assert {*later} == {await pictures.take()}
+    assert (await statuses(pictures, await first, later[0])) in ({"new": "added"}, {})
+    assert asked.count("update-index") == 1
+
+
+async def test_where_nothing_has_changed_one_call_of_git_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, asked = new_repository(tmp_path / "one"), programs_started(monkeypatch)
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    asked.clear()
+    assert await pictures.take() == before
+    assert asked == ["ls-files"]
+
+
+async def test_a_setting_that_changes_between_two_pictures_counts(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    write(tmp_path, {"ignored": "*.log\n"})
+    write(one, {"a.log": "a\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    git(one, "config", "core.excludesFile", str(tmp_path / "ignored"))
+    assert await statuses(pictures, before, await pictures.take()) == {"a.log": "deleted"}
+    write(tmp_path, {"ignored": "nothing\n"})
+    assert await pictures.take() == before
+
+
+async def test_a_setting_of_the_user_that_comes_later_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    one = new_repository(tmp_path / "one")
+    write(one, {"a.log": "a\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    write(tmp_path, {"ignored": "*.log\n", ".gitconfig": f"[core]\n\texcludesFile = {tmp_path}/ignored\n"})
+    assert await statuses(pictures, before, await pictures.take()) == {"a.log": "deleted"}
+
+
+async def test_head_is_where_git_says_that_it_is_however_it_is_kept(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one")
+    commit(one, "second")
+    ways = (
+        ("pack-refs", "--all"),
+        ("checkout", "-q", "-b", "a/branch"),
+        ("reset", "-q", "--hard", "HEAD~1"),
+        ("symbolic-ref", "refs/heads/other", "refs/heads/main"),
+        ("checkout", "-q", "main"),
+        ("symbolic-ref", "HEAD", "refs/heads/other"),
+        ("checkout", "-q", "--detach"),
+        ("worktree", "add", "-q", str(tmp_path / "two"), "a/branch"),
+    )
+    for words in ways:
+        git(one, *words)
+        assert await head_of(one) == git(one, "rev-parse", "HEAD").strip(), words
+    assert await head_of(tmp_path / "two") == git(tmp_path / "two", "rev-parse", "HEAD").strip()
+    git(one, "checkout", "-q", "--orphan", "fresh")
+    assert await head_of(one) is None
+
+
+async def head_of(folder: Path) -> str | None:
+    repository = find_repository(folder)
+    assert repository is not None
+    commit, branch = await repository.head()
+    assert (branch or "") == git(folder, "symbolic-ref", "-q", "HEAD", check=False).strip()
+    return commit
+
+
+def programs_started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls of git that are made from now on, each by its command."""
+    asked: list[str] = []
+
+    async def noted(*words: str, **options: Any) -> str:
+        asked.append(words[0])
+        return await run_git(*words, **options)
+
+    for module in (repository_module, scratch_module):
+        monkeypatch.setattr(module, "run_git", noted)
+    return asked

@@ -209,6 +209,14 @@ def test_a_node_that_only_errors_lead_to_says_so() -> None:
     assert "on failure: tool" in GRAPHS["review"].draw(100)
 
 
+def test_signs_stand_in_front_of_their_nodes_and_of_no_other_of_the_same_name() -> None:
+    inner = graph(Review).then(tool("check")).compile()
+    made = graph(Review).then(tool("check")).subgraph("inner", inner).compile()
+    assert re.findall("│(.)check", made.draw(signs={"inner/check": "✗"})) == [" ", "✗"]
+    assert re.findall("│(.)check", made.draw(signs={"check": "✓", "inner": "!"})) == ["✓", " "]
+    assert "!" not in made.draw(signs={"inner": "!"})
+
+
 def test_node_ids_are_in_the_order_of_reading_with_composites_and_subgraphs() -> None:
     assert GRAPHS["one_of_each"].node_ids == (
         "prepare", "prepare/setup", "prepare/each", "prepare/try", "prepare/verify", "ship", "wait-1", "route", "again",

@@ -113,9 +113,11 @@ class Turn:
             lock = os.path.join(self._cwd, ".git", f"{name}.lock")
             if os.path.exists(lock):
                 os.unlink(lock)
+        if self.attempt > 1:
+            self._git("add", "--update", "work")  # one that was killed may have repaired a file, and not told git
         self._git("add", "--", *names)
-        if self._git("diff", "--cached", "--quiet", "--", *names, may_fail=True):
-            self._git("commit", "--quiet", "--no-verify", "-m", subject, "--", *names)
+        if self._git("diff", "--cached", "--quiet", may_fail=True):  # also what one has told git who was killed then
+            self._git("commit", "--quiet", "--no-verify", "-m", subject)
 
     def _git(self, *words: str, may_fail: bool = False) -> int:
         _, status = os.waitpid(os.posix_spawnp("git", ["git", "-C", self._cwd, *words], os.environ), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from atomic.cli.errors import OK, UsageError
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
 from atomic.columns import cut, table, width
 from atomic.config import atomic_home, find_project
-from atomic.sessions.history import History, read_history
+from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.report import dollars, duration, facts_of, local_time, report_of
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200  # of a timeline, on a screen or in a pipe; --json has all
 _WHO, _BAR, _WIDE = 28, 40, 100
-_MARKS = {"completed": "✓", "failed": "✗", "running": "▶", "interrupted": "▶", "paused": "⏸", "blocked": "⏸"}
+# In this order: what is going on, or went wrong, is seen before what is done.
+_MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "⏸", "blocked": "⏸", "completed": "✓"}
 
 
 def list_sessions(status: str | None, *, here: bool, as_json: bool) -> int:
@@ -64,9 +65,8 @@ def show_page(id: str, file: str | None = None) -> int:
     """Print one session as a page, or write it to a file that is not there yet."""
     session, history = _look(id)
     graph = _graph_of(history.record)
-    page = page_of(
-        history, svg="" if graph is None else graph.svg(), report=_report(session, history), marks=_marks(history)
-    )
+    svg, marks = ("", {}) if graph is None else (graph.svg(), _marks(_places(history, graph)))
+    page = page_of(history, svg=svg, report=_report(session, history), marks=marks)
     if file is None:
         put(page)
         return OK
@@ -139,28 +139,41 @@ def _text(history: History) -> str:
 def _drawing(history: History, columns: int) -> str:
     """The graph with a mark at each node that ran; without the graph, the steps."""
     graph = _graph_of(history.record)
-    marks = _marks(history)
-    lines = [] if graph is None else _marked(graph.draw(columns), marks).rstrip("\n").split("\n")
+    lines: Sequence[str] = ()
+    if graph is not None:
+        signs = {node: mark[0] for node, mark in _marks(_places(history, graph)).items()}
+        lines = graph.draw(columns, signs=signs).rstrip("\n").split("\n")
+    marks = _marks([(step.node, step) for step in history.steps])
     ran = [f"  {mark} {one_line(node)}" for node, mark in marks.items()]
     drawn = [*lines, ""] if lines else []
     return "\n".join([*drawn, *(("What ran", *ran) if ran else ("Nothing has run yet.",))])
 
 
-def _marks(history: History) -> dict[str, str]:
-    """For each node how its last step ended, and how often it ran, in the order of the first steps."""
-    last = {step.node: step.status for step in history.steps}
-    counts = Counter(step.node for step in history.steps)
+def _marks(steps: Iterable[tuple[str, StepLook]]) -> dict[str, str]:
+    """For each name how its steps ended, and how many there are, in the order of the first ones."""
+    last: dict[str, dict[str, str]] = {}
+    counts: Counter[str] = Counter()
+    for name, step in steps:
+        last.setdefault(name, {})[step.node] = step.status
+        counts[name] += 1
     return {
-        node: f"{_MARKS.get(status, '·')}{f' {counts[node]}×' if counts[node] > 1 else ''}"
-        for node, status in last.items()
+        name: f"{_sign(statuses.values())}{f' {counts[name]}×' if counts[name] > 1 else ''}"
+        for name, statuses in last.items()
     }
 
 
-def _marked(drawing: str, marks: Mapping[str, str]) -> str:
-    """The drawing with the sign of each node that ran in front of its id, where a box leaves a blank."""
-    for node, mark in marks.items():
-        drawing = re.sub(f"│ {re.escape(node)}(?=[ │])", lambda _, node=node, mark=mark: f"│{mark[0]}{node}", drawing)
-    return drawing
+def _sign(statuses: Collection[str]) -> str:
+    """One sign for all items of a map or a task loop: the first of `_MARKS` that one of them has."""
+    return next((mark for status, mark in _MARKS.items() if status in statuses), "·")
+
+
+def _places(history: History, graph: CompiledGraph[Any]) -> Iterator[tuple[str, StepLook]]:
+    """Each step with the node of the drawing that it is of: a map or a task loop runs that once for each item."""
+    ids = set(graph.node_ids)
+    shapes = {id: re.compile("/".join(rf"{re.escape(part)}(\[.*\])?" for part in id.split("/"))) for id in ids}
+    for step in history.steps:
+        found = (id for id, shape in shapes.items() if step.node not in ids and shape.fullmatch(step.node))
+        yield next(found, step.node), step
 
 
 def _graph_of(record: SessionRecord) -> CompiledGraph[Any] | None:

@@ -15,6 +15,9 @@ from atomic.tasks import Task, TaskList, TaskStatus, convert_feature_list
 from atomic.tasks.errors import NoTaskListError, TaskFileError
 from atomic.tasks.file import read_file
 
+_OF_FEATURES = {"category", "steps", "passes"}  # what a feature has and a task has not
+_OF_TASKS = {"title", "name", "content", "status"}
+
 
 def show_tasks(file: str, *, as_json: bool) -> int:
     """Print all tasks with their status, what they wait for, and how many are done."""
@@ -61,7 +64,7 @@ def check_tasks(file: str, *, as_json: bool) -> int:
 def convert_tasks(file: str, to: str | None) -> int:
     """Print an older feature list as tasks, or write them to a file that is not there yet."""
     try:
-        tasks = convert_feature_list(read_file(file))
+        tasks = _converted(read_file(file))
     except NoTaskListError as error:
         raise UsageError(str(NoTaskListError(error.reason, path=file))) from error
     except TaskFileError as error:
@@ -75,6 +78,13 @@ def convert_tasks(file: str, to: str | None) -> int:
         tell(f"{_count(tasks)} written to {to}")
     _tell_problems(file, tasks)
     return OK
+
+
+def _converted(data: bytes) -> TaskList:
+    """A feature list as tasks; what is a list of tasks already is one still, written strictly."""
+    features = convert_feature_list(data)
+    keys = {key for task in features.tasks for key in task.metadata}
+    return TaskList.parse(data) if keys & _OF_TASKS and not keys & _OF_FEATURES else features
 
 
 def _read(file: str) -> TaskList:

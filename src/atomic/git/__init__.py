@@ -7,7 +7,7 @@ settings than the repository's, from which only what is plain data is taken over
 from atomic.git.apply import apply_changes
 from atomic.git.errors import GitError, PatchError
 from atomic.git.mail import split_mail, split_patch
-from atomic.git.pictures import FileChange, Picture, Pictures
+from atomic.git.pictures import FileChange, Picture, Pictures, shared_pictures
 from atomic.git.repository import Repository, find_repository
 from atomic.git.watch import Changes, FileWatch, watching
 
@@ -22,6 +22,7 @@ __all__ = [
     "Repository",
     "apply_changes",
     "find_repository",
+    "shared_pictures",
     "split_mail",
     "split_patch",
     "watching",

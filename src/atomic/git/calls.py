@@ -53,6 +53,7 @@ async def run_git(
             input=input.encode("utf-8", "surrogateescape"),
             timeout=timeout,
             errors="surrogateescape",
+            is_short=True,
         )
     except ExecError as error:
         raise GitError(arguments, str(error)) from error

@@ -16,11 +16,12 @@ from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Seq
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from atomic.git.errors import GitError
-from atomic.git.repository import Repository, find_repository
+from atomic.git.repository import Mark, Repository, find_repository, mark
 from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, split
 from atomic.git.watch import count_files
 
@@ -59,13 +60,31 @@ class Pictures:
         self._store, self._project = store.resolve(), project.resolve()
         self._hidden = [os.path.realpath(path) for path in (self._own_folder(), *ignored)]
         self._scratch: Scratch | None = None
+        self._current: asyncio.Task[Picture] | None = None  # is being taken
+        self._next: asyncio.Task[Picture] | None = None  # has been asked for, and is not begun
+        self._trees: dict[bytes, str] = {}  # by the checksum of an index
+        self._tracked: tuple[Mark, set[str]] = None, set()
 
     async def take(self) -> Picture:
-        """A picture of what is there now. Outside of a repository it raises GitError if there are over 10,000 files."""
-        scratch = await self._open()
-        head = None if scratch.repository is None else (await scratch.repository.head())[0]
-        async with self._working_index(scratch) as index:
-            return Picture(head, await self._look(scratch, index))
+        """A picture of what is there now. Outside of a repository it raises GitError if there are over 10,000 files.
+
+        Those who ask while another picture is being taken all get the next one.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._take_after(self._current))
+        return await asyncio.shield(self._next)
+
+    async def _take_after(self, current: asyncio.Task[Picture] | None) -> Picture:
+        if current is not None:
+            await asyncio.wait([current])
+        self._current, self._next = self._next, None
+        try:
+            scratch = await self._open()
+            head = None if scratch.repository is None else (await scratch.repository.head())[0]
+            async with self._working_index(scratch) as index:
+                return Picture(head, await self._look(scratch, index))
+        finally:
+            self._current = None
 
     async def changes(self, before: Picture, after: Picture) -> list[FileChange]:
         """The files that differ, by their paths; one that was renamed is deleted and added."""
@@ -119,7 +138,7 @@ class Pictures:
 
     async def _look(self, scratch: Scratch, index: str) -> str:
         """Bring the index up to date; its tree."""
-        tracked = await _tracked(scratch)
+        tracked = await self._tracked_files(scratch)
         known, changed = await self._listed(scratch, index)
         paths = [*changed, *sorted(tracked - known)]
         files = {path: _size(scratch.root, path) for path in self._without_ours(scratch.root, paths)}
@@ -131,7 +150,26 @@ class Pictures:
             await _stand_in(scratch, index, path)
         if {*known, *files} - tracked:
             await _remove_ignored(scratch, index, tracked)
-        return (await scratch.git("write-tree", "--missing-ok", index=index)).strip()
+        return await self._tree(scratch, index)
+
+    async def _tree(self, scratch: Scratch, index: str) -> str:
+        """The tree of an index; git is asked only for one that has changed."""
+        file = self._store / index
+        before = _checksum(file)
+        if before in self._trees:
+            return self._trees[before]
+        tree = (await scratch.git("write-tree", "--missing-ok", index=index)).strip()
+        self._trees = {before: tree, _checksum(file): tree}  # git has noted in it what it has written
+        return tree
+
+    async def _tracked_files(self, scratch: Scratch) -> set[str]:
+        """The files that the user's index has, whatever git would ignore."""
+        if scratch.repository is None:
+            return set()
+        now = mark(scratch.repository.git_dir / "index")
+        if now is None or now != self._tracked[0]:
+            self._tracked = now, set(split(await scratch.repository.git("ls-files", "-z")))
+        return self._tracked[1]
 
     async def _listed(self, scratch: Scratch, index: str) -> tuple[set[str], list[str]]:
         """The files that the index has, and those that are not as it has them."""
@@ -168,6 +206,25 @@ class Pictures:
             path.unlink(missing_ok=True)
 
 
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[Path, Path], Pictures]] = WeakKeyDictionary()
+
+
+def shared_pictures(store: Path, project: Path) -> Pictures:
+    """The pictures of a project that all of this event loop share: what one has found out, the others know."""
+    known = _shared.setdefault(asyncio.get_running_loop(), {})
+    return known.setdefault((store, project), Pictures(store, project))
+
+
+def _checksum(index: Path) -> bytes:
+    """What git has put at the end of an index, over all of it; nothing if there is no index."""
+    try:
+        with index.open("rb") as file:
+            file.seek(-20, os.SEEK_END)
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
 def _find(project: Path) -> Repository | None:
     if not project.is_dir():
         raise GitError(("status",), f"the folder is not there any more: {project}")
@@ -185,13 +242,6 @@ def _prepare(store: Path, repository: Repository | None, settings: dict[str, str
     for path in store.glob("tmp-*"):
         if not path.name.startswith(own):  # of one that was killed: a session has one process
             path.unlink(missing_ok=True)
-
-
-async def _tracked(scratch: Scratch) -> set[str]:
-    """The files that the user's index has, whatever git would ignore."""
-    if scratch.repository is None:
-        return set()
-    return set(split(await scratch.repository.git("ls-files", "-z")))
 
 
 async def _believe_no_flags(scratch: Scratch, index: str) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
@@ -28,6 +32,21 @@ _SETTINGS = {
     "user.email",
 }
 _NOT_SHOWN = {"config", "config.worktree", "hooks"}
+_ENVIRONMENT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")  # says where settings are
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+Mark = tuple[int, int, int, int] | None  # of a file that is replaced as a whole: it differs when the file does
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """Settings, and what they were read from."""
+
+    values: dict[str, str]
+    files: dict[str, Mark]
+    environment: list[str | None]
+
+
+_settings_read: dict[Path, _Settings] = {}  # by git folder: to ask git costs more than to look whether it must be asked
 
 
 class Repository:
@@ -58,23 +77,90 @@ class Repository:
     async def settings(self) -> dict[str, str]:
         """Those settings of the repository and of the user that are data; files that they include are not read."""
         if self._settings is None:
-            environment = {
-                "GIT_DIR": str(self.git_dir),
-                "GIT_CONFIG_NOSYSTEM": os.environ.get("GIT_CONFIG_NOSYSTEM"),
-                "GIT_CONFIG_GLOBAL": os.environ.get("GIT_CONFIG_GLOBAL"),
-            }
-            listed = await run_git("config", "--list", "--no-includes", "-z", cwd=self.root, env=environment)
-            pairs = (entry.partition("\n") for entry in listed.split("\0"))
-            self._settings = {name: value for name, _, value in pairs if name in _SETTINGS}
+            known = _settings_read.get(self.git_dir)
+            if known is None or not _still_holds(known):
+                known = _settings_read[self.git_dir] = await self._read_settings()
+            self._settings = known.values
         return self._settings
+
+    async def _read_settings(self) -> _Settings:
+        """Ask git, which tells too which files it has read."""
+        named = [self.common_dir / "config", self.git_dir / "config.worktree", *_users_files()]
+        marks = {str(path): mark(path) for path in named}  # before they are read: who changes them later is noticed
+        environment = {
+            "GIT_DIR": str(self.git_dir),
+            "GIT_CONFIG_NOSYSTEM": os.environ.get("GIT_CONFIG_NOSYSTEM"),
+            "GIT_CONFIG_GLOBAL": os.environ.get("GIT_CONFIG_GLOBAL"),
+        }
+        words = ("config", "--list", "--no-includes", "--show-origin", "-z")
+        listed = (await run_git(*words, cwd=self.root, env=environment)).split("\0")
+        pairs = (entry.partition("\n") for entry in listed[1::2])
+        read = {os.path.join(self.root, origin.removeprefix("file:")) for origin in listed[:-1:2]}
+        marks |= {path: mark(path) for path in read - marks.keys()}
+        return _Settings({name: value for name, _, value in pairs if name in _SETTINGS}, marks, _environment())
 
     async def head(self) -> tuple[str | None, str | None]:
         """The commit that is checked out (None: there is none yet) and the branch (None: no branch)."""
+        if (found := self._head_of_files()) is not None:
+            return found
         try:
             commit, name = (await self.git("rev-parse", "HEAD", "--symbolic-full-name", "HEAD")).split()
         except GitError:  # there is no commit yet, but a branch that waits for it
             return None, (await self.git("symbolic-ref", "HEAD")).strip()
         return commit, None if name == "HEAD" else name
+
+    def _head_of_files(self) -> tuple[str, str | None] | None:
+        """What the files say, in the usual case; None if git has to be asked."""
+        head = _text_of(self.git_dir / "HEAD")
+        if _HASH.fullmatch(head):
+            return head, None
+        name = head.removeprefix("ref: ")
+        if not name.startswith("refs/heads/") or "/." in name or name == head:
+            return None
+        commit = _text_of(self.common_dir / name) or _packed(self.common_dir, name)
+        return (commit, name) if _HASH.fullmatch(commit) else None
+
+
+def mark(path: str | os.PathLike[str]) -> Mark:
+    """What tells whether a file is the same as before; None: there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _still_holds(known: _Settings) -> bool:
+    return known.environment == _environment() and all(mark(path) == was for path, was in known.files.items())
+
+
+def _environment() -> list[str | None]:
+    return [os.environ.get(name) for name in _ENVIRONMENT]
+
+
+def _users_files() -> Iterable[Path]:
+    """Where settings of the user may be, now or later."""
+    home, xdg, named, _ = _environment()
+    if named is not None:
+        return [Path(named)]
+    folder = Path(xdg or Path(home or "/", ".config"))
+    return [Path(home or "/", ".gitconfig"), folder / "git" / "config", Path("/etc/gitconfig")]
+
+
+def _text_of(path: Path) -> str:
+    """What is in a plain file, else nothing: links and pipes are for git to read, which has a time limit."""
+    try:
+        if stat.S_ISREG(path.lstat().st_mode):
+            return path.read_text("utf-8", "surrogateescape").strip()
+    except OSError:
+        pass
+    return ""
+
+
+def _packed(common_dir: Path, name: str) -> str:
+    """The commit of a branch that has no file of its own."""
+    lines = (line.split(" ") for line in _text_of(common_dir / "packed-refs").splitlines())
+    return next((words[0] for words in lines if words[1:] == [name]), "")
 
 
 def find_repository(folder: str | os.PathLike[str]) -> Repository | None:

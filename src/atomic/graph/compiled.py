@@ -101,11 +101,11 @@ class CompiledGraph(Generic[StateT]):
 
         return to_mermaid(self)
 
-    def draw(self, width: int = 100) -> str:
-        """The graph as text that fits so many columns."""
+    def draw(self, width: int = 100, *, signs: Mapping[str, str] = {}) -> str:
+        """The graph as text that fits so many columns; `signs`, of one cell, stand in front of nodes that have one."""
         from atomic.graph.draw import to_text
 
-        return to_text(self, width)
+        return to_text(self, width, signs=signs)
 
     def svg(self) -> str:
         """The graph as an SVG picture."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +29,19 @@ DOUBLE = " │││═╛╕╡═╘╒╞═╧╤╪"
 REPEATED = frozenset(("map", "tasks"))  # what runs once for each item has a double frame
 
 
-def to_text(compiled: CompiledGraph[Any], columns: int = 100) -> str:
-    """The graph as text in at most so many columns; with less than 40 it takes 40."""
+def to_text(compiled: CompiledGraph[Any], columns: int = 100, *, signs: Mapping[str, str] = {}) -> str:
+    """The graph as text in at most so many columns; with less than 40 it takes 40.
+
+    `signs`, of one cell each, stand in front of the nodes that have one; what is in a subgraph is `outer/inner`.
+    """
     limit = max(columns, NARROWEST)
     head = ": ".join(clean(text) for text in (compiled.name, compiled.description) if text)
     lines = [cut(head, limit), ""] if head else []
-    return "\n".join([*lines, *_paint(layout(tree_of(compiled), limit))]) + "\n"
+    return "\n".join([*lines, *_paint(layout(tree_of(compiled), limit), signs)]) + "\n"
 
 
-def _paint(sketch: Sketch) -> Iterable[str]:
-    canvas = _Canvas(sketch.width, sketch.height)
+def _paint(sketch: Sketch, signs: Mapping[str, str]) -> Iterable[str]:
+    canvas = _Canvas(sketch.width, sketch.height, signs)
     order = {Box: 0, Line: 1, Label: 2}  # words win over lines
     for x, y, part in sorted(sketch.flat(), key=lambda placed: order[type(placed[2])]):
         canvas.paint(x, y, part)
@@ -55,7 +58,8 @@ def _sign(sides: int, passed: int, signs: str, word: str | None) -> str:
 class _Canvas:
     """Cells. Lines are kept as the sides that they touch until the end, so that they meet as they should."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, width: int, height: int, signs: Mapping[str, str]) -> None:
+        self._signs_of_nodes = signs
         self._sides = [[0] * width for _ in range(height)]
         self._passed = [[0] * width for _ in range(height)]  # by lines that neither end nor turn here
         self._signs = [[LIGHT] * width for _ in range(height)]
@@ -86,6 +90,8 @@ class _Canvas:
             self._write(x + box.width - 1, row, side)
         for row, line in enumerate(box.lines, y + 1):
             self._write(x + 2, row, line)
+        if box.shape not in (Shape.FRAME, Shape.BAR):  # what is in those has signs of its own
+            self._write(x + 1, y + 1, self._signs_of_nodes.get(box.path, " "))
         self._bottom(x, bottom, box)
 
     def _bottom(self, x: int, y: int, box: Box) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from atomic.processes.errors import ExecOutputError, ExecTimeoutError
 from atomic.processes.groups import GRACE, end_group, send_signal
-from atomic.processes.starting import guard, start
+from atomic.processes.starting import guard, shared_guard, start
 from atomic.processes.watching import ExitWatch
 
 MAX_OUTPUT = 64 * 1024 * 1024
@@ -42,6 +42,7 @@ async def execute(
     max_output: int = MAX_OUTPUT,
     errors: str = "replace",
     hear: Callable[[bytes], None] | None = None,
+    is_short: bool = False,
 ) -> ExecResult:
     """Run a program to its end, never through a shell; an exit code other than 0 is a result, not an error.
 
@@ -49,6 +50,7 @@ async def execute(
     `errors` says what becomes of bytes that are no UTF-8, in the words of `bytes.decode`.
     `hear` is given what the program says, stdout and stderr as one, in order and as it comes: nothing is kept then, and
     there is no limit to it.
+    `is_short`: it starts no programs and ends by itself, as most of git does; to start it costs a third then.
     What the program leaves running in its group is ended when it exits.
 
     Raises:
@@ -69,6 +71,7 @@ async def execute(
             max_output=max_output,
             errors=errors,
             hear=hear,
+            is_short=is_short,
         )
     )
     interruption: asyncio.CancelledError | None = None
@@ -97,9 +100,10 @@ async def _supervise(
     max_output: int,
     errors: str,
     hear: Callable[[bytes], None] | None,
+    is_short: bool,
 ) -> ExecResult:
     """Run, wait for the end or for `stop`, and clean up; the result of a stopped one is for nobody."""
-    with _running(argv, cwd=cwd, env=env, input=input, max_output=max_output, hear=hear) as child:
+    with _running(argv, cwd=cwd, env=env, input=input, max_output=max_output, hear=hear, is_short=is_short) as child:
         await _first_of(child.over, stop, timeout=timeout)
         timed_out = not (child.over.done() or stop.done())
         if child.exit_code is not None:
@@ -129,11 +133,15 @@ def _running(
     input: bytes | None,
     max_output: int,
     hear: Callable[[bytes], None] | None,
+    is_short: bool,
 ) -> Generator[_Child]:
-    with guard() as announcements, ExitStack() as stack:
+    with ExitStack() as stack:
         has_input, one_pipe = input is not None, hear is not None
+        announcements = None if is_short else stack.enter_context(guard())
         process = start(argv, cwd=cwd, env=env, has_input=has_input, announcements=announcements, one_pipe=one_pipe)
         try:
+            if is_short:
+                stack.enter_context(shared_guard(process.pid))
             child = _Child(asyncio.get_running_loop(), process, input or b"", max_output, hear)
             stack.callback(child.close)
             yield child

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import cast
 
@@ -20,10 +21,13 @@ def start(
     cwd: str | None,
     env: Mapping[str, str] | None,
     has_input: bool,
-    announcements: int,
+    announcements: int | None,
     one_pipe: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start it. `one_pipe`: what it says on stderr comes with stdout, in the order in which it was said."""
+    """Start it. `one_pipe`: what it says on stderr comes with stdout, in the order in which it was said.
+
+    Without `announcements` nothing is done between fork and exec, and Atomic need not be copied for it.
+    """
     if not argv:
         raise ExecError("No program was given (its name is the first argument)", argv)
     try:
@@ -36,7 +40,7 @@ def start(
             cwd=cwd,
             env=env,
             start_new_session=True,
-            preexec_fn=_die_with_parent(announcements),
+            preexec_fn=None if announcements is None else _die_with_parent(announcements),
         )
     except (OSError, ValueError) as error:
         raise _start_error(argv, cwd, error) from error
@@ -73,8 +77,64 @@ def guard(mark: str = "") -> Generator[int]:
     kernel's own means, the parent's death signal, would reach the program but not its children. `mark`: words in the
     environment by which those are found that moved to a group of their own.
     """
-    guard = subprocess.Popen(
-        ["/bin/sh", "-c", _GUARD, "guard", mark],
+    with _shell(_GUARD, "guard", mark) as guard:
+        assert guard.stdin is not None
+        try:
+            yield guard.stdin.fileno()
+        finally:
+            guard.kill()  # before its pipe is closed, which it would take for our death
+            guard.wait()
+
+
+# It hears of each group twice: when it is there, and when it has ended.
+_SHARED_GUARD = """
+while read -r sign group; do
+    others=
+    for one in $groups; do [ "$one" = "$group" ] || others="$others $one"; done
+    groups=$others
+    [ "$sign" = - ] || groups="$groups $group"
+done
+for group in $groups; do kill -s KILL -- "-$group"; done
+"""
+
+
+@contextmanager
+def shared_guard(group: int) -> Generator[None]:
+    """Have a short program killed when Atomic dies, by a guard that all short ones share and that stays.
+
+    Between its start and its announcement nobody guards it: that is for programs which start nothing and end by
+    themselves. For them a guard of their own, and a copy of Atomic that announces them, would cost more than they do.
+    """
+    try:
+        os.write(_shared_pipe(os.getpid()), b"+ %d\n" % group)
+    except BrokenPipeError:  # somebody has killed it
+        _shared_pipe.cache_clear()
+        os.write(_shared_pipe(os.getpid()), b"+ %d\n" % group)
+    try:
+        yield
+    finally:
+        with suppress(BrokenPipeError):
+            os.write(_shared_pipe(os.getpid()), b"- %d\n" % group)
+
+
+@cache
+def _shared_pipe(owner: int) -> int:
+    """Where to announce short programs; the guard of a process that was forked is not that of its parent."""
+    guard = _shell(_SHARED_GUARD)
+    assert guard.stdin is not None
+    atexit.register(_end_shared, guard, owner)
+    return guard.stdin.fileno()
+
+
+def _end_shared(guard: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() == owner:
+        guard.kill()
+        guard.wait()
+
+
+def _shell(script: str, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script, *words],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -83,13 +143,6 @@ def guard(mark: str = "") -> Generator[int]:
         env={},
         start_new_session=True,
     )
-    with guard:
-        assert guard.stdin is not None
-        try:
-            yield guard.stdin.fileno()
-        finally:
-            guard.kill()  # before its pipe is closed, which it would take for our death
-            guard.wait()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -102,9 +103,11 @@ def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _marked(svg: str, marks: Mapping[str, str]) -> str:
-    """The graph with a sign behind the id of each node that ran."""
-    for node, mark in marks.items():
-        svg = svg.replace(f">{escape(node)}</text>", f">{escape(node)} {escape(mark)}</text>")
+    """The graph with a sign behind the id of each node that ran; what is in a subgraph is `outer/inner`."""
+    for path, mark in marks.items():
+        name = re.escape(escape(path.rpartition("/")[2]))
+        box = rf'(data-id="{re.escape(escape(path))}">(?:(?!</g>).)*?>{name})(?=</text>)'
+        svg = re.sub(box, lambda found, mark=mark: f"{found[1]} {escape(mark)}", svg, count=1, flags=re.DOTALL)
     return svg
 
 

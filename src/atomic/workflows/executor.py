@@ -139,6 +139,6 @@ def _new_session(store: SessionStore, order: Order, runtime: Runtime) -> Session
         atomic_version=__version__,
         state_version=definition.state_version,
         cwd=str(runtime.folder),
-        options=runtime.options(order.model),
+        options={**runtime.options(order.model), "given": sorted(order.config or {})},
     )
     return store.create(record)

@@ -183,8 +183,8 @@ class Work:
         session.inbox.orders(self._me)  # what was meant for the owner before us
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            atomic_version=__version__, config=self._config, options=self._host.options(order.model),
-            state_version=order.definition.state_version,
+            atomic_version=__version__, config=self._config, state_version=order.definition.state_version,
+            options={**self._host.options(order.model), "given": sorted(self._given())},
         )  # fmt: skip
         self.report.tell(
             RunStarted, workflow=order.definition.name, prompt=order.prompt, session_dir=self._dir, resumed=order.resume
@@ -233,11 +233,16 @@ class Work:
             session_dir=self._dir,
             cwd=os.fspath(self._host.folder),
             project=os.fspath(self._host.project),
-            given=order.config or {},
+            given=self._given(),
             max_iterations=self._most_iterations(),
             config=self._config,
         )
         return order.loaded.create_state(params)
+
+    def _given(self) -> dict[str, Any]:
+        """What of the config was said by flags: also of a run that was killed before it had a state."""
+        names = {*self._session.record.options.get("given", ()), *(self._order.config or {})}
+        return {name: value for name, value in self._config.items() if name in names}
 
     def _config_now(self) -> dict[str, Any]:
         """What the run began with, or would; what the caller says now goes over it."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from atomic.processes import running
+from tests.cli.command import ATOMIC
 from tests.workflows.ralph.theatre import GOAL, Outcome, Theatre
 
 COST = 0.4  # dollars of each call
@@ -42,8 +47,28 @@ class Till(Theatre):
         lines: list[Mapping[str, Any]] = [{"atomic_recording": 1, "command": []}, *calls]
         self.recording.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    async def run(self, *words: str) -> Outcome:
-        return await self.ralph("--agent", f"replay:{self.recording}", *words, GOAL)
+    async def run(self, *words: str, timeout: float = 60) -> Outcome:
+        return await self.ralph("--agent", f"replay:{self.recording}", *words, GOAL, timeout=timeout)
+
+    async def run_until_parked_and_kill(self) -> None:
+        """Run it until it waits for the end of a limit, then kill it with SIGKILL."""
+        words = [str(ATOMIC), "run", "ralph", "--json", "--agent", f"replay:{self.recording}", GOAL]
+        async with running(*words, cwd=self.project, env=self.user.env) as program, asyncio.timeout(60):
+            while not any('"parked_until": 1' in text for text in self._records()):
+                await asyncio.sleep(0.02)
+            os.kill(program.pid, signal.SIGKILL)
+
+    def _records(self) -> list[str]:
+        return [path.read_text() for path in (self.user.home / ".atomic" / "sessions").glob("*/session.json")]
+
+    @property
+    def turns(self) -> int:
+        """How many turns of workers and fixers are counted."""
+        return json.loads((self.session / "iterations.json").read_text())["turns"]
+
+    def calls_for(self, task: str) -> list[dict[str, Any]]:
+        lines = map(json.loads, (self.session / "logs" / "agent-calls.jsonl").read_text().splitlines())
+        return [line for line in lines if line["task"] == task]
 
     @property
     def calls(self) -> list[tuple[str, str | None]]:
@@ -60,7 +85,9 @@ async def test_a_cap_pauses_and_a_higher_one_lets_it_go_on(tmp_path: Path) -> No
     assert ("reviewer", None) not in done
     assert len(done) <= 3
     assert "max_cost" in till.report
+    assert till.turns == len(done) - 1  # a turn that could not begin is none
     assert (await till.resume("--max-cost", "9")).status == ("completed", "done", 0)
+    assert till.turns == 3
     assert sorted(map(str, till.calls)) == sorted(
         map(str, [("planner", None), ("reviewer", None), *(("worker", str(number)) for number in (1, 2, 3))])
     )
@@ -77,13 +104,17 @@ async def test_a_cap_in_a_fan_out_of_six_stops_new_turns_and_loses_nothing(tmp_p
     assert len(till.calls) == len(set(till.calls)) == 14
 
 
+def limited(reset: float) -> dict[str, Any]:
+    """A turn of the first task that its provider does not serve until then."""
+    at = datetime.fromtimestamp(reset, UTC).isoformat()
+    limit = (0.0, {"type": "limit_reached", "reset_at": at, "message": "later"})
+    return {**call("worker", "limited", "1", events=[limit], reason="limit", cost=0.0), "match": "Look at 1"}
+
+
 @pytest.mark.parametrize("on_limit", ["wait", "stop"])
 async def test_a_limit_is_no_attempt(tmp_path: Path, on_limit: str) -> None:
     reset = time.time() + 12
-    at = datetime.fromtimestamp(reset, UTC).isoformat()
-    limit = (0.0, {"type": "limit_reached", "reset_at": at, "message": "later"})
-    limited = call("worker", "limited", "1", events=[limit], reason="limit", cost=0.0)
-    till = Till(tmp_path, *script(2, {**limited, "match": "Look at 1"}))
+    till = Till(tmp_path, *script(2, limited(reset)))
     outcome = await till.run("--on-limit", on_limit)
     if on_limit == "stop":
         assert outcome.status == ("paused", "provider_limit", 7)
@@ -93,3 +124,24 @@ async def test_a_limit_is_no_attempt(tmp_path: Path, on_limit: str) -> None:
     assert time.time() >= reset
     assert outcome.status == ("completed", "done", 0)
     assert till.evidence("1")["attempt"] == 1
+    assert till.turns == 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_limit_with_its_reset_in_two_minutes_is_waited_for(tmp_path: Path, is_killed: bool) -> None:
+    reset = time.time() + 120
+    till = Till(tmp_path, *script(2, limited(reset)))
+    if is_killed:
+        await till.run_until_parked_and_kill()
+        assert time.time() < reset - 30
+        till.record(*script(2))
+        outcome = await till.resume(timeout=240)
+    else:
+        outcome = await till.run(timeout=240)
+    assert outcome.status == ("completed", "done", 0)
+    first, second = till.calls_for("1")
+    assert (first["reason"], second["reason"]) == ("limit", "done")
+    assert reset <= second["time"] - second["seconds"] <= reset + 60
+    assert till.evidence("1")["attempt"] == 1
+    assert till.turns == 2

@@ -165,6 +165,15 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
     assert theatre.statuses == {"1": "completed", "2": "completed"}
 
 
+async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, writing("1"), writing("1-2"))
+    (theatre.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
+    outcome = await theatre.ralph("--tasks", "list.json", "--review-rounds", "0")
+    assert outcome.status == DONE
+    assert 'duplicate id "1": the task at position 2 becomes "1-2"' in outcome.warnings
+    assert theatre.statuses == {"1": "completed", "1-2": "completed"}
+
+
 async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
     theatre = Theatre(
@@ -176,6 +185,12 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert "Part one is poor" in theatre.prompts[-1]["prompt"]
     assert theatre.statuses["fix-1-1"] == "completed"
     assert theatre.evidence("fix-1-1")["status"] == "passed"
+    shown = await theatre.user.atomic("sessions", "show", theatre.session.name)
+    for ran in ("│✓plan ", "│✓begin ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
+        assert ran in shown.stdout
+    assert "│ publish " in shown.stdout
+    page = await theatre.user.atomic("sessions", "show", theatre.session.name, "--html")
+    assert ">work ✓ 3×<" in page.stdout
 
 
 async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> None:
@@ -366,6 +381,40 @@ async def test_without_words_it_takes_the_projects_list(tmp_path: Path, name: st
     listed: Any = {"tasks": TASKS} if name == "tasks.json" else features
     (theatre.project / "research" / name).write_text(json.dumps(listed))
     assert (await theatre.ralph()).status == DONE
+
+
+async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    for folder in ("research", "inner"):
+        (theatre.project / folder).mkdir()
+    (theatre.project / "research" / "tasks.json").write_text(json.dumps(TASKS))
+    done = await theatre.user.atomic("run", "ralph", "--dry-run", cwd=theatre.project / "inner")
+    assert done.exit_code == 0, done.stderr
+    assert "2 tasks planned" in done.stderr
+
+
+async def test_a_run_that_was_killed_before_its_first_step_still_knows_who_gave_the_gate(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--dry-run", "--verify", CLEAN, GOAL)).status == DONE
+    session = theatre.session
+    record = json.loads((session / "session.json").read_text())
+    for path in (*session.glob("journal.db*"), session / "gates.json", session / "tasks.json", session / "report.md"):
+        path.unlink()
+    (session / "session.json").write_text(json.dumps({**record, "status": "running", "ended_at": None}))
+    assert (await theatre.resume()).status == DONE
+    assert f"- Gate: `{CLEAN}` (given by `--verify`)" in theatre.report
+
+
+async def test_everybody_is_told_where_the_projects_rules_are(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (theatre.project / "AGENTS.md").write_text("Be kind.\n")
+    (theatre.project / "inner").mkdir()
+    (theatre.project / "inner" / "CLAUDE.md").write_text("Be brief.\n")
+    done = await theatre.user.atomic("run", "ralph", GOAL, cwd=theatre.project / "inner")
+    assert done.exit_code == 0, done.stderr
+    assert len(theatre.prompts) == 4
+    for prompt in theatre.prompts:
+        assert "The project's rules are in `../AGENTS.md`, `CLAUDE.md`: they come first." in prompt["prompt"]
 
 
 async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:

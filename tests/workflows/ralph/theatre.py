@@ -91,8 +91,8 @@ class Theatre:
     async def ralph(self, *words: str, timeout: float = 60) -> Outcome:
         return await self.atomic("run", "ralph", "--json", *words, timeout=timeout)
 
-    async def resume(self, *words: str) -> Outcome:
-        return await self.atomic("resume", self.session.name, "--json", *words)
+    async def resume(self, *words: str, timeout: float = 60) -> Outcome:
+        return await self.atomic("resume", self.session.name, "--json", *words, timeout=timeout)
 
     async def atomic(self, *words: str, timeout: float = 60) -> Outcome:
         done = await self.user.atomic(*words, timeout=timeout)

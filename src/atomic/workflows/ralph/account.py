@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from atomic.git.pictures import Picture
-from atomic.sessions.history import read_lines
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError, TaskStatus
-from atomic.workflows.ledger import CALLS
+from atomic.workflows.ralph.calls import Call, calls_of
 from atomic.workflows.ralph.definition import DEFAULTS
 from atomic.workflows.ralph.desk import TASKS
 from atomic.workflows.ralph.evidence import Evidence, read_evidence
@@ -36,21 +34,6 @@ class Known(msgspec.Struct, frozen=True):
     rounds: list[list[Finding]] = []
     over: bool = False
     iteration: int = 0
-
-
-class Call(msgspec.Struct, frozen=True):
-    """A line of `logs/agent-calls.jsonl`."""
-
-    role: str | None = None
-    node: str | None = None
-    provider: str | None = None
-    model: str | None = None
-    usage: dict[str, Any] | None = None
-    seconds: float = 0.0
-
-    @property
-    def who(self) -> str:
-        return self.role or self.node or "agent"
 
 
 @dataclass(frozen=True)
@@ -186,15 +169,6 @@ def _tasks(path: Path) -> TaskList:
         return TaskList.read(path)
     except TasksError:
         return TaskList()
-
-
-def calls_of(session: Path) -> Iterator[Call]:
-    """The calls of agents, oldest first."""
-    for line in read_lines(session / "logs" / CALLS):
-        try:
-            yield msgspec.convert(line, Call)
-        except msgspec.ValidationError:
-            continue
 
 
 def is_failed(task: Task) -> bool:

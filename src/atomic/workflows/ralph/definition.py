@@ -65,10 +65,10 @@ RALPH = WorkflowDefinition(
         "review_rounds": "reviews at most; 0: no review",
         "reviewers": "so many at once, and all must approve",
         "pr": "at the end push, and open a pull request with gh",
-        "dry_run": "plan only: show tasks, gates and limits",
+        "dry_run": "plan only: show tasks, graph, gates and limits",
     },
     node_descriptions={
-        "prepare": "look at the project and run its gates once",
+        "prepare": "look at the project and its gates",
         "plan": "cut the goal into tasks",
         "work": "work on the task",
         "gate": "run the gates on what the worker left",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from atomic.git import Pictures
+from atomic.git import Pictures, shared_pictures
 from atomic.graph import Suspend
 from atomic.saving import replace_file
 from atomic.tasks import TaskList
 from atomic.workflows.nodes import Context
+from atomic.workflows.ralph.calls import calls_of
 from atomic.workflows.ralph.evidence import Evidence, evidence_path, read_evidence, write_evidence
 from atomic.workflows.ralph.gates import GateBook
 from atomic.workflows.ralph.options import most_iterations
@@ -23,6 +25,7 @@ ITERATIONS = "iterations.json"
 PICTURES = "pictures"
 NOTES = "notes.md"
 TASKS = "tasks.json"
+_WORKING = ("worker", "fixer")
 
 
 class Desk:
@@ -32,7 +35,6 @@ class Desk:
         state = ctx.state
         self._ctx, self.options = ctx, state.options
         self.cwd, self.session = Path(state.cwd), Path(state.session_dir)
-        self.pictures = Pictures(self.session / PICTURES, self.cwd)
         self.book = GateBook.open(self.session)
 
     def check_folder(self) -> None:
@@ -41,6 +43,10 @@ class Desk:
             raise FolderGoneError(
                 f"{self.cwd}, where the work is done, is not there any more: bring it back and resume"
             )
+
+    @property
+    def pictures(self) -> Pictures:
+        return shared_pictures(self.session / PICTURES, self.cwd)
 
     @property
     def tasks(self) -> TaskList:
@@ -68,20 +74,38 @@ class Desk:
             shared=self.options.workers > 1,
         )
 
-    def begin_turn(self) -> None:
-        """Count a turn of a worker or fixer. Raises Suspend where there may be no more.
+    @contextmanager
+    def turn(self, task: str = "") -> Generator[None]:
+        """Count a turn of a worker or fixer while it is made. Raises Suspend where there may be no more.
 
-        The count is written before the turn: a turn that was cut off by a kill counts, and none is free.
+        The count is written before the turn: a turn that was cut off by a kill counts, and none is free. One that a cap
+        or a provider's limit kept from being made is none.
         """
-        path, most = self.session / ITERATIONS, most_iterations(self._ctx.deps.config)
-        turns = turns_in(self.session)
-        if most and turns >= most:
+        self._begin_turn(task)
+        is_made = True
+        try:
+            yield
+        except Suspend as pause:
+            is_made = pause.question is not None
+            raise
+        finally:
+            turns = read_turns(self.session)
+            self._write_turns(Turns(turns.turns - (not is_made), turns.open - {task}))
+
+    def _begin_turn(self, task: str) -> None:
+        turns, most = read_turns(self.session), most_iterations(self._ctx.deps.config)
+        if task in turns.open and _was_limited(self.session, task):
+            return  # Atomic was killed while it waited for the limit's end
+        if most and turns.turns >= most:
             raise Suspend(
-                f"max_iterations reached: {turns} of {most} turns of workers and fixers are used; "
+                f"max_iterations reached: {turns.turns} of {most} turns of workers and fixers are used; "
                 f"atomic resume {self.session.name} --max-iterations {most * 2} goes on",
                 code="max_iterations",
             )
-        replace_file(str(path), msgspec.json.encode({"turns": turns + 1}))
+        self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
+
+    def _write_turns(self, turns: Turns) -> None:
+        replace_file(str(self.session / ITERATIONS), msgspec.json.encode(turns))
 
     def say(self, text: str) -> None:
         """Tell the user something that is no failure."""
@@ -92,13 +116,25 @@ class FolderGoneError(Exception):
     """The project's folder was moved or deleted while a run worked in it."""
 
 
-def turns_in(session: Path) -> int:
-    """How many turns of workers and fixers have begun."""
+class Turns(msgspec.Struct, frozen=True):
+    """How many turns of workers and fixers have begun, and the tasks of those that have not ended."""
+
+    turns: int = 0
+    open: frozenset[str] = frozenset()
+
+
+def read_turns(session: Path) -> Turns:
+    """The turns that are counted in a session."""
     try:
-        data: dict[str, Any] = msgspec.json.decode((session / ITERATIONS).read_bytes())
+        return msgspec.json.decode((session / ITERATIONS).read_bytes(), type=Turns)
     except FileNotFoundError:
-        return 0
-    return int(data["turns"])
+        return Turns()
+
+
+def _was_limited(session: Path, task: str) -> bool:
+    """Whether the last that is known of a task's turn is that its provider did not serve it."""
+    ends = [call.reason for call in calls_of(session) if call.who in _WORKING and (call.task or "") == task]
+    return ends[-1:] == ["limit"]
 
 
 def has_evidence(session: Path, task: str) -> bool:

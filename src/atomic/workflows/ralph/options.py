@@ -50,7 +50,7 @@ def read_options(params: WorkflowStateParams) -> Options:
     """The options of a run. Raises StartError."""
     config, cwd = {**DEFAULTS, **params.config}, Path(params.cwd or os.curdir)
     _check_words(config)
-    mode, goal, origin = _source(params.prompt.strip(), config, cwd)
+    mode, goal, origin = _source(params.prompt.strip(), config, cwd, Path(params.project or cwd))
     gates = _gates(params, config)
     return Options(
         mode=mode,
@@ -165,7 +165,9 @@ def _commands(given: Any) -> Sequence[str]:
 # where the work comes from -----------------------------------------------------------------------------------------
 
 
-def _source(prompt: str, config: Mapping[str, Any], cwd: Path) -> tuple[Literal["plan", "tasks", "yolo"], str, str]:
+def _source(
+    prompt: str, config: Mapping[str, Any], cwd: Path, project: Path
+) -> tuple[Literal["plan", "tasks", "yolo"], str, str]:
     """How to begin, with which words, and the file that they are from."""
     if config["yolo"]:
         if not prompt:
@@ -176,9 +178,9 @@ def _source(prompt: str, config: Mapping[str, Any], cwd: Path) -> tuple[Literal[
             return "tasks", prompt, str(_listed(cwd / str(config[key])))
     if prompt:
         return "plan", *_spec(prompt, cwd)
-    for name in OWN_LISTS:
-        if (cwd / name).exists():
-            return "tasks", "", str(_listed(cwd / name))
+    for path in (folder / name for folder in (cwd, project) for name in OWN_LISTS):
+        if path.exists():
+            return "tasks", "", str(_listed(path))
     raise StartError(
         "nothing to do: give a prompt, the path of a spec, --tasks PATH or --feature-list PATH"
         f" (there is no {' and no '.join(OWN_LISTS)})"

@@ -58,7 +58,7 @@ def read_plan(source: object) -> TaskList:
         raise PlanError(f"tasks without a title: {', '.join(unnamed)}")
     if wrong := [str(problem) for problem in plan.problems if problem.kind in _FATAL]:
         raise PlanError("; ".join(wrong))
-    return TaskList([_fresh(task) for task in plan.tasks], metadata=plan.metadata)
+    return TaskList([_fresh(task) for task in plan.tasks], metadata=plan.metadata, problems=plan.problems)
 
 
 def plan_in(text: str) -> TaskList:

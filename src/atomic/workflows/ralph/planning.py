@@ -28,7 +28,7 @@ async def prepare(ctx: Ralph) -> NodeResult:
     desk = Desk(ctx)
     desk.check_folder()
     if desk.options.mode == "tasks":
-        desk.write_tasks(read_list(Path(desk.options.origin)))
+        _take(desk, read_list(Path(desk.options.origin)))
     _choose_gates(desk)
     if desk.options.workers > 1:
         desk.say(
@@ -70,8 +70,15 @@ async def plan(ctx: Ralph) -> NodeResult:
         if isinstance(error, PlanError):
             raise NoPlanError(f"the planner gave no usable plan twice: {error}") from error
         raise
-    desk.write_tasks(tasks)
+    _take(desk, tasks)
     return NodeResult({"planned": True})
+
+
+def _take(desk: Desk, tasks: TaskList) -> None:
+    """Work on these; what is wrong with them, and keeps nobody from working, is said."""
+    for problem in tasks.problems:
+        desk.say(f"tasks: {problem}")
+    desk.write_tasks(tasks)
 
 
 async def _ask_planner(ctx: Ralph, desk: Desk, *, attempt: int) -> TaskList:

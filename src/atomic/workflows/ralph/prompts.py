@@ -6,6 +6,7 @@ between marks and is called what it is, so that nobody takes it for an order.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -173,8 +174,17 @@ def _how(place: Place) -> str:
 
 
 def _rules(place: Place) -> str:
-    there = [name for name in RULES if (Path(place.cwd) / name).is_file()]
-    return f"The project's rules are in {', '.join(f'`{name}`' for name in there)}: they come first." if there else ""
+    """Where the rules are: those of the folder, and those of the repository around it."""
+    paths = [folder / name for folder in _folders(Path(place.cwd)) for name in RULES]
+    there = [f"`{os.path.relpath(path, place.cwd)}`" for path in paths if path.is_file()]
+    return f"The project's rules are in {', '.join(there)}: they come first." if there else ""
+
+
+def _folders(folder: Path) -> list[Path]:
+    """From the root of the repository down to the folder; the folder alone if it is in none."""
+    above = [folder, *folder.parents]
+    root = next((at for at, one in enumerate(above) if (one / ".git").exists()), 0)
+    return above[root::-1]
 
 
 def gate_trouble(results: Sequence[GateResult]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from atomic.sessions.report import dollars, duration
 from atomic.workflows.ledger import Amount, amount_of, read_past
 from atomic.workflows.project_gate import Gate
-from atomic.workflows.ralph.account import Account, Call
+from atomic.workflows.ralph.account import Account
+from atomic.workflows.ralph.calls import Call
 from atomic.workflows.ralph.markdown import cell, code
 from atomic.workflows.ralph.options import SETTINGS
 

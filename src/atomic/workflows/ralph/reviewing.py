@@ -8,7 +8,7 @@ from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
-from atomic.workflows.ralph.account import calls_of
+from atomic.workflows.ralph.calls import calls_of
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.options import rounds_of

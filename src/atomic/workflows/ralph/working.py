@@ -42,7 +42,6 @@ async def work(ctx: Ralph) -> NodeResult:
     """One turn of a worker or fixer; how it ended, and nothing of what it says about itself."""
     desk, task = Desk(ctx), ctx.item
     desk.check_folder()
-    desk.begin_turn()
     tries = ctx.state.tries.get(task.id, [])
     prompt = worker_prompt(
         task,
@@ -52,7 +51,8 @@ async def work(ctx: Ralph) -> NodeResult:
         trouble=tries[-1].trouble if tries else "",
         cut_off=ctx.attempt > 1,
     )
-    return NodeResult({"broken": {task.id: await turn_trouble(ctx, prompt, role_of(task))}})
+    with desk.turn(task.id):
+        return NodeResult({"broken": {task.id: await turn_trouble(ctx, prompt, role_of(task))}})
 
 
 async def turn_trouble(ctx: Ralph, prompt: str, role: str) -> str:

@@ -22,13 +22,13 @@ async def turn(ctx: Ralph) -> NodeResult:
     """One turn in a fresh context."""
     desk, state = Desk(ctx), ctx.state
     desk.check_folder()
-    desk.begin_turn()
     number = state.iteration + 1
     prompt = yolo_prompt(
         desk.options.goal, desk.place(), attempt=number, trouble=state.trouble, cut_off=ctx.attempt > 1
     )
     try:
-        answer, error = await ctx.deps.turn(prompt, agent="worker", strict=False), ""
+        with desk.turn():
+            answer, error = await ctx.deps.turn(prompt, agent="worker", strict=False), ""
     except (TurnFailedError, ProviderError) as failed:
         answer, error = "", str(failed)
     again = bool(error) and same_words(error) == same_words(state.last_error)
