@@ -87,6 +87,7 @@ async def test_a_program_that_ends_says_how_and_is_started_again(tmp_path: Path)
 
 async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -> None:
     async with puppet(tmp_path, "--forgetful") as session:
+        assert end_of(await steps(session, {"say": "Something to take up."})).reason is EndReason.DONE
         assert end_of(await steps(session, {"exit": 3})).reason is EndReason.ERROR
         end = end_of(await steps(session, {"say": "Here again."}))
         assert end.reason is EndReason.ERROR
