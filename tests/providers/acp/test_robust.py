@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atomic.providers import AgentSession, EndReason, TextDelta, TurnEnded
+from atomic.config import AcpSettings, Settings
+from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta, TurnEnded, require_provider
 from atomic.testing.conformance.world import descendants, gone
-from tests.providers.acp.stage import puppet, steps
+from tests.providers.acp.stage import PUPPET, puppet, steps
 from tests.providers.heard import LIMIT, end_of, text_of
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -83,6 +85,15 @@ async def test_a_program_that_ends_says_how_and_is_started_again(tmp_path: Path)
         assert "the puppet breaks" in (end.error or "")
         assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
         assert session.id == id
+
+
+async def test_a_program_that_ends_is_noticed_though_another_holds_its_pipe(tmp_path: Path) -> None:
+    line = ["sh", "-c", 'sleep 300 & exec "$0" "$1"', sys.executable, str(PUPPET)]
+    provider = require_provider("acp:puppet", Settings(acp={"puppet": AcpSettings(line)}))
+    async with provider.open(SessionOptions(cwd=tmp_path)) as session:
+        end = end_of(await steps(session, {"exit": 3}))
+        assert end.reason is EndReason.ERROR
+        assert "ended with 3" in (end.error or "")
 
 
 async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -> None:
