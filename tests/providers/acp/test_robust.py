@@ -122,6 +122,31 @@ async def test_an_agent_that_does_not_listen_is_broken_off_within_two_seconds(tm
         assert not set(children()) & set(before)
 
 
+ANSWERS_AS_IT_DIES = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+import puppet
+
+def answer(*_):
+    puppet.send({"id": 3, "result": {"stopReason": "cancelled"}})  # to the first prompt
+
+signal.signal(signal.SIGTERM, answer)
+puppet.main()
+"""
+
+
+async def test_a_program_that_answers_as_it_dies_gets_no_other_prompt(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", ANSWERS_AS_IT_DIES, str(PUPPET.parent)]
+    provider = require_provider("acp:puppet", Settings(acp={"puppet": AcpSettings(line)}))
+    stopping: list[asyncio.Task[None]] = []
+    async with provider.open(SessionOptions(cwd=tmp_path)) as session, asyncio.timeout(LIMIT):
+        async for event in session.send('[{"say": "a"}, {"deaf": true}]'):
+            if isinstance(event, TextDelta):
+                stopping.append(asyncio.create_task(session.interrupt()))
+        assert end_of(await steps(session, {"pause": 0.3}, {"say": "Here again."})).text == "Here again."
+        await stopping[0]
+
+
 async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

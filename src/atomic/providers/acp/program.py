@@ -51,10 +51,11 @@ class AcpProgram:
         lines = Lines(printed=lambda text: translator.note_unknown(f"a printed line: {text[:80]}"))
         self._rpc = JsonRpc(program, lines, hear=self._hear, answer=client.answer)
         self._logins: Sequence[Login] = ()
+        self._is_killed = False  # it may still answer, but it will not do another turn
 
     @property
     def usable(self) -> bool:
-        return self._rpc.is_open and self._program.exit_code is None
+        return self._rpc.is_open and self._program.exit_code is None and not self._is_killed
 
     # before a turn --------------------------------------------------------------------------------------------
 
@@ -131,6 +132,7 @@ class AcpProgram:
             raise await self._gone() from None
 
     async def kill(self, *, grace: float) -> None:
+        self._is_killed = True
         await self._program.stop(grace=grace)
 
     async def close(self) -> None:
