@@ -35,7 +35,7 @@ class User:
 
     def has_only_claude(self, code: str) -> None:
         """Have a script for Claude Code, and a key; the others would only take their time."""
-        self.lacks("copilot", "httpx", "acp")
+        self.lacks("copilot", "httpx")
         self.has("claude", code)
         self.env["ANTHROPIC_API_KEY"] = "x"
 

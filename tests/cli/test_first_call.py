@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -12,9 +14,10 @@ from atomic.testing.conformance import AGENTS
 from tests.cli.command import User
 from tests.cli.flows import ledger, workflow
 from tests.cli.test_slash_agents import environment
+from tests.providers.acp.stage import PUPPET
 
 CPU_LIMIT = 0.5  # seconds
-HEAVY = {"claude_agent_sdk", "copilot", "mcp", "pydantic", "starlette"}
+HEAVY = {"acp", "claude_agent_sdk", "copilot", "mcp", "pydantic", "starlette"}
 LOOK = """
 import sys, time
 from atomic.providers import tool
@@ -32,12 +35,15 @@ workflow = graph(S).node("look", look).compile()
 """
 
 
-@pytest.fixture(params=["claude", "copilot", pytest.param("opencode", marks=pytest.mark.full)])
+SLOW = [pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "acp:opencode")]
+
+
+@pytest.fixture(params=["claude", "copilot", "acp:copilot", *SLOW])
 async def agent(user: User, request: pytest.FixtureRequest) -> AsyncGenerator[str]:
     name: str = request.param
     call = AGENTS[name].words.custom("add", {"a": 40, "b": 2})
     async with ModelServer({"add": [[call], "It is {{tool_result}}."]}) as server:
-        user.env |= environment(name)(server, user.home) | {"PATH": user.env["PATH"]}
+        user.env |= environment(name.removeprefix("acp:"))(server, user.home) | {"PATH": user.env["PATH"]}
         for program in ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH"):
             user.env[program] = os.environ[program]
         yield name
@@ -53,3 +59,11 @@ async def test_half_a_second_of_work_is_enough_and_no_sdk_is_imported(user: User
     assert "msgspec" in modules.split()
     assert not HEAVY & set(modules.split())
     assert min(map(float, ledger(user)[2::3])) <= CPU_LIMIT  # of the whole turn, not only of its beginning
+
+
+async def test_an_agent_of_the_protocol_needs_no_extra(user: User) -> None:
+    """As after `pip install atomic-workflows` alone."""
+    user.has_no_agents()
+    user.sets(f"[acp.puppet]\ncommand = {json.dumps([sys.executable, str(PUPPET)])}\n")
+    done = await user.atomic("-p", "--agent", "acp:puppet", '[{"say": "Hello."}]')
+    assert (done.exit_code, done.stdout) == (0, "Hello.\n"), done.stderr

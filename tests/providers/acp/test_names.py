@@ -42,12 +42,6 @@ async def test_a_missing_program_of_the_configuration_names_the_setting() -> Non
     assert "[acp.x] command" in health.remedy
 
 
-async def test_a_missing_sdk_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]  # a stand-in
-    provider = require_provider("acp:puppet", puppet_settings())
-    assert "pip install 'atomic-workflows[acp]'" in (await provider.check()).remedy
-
-
 async def test_the_configuration_beats_a_known_name_and_its_version_is_told() -> None:
     command = puppet_settings().acp["puppet"].command
     health = await require_provider("acp:gemini", Settings(acp={"gemini": AcpSettings(command)})).check()

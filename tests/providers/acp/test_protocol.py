@@ -271,10 +271,44 @@ async def test_an_interrupt_takes_the_question_back(tmp_path: Path) -> None:
         assert taken_back == [True]
 
 
-async def test_files_and_terminals_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["fs/read_text_file", "terminal/create", "session/dance"])
+async def test_files_and_terminals_are_refused(tmp_path: Path, method: str) -> None:
     async with puppet(tmp_path) as session:
-        events = await steps(session, {"call": "fs/read_text_file"})
-    assert json.loads(text_of(events))["code"] in (-32601, -32602)
+        events = await steps(session, {"call": method})
+    assert json.loads(text_of(events)) == {"code": -32601, "message": f"Method not found: {method}"}
+
+
+async def test_a_request_of_another_shape_is_refused_and_the_turn_goes_on(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        events = await steps(session, {"leave": {"toolCall": "t1", "options": []}})
+    assert json.loads(text_of(events))["code"] == -32602
+    assert end_of(events).reason is EndReason.DONE
+
+
+async def test_what_need_not_be_said_may_be_of_any_shape(tmp_path: Path) -> None:
+    pieces: list[Any] = [*content("one"), {"type": "content", "content": 7}, {"type": "hologram"}]
+    entries: list[Any] = [{"content": "do it", "status": "pending"}, {"content": "dance", "status": "perhaps"}, 7]
+    usage = {"totalTokens": 3.0, "inputTokens": 2, "outputTokens": 1, "thoughtTokens": "many"}
+    async with puppet(tmp_path) as session:
+        events = await steps(
+            session,
+            call(kind="dance", status="perhaps", rawInput={"a": 1}, _meta=[], content="none"),
+            progress(status="completed", title=None, content=pieces),
+            {"update": {"sessionUpdate": "plan", "entries": entries}},
+            {"stop": {"stopReason": "end_turn", "usage": usage}},
+        )
+    assert all_of(ToolStarted, events) == [ToolStarted("t1", "Reading a file", {"a": 1})]
+    assert all_of(ToolEnded, events) == [ToolEnded("t1", "one")]
+    assert all_of(PlanChanged, events) == [PlanChanged((PlanItem("do it", "pending"),))]
+    assert end_of(events).usage == Usage(2, 1)
+
+
+async def test_an_answer_of_another_shape_is_told(tmp_path: Path) -> None:
+    async with puppet(tmp_path) as session:
+        end = end_of(await steps(session, {"stop": {"stopReason": 7}}))
+        assert "acp:puppet gave an answer that is not understood" in (end.error or "")
+        assert "stopReason" in (end.error or "")
+        assert end_of(await steps(session, {"say": "Here."})).text == "Here."
 
 
 async def test_the_system_prompt_stands_behind_the_first_prompt(tmp_path: Path) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atomic.providers import AgentSession, EndReason, TextDelta, TurnEnded
+from atomic.config import AcpSettings, Settings
+from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta, TurnEnded, require_provider
 from atomic.testing.conformance.world import descendants, gone
-from tests.providers.acp.stage import puppet, steps
+from tests.providers.acp.stage import PUPPET, puppet, steps
 from tests.providers.heard import LIMIT, end_of, text_of
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -85,8 +87,18 @@ async def test_a_program_that_ends_says_how_and_is_started_again(tmp_path: Path)
         assert session.id == id
 
 
+async def test_a_program_that_ends_is_noticed_though_another_holds_its_pipe(tmp_path: Path) -> None:
+    line = ["sh", "-c", 'sleep 300 & exec "$0" "$1"', sys.executable, str(PUPPET)]
+    provider = require_provider("acp:puppet", Settings(acp={"puppet": AcpSettings(line)}))
+    async with provider.open(SessionOptions(cwd=tmp_path)) as session:
+        end = end_of(await steps(session, {"exit": 3}))
+        assert end.reason is EndReason.ERROR
+        assert "ended with 3" in (end.error or "")
+
+
 async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -> None:
     async with puppet(tmp_path, "--forgetful") as session:
+        assert end_of(await steps(session, {"say": "Something to take up."})).reason is EndReason.DONE
         assert end_of(await steps(session, {"exit": 3})).reason is EndReason.ERROR
         end = end_of(await steps(session, {"say": "Here again."}))
         assert end.reason is EndReason.ERROR
@@ -108,6 +120,31 @@ async def test_an_agent_that_does_not_listen_is_broken_off_within_two_seconds(tm
         assert asyncio.get_running_loop().time() - began < 3.5  # with the way to the first word
         assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
         assert not set(children()) & set(before)
+
+
+ANSWERS_AS_IT_DIES = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+import puppet
+
+def answer(*_):
+    puppet.send({"id": 3, "result": {"stopReason": "cancelled"}})  # to the first prompt
+
+signal.signal(signal.SIGTERM, answer)
+puppet.main()
+"""
+
+
+async def test_a_program_that_answers_as_it_dies_gets_no_other_prompt(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", ANSWERS_AS_IT_DIES, str(PUPPET.parent)]
+    provider = require_provider("acp:puppet", Settings(acp={"puppet": AcpSettings(line)}))
+    stopping: list[asyncio.Task[None]] = []
+    async with provider.open(SessionOptions(cwd=tmp_path)) as session, asyncio.timeout(LIMIT):
+        async for event in session.send('[{"say": "a"}, {"deaf": true}]'):
+            if isinstance(event, TextDelta):
+                stopping.append(asyncio.create_task(session.interrupt()))
+        assert end_of(await steps(session, {"pause": 0.3}, {"say": "Here again."})).text == "Here again."
+        await stopping[0]
 
 
 async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(

@@ -6,32 +6,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from acp.schema import (
-    AcceptElicitationResponse,
-    AllowedOutcome,
-    CancelElicitationResponse,
-    DeclineElicitationResponse,
-    DeniedOutcome,
-    ElicitationFormRequestMode,
-    ElicitationFormSessionMode,
-    ElicitationMode,
-    PermissionOption,
-    RequestPermissionResponse,
-    ToolCallUpdate,
-)
+import msgspec
 
+from atomic.providers.acp.messages import Elicitation, PermissionRequest
 from atomic.providers.acp.questions import read_form
 from atomic.providers.base import Ask
 from atomic.providers.events import QuestionAsked
+from atomic.providers.jsonrpc import Json, no_method
 from atomic.questions import Question
 
 _LEAVE = ("allow_once", "allow_always")
+_DECLINED = {"action": "decline"}
 
 _log = logging.getLogger(__name__)
 
 
 class Client:
-    """The client that the SDK calls. What it does not have (files, terminals) the SDK refuses in its name."""
+    """Answers the requests of an agent. Files and terminals it has none: they are refused."""
 
     def __init__(
         self, ask: Ask | None, *, allowed: Callable[[str], None], asked: Callable[[QuestionAsked], None]
@@ -44,35 +35,38 @@ class Client:
         for question in self._open:
             question.cancel()
 
-    async def request_permission(
-        self, session_id: str, tool_call: ToolCallUpdate, options: Sequence[PermissionOption]
-    ) -> RequestPermissionResponse:
-        """Allow it, at once: nobody is there at night."""
-        self._allowed(tool_call.tool_call_id)
-        for kind in _LEAVE:
-            for option in options:
-                if option.kind == kind:
-                    outcome = AllowedOutcome(outcome="selected", option_id=option.option_id)
-                    return RequestPermissionResponse(outcome=outcome)
-        return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+    async def answer(self, method: str, params: Json) -> Json:
+        """What the agent gets. Raises JsonRpcError for what nobody has, msgspec.ValidationError for another shape."""
+        match method:
+            case "session/request_permission":
+                return {"outcome": self._permission(msgspec.convert(params, PermissionRequest))}
+            case "elicitation/create":
+                return await self._elicitation(msgspec.convert(params, Elicitation))
+            case _:
+                return await no_method(method, params)
 
-    async def create_elicitation(
-        self, message: str, mode: ElicitationMode
-    ) -> AcceptElicitationResponse | DeclineElicitationResponse | CancelElicitationResponse:
+    def _permission(self, request: PermissionRequest) -> Json:
+        """Allow it, at once: nobody is there at night."""
+        self._allowed(request.tool_call.tool_call_id)
+        for kind in _LEAVE:
+            for option in request.options:
+                if option.kind == kind:
+                    return {"outcome": "selected", "optionId": option.option_id}
+        return {"outcome": "cancelled"}
+
+    async def _elicitation(self, request: Elicitation) -> Json:
         """Put a form to a person, field by field. A page that a person would have to visit is declined."""
-        if self._ask is None or not isinstance(mode, (ElicitationFormSessionMode, ElicitationFormRequestMode)):
-            return DeclineElicitationResponse(action="decline")
-        form = read_form(message, mode.requested_schema)
+        if self._ask is None or request.mode != "form":
+            return _DECLINED
+        form = read_form(request)
         if form is None:
-            return DeclineElicitationResponse(action="decline")
+            return _DECLINED
         self._asked(QuestionAsked(form.questions))
         answers = await self._answers(self._ask, form.questions)
         if answers is None:
-            return CancelElicitationResponse(action="cancel")
+            return {"action": "cancel"}
         contents = form.filled(answers)
-        if contents is None:
-            return DeclineElicitationResponse(action="decline")
-        return AcceptElicitationResponse(action="accept", content=contents)
+        return _DECLINED if contents is None else {"action": "accept", "content": contents}
 
     async def _answers(self, ask: Ask, questions: Sequence[Question]) -> Sequence[Sequence[str]] | None:
         """The answers; None if there are none."""

@@ -8,15 +8,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from acp.schema import AgentCapabilities
-
 from atomic.providers.acp.client import Client
 from atomic.providers.acp.errors import RefusedError
 from atomic.providers.acp.launch import Launch
 from atomic.providers.acp.logs import log_of
+from atomic.providers.acp.messages import McpKinds, Opened
 from atomic.providers.acp.options import model_choice
 from atomic.providers.acp.patience import Complaints
-from atomic.providers.acp.program import AcpProgram, Opened, running_agent
+from atomic.providers.acp.program import AcpProgram, running_agent
 from atomic.providers.acp.servers import Server, spoken_servers
 from atomic.providers.acp.translate import Translator
 from atomic.providers.errors import ProgramFailedError, UnsupportedError
@@ -86,8 +85,8 @@ class Keeper:
             child.listener = self._complaints.hear
             self._complaints.program_started(log_of(agent.ways.log, launch.env, child.pid))
             await program.shake_hands(may_ask=launch.options.ask is not None)
-            opened = await self._open(program, self._servers(program.can))
-            self._translator.program_started(self.id, opened.config_options or ())
+            opened = await self._open(program, self._servers(program.can.mcp_capabilities))
+            self._translator.program_started(self.id, opened.config_options)
             if self.model is not None:
                 await self._choose_model(program, self.model)
             self._stack, self._program = stack.pop_all(), program
@@ -97,13 +96,13 @@ class Keeper:
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()
 
-    def _servers(self, can: AgentCapabilities) -> list[Server]:
-        provider, kinds = self._launch.agent.provider, can.mcp_capabilities
-        if self._launch.own_servers and not (kinds is not None and kinds.http):
+    def _servers(self, takes: McpKinds) -> list[Server]:
+        provider = self._launch.agent.provider
+        if self._launch.own_servers and not takes.http:
             raise UnsupportedError(
                 f"{provider} cannot take custom tools: it takes no MCP server over HTTP", provider=provider
             )
-        return spoken_servers(self._launch.spoken_servers, can, provider, self._left_out)
+        return spoken_servers(self._launch.spoken_servers, takes, provider, self._left_out)
 
     async def _open(self, program: AcpProgram, servers: Sequence[Server]) -> Opened:
         cwd, options = str(self._launch.cwd), self._launch.options

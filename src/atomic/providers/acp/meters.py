@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from acp.schema import Usage as Told
-from acp.schema import UsageUpdate
-
+from atomic.providers.acp.messages import Tokens, UsageUpdate
 from atomic.providers.base import ContextUsage
 from atomic.providers.events import Usage
 
@@ -33,7 +31,7 @@ class Meters:
         if told.cost is not None and told.cost.currency == _DOLLARS:
             self._cost = told.cost.amount
 
-    def turn(self, told: Told | None) -> Usage | None:
+    def turn(self, told: Tokens | None) -> Usage | None:
         """What the turn that is over cost; None if nobody says."""
         tokens, cost = self._turn_tokens(told), self._turn_cost()
         if tokens is None and cost is None:
@@ -41,7 +39,7 @@ class Meters:
         tokens = tokens or Usage()
         return Usage(tokens.input, tokens.output, tokens.cached, cost)
 
-    def _turn_tokens(self, told: Told | None) -> Usage | None:
+    def _turn_tokens(self, told: Tokens | None) -> Usage | None:
         if told is None:
             return None
         now = _tokens_of(told)
@@ -57,7 +55,7 @@ class Meters:
         return max(0.0, self._cost - before) if self._cost is not None and before is not None else None
 
 
-def _tokens_of(told: Told) -> Usage:
+def _tokens_of(told: Tokens) -> Usage:
     """Some count the cached tokens as input, some beside it; the total shows which."""
     rest = told.total_tokens - told.output_tokens - (told.thought_tokens or 0)
     return Usage(max(told.input_tokens, rest), told.output_tokens, told.cached_read_tokens or 0)

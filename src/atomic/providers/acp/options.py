@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acp.schema import SessionConfigOptionBoolean, SessionConfigOptionSelect, SessionConfigSelectGroup
-
 from atomic.errors import closest
+from atomic.providers.acp.messages import ConfigOption
 from atomic.providers.base import ModelInfo
 from atomic.providers.errors import ProviderError, UnsupportedError
 
-ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 MODEL = "model"
 
 
@@ -33,14 +31,13 @@ def model_choice(options: Sequence[ConfigOption], model: str, *, provider: str, 
     raise ProviderError(f'{provider} has no model "{model}"', provider=provider, remedy=hint)
 
 
-def _model_option(options: Sequence[ConfigOption]) -> SessionConfigOptionSelect | None:
-    selects = [option for option in options if isinstance(option, SessionConfigOptionSelect)]
+def _model_option(options: Sequence[ConfigOption]) -> ConfigOption | None:
+    selects = [option for option in options if option.type == "select"]
     return next((one for one in selects if one.category == MODEL or one.id == MODEL), None)
 
 
-def _choices(option: SessionConfigOptionSelect) -> list[ModelInfo]:
+def _choices(option: ConfigOption) -> list[ModelInfo]:
     found: list[ModelInfo] = []
     for entry in option.options:
-        values = entry.options if isinstance(entry, SessionConfigSelectGroup) else [entry]
-        found += [ModelInfo(one.value, one.name) for one in values]
+        found += [ModelInfo(one.value, one.name) for one in (*entry.options, entry) if one.value]
     return found

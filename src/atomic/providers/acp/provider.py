@@ -1,4 +1,4 @@
-"""Any agent that speaks the Agent Client Protocol. The SDK is imported only for a session."""
+"""Any agent that speaks the Agent Client Protocol."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from atomic.config import Settings
 from atomic.processes import ExecError, execute
 from atomic.providers.acp.agent import command_line, find_agent
 from atomic.providers.acp.environ import environment
 from atomic.providers.acp.launch import Launch
+from atomic.providers.acp.session import AcpSession
 from atomic.providers.base import Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.programs import require_sdk
 from atomic.providers.tool_server import ToolServer, serving_tools
 from atomic.providers.tools import as_tools
-
-if TYPE_CHECKING:
-    from atomic.providers.acp.session import AcpSession
 
 _SECONDS = 30.0  # to tell a version
 
@@ -58,7 +54,6 @@ class AcpProvider(LiveProvider):
     async def check(self) -> Health:
         """Installed? Which version? Whether it is logged in, only a session can tell."""
         try:
-            require_sdk(self.name, "acp")
             program, *args = command_line(self._agent, self.settings)
         except ProviderError as error:
             return Health(False, remedy=str(error))
@@ -77,9 +72,6 @@ class AcpProvider(LiveProvider):
 
     @asynccontextmanager
     async def _started(self, options: SessionOptions) -> AsyncGenerator[AcpSession]:
-        require_sdk(self.name, "acp")
-        from atomic.providers.acp.session import AcpSession
-
         async with _serving(options) as tools:
             session = AcpSession(Launch(self._agent, self.settings, options, tools))
             try:

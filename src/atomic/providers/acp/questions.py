@@ -5,43 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from acp.schema import (
-    ElicitationBooleanPropertySchema,
-    ElicitationIntegerPropertySchema,
-    ElicitationMultiSelectPropertySchema,
-    ElicitationNumberPropertySchema,
-    ElicitationOtherPropertySchema,
-    ElicitationSchema,
-    ElicitationStringPropertySchema,
-    EnumOption,
-    OtherMultiSelectItems,
-    StringMultiSelectItems,
-    TitledMultiSelectItems,
-)
-
+from atomic.providers.acp.messages import Elicitation, FormChoice, FormField
 from atomic.questions import Option, Question
 
 _YES, _NO = "Yes", "No"
-
-Field = (
-    ElicitationStringPropertySchema
-    | ElicitationNumberPropertySchema
-    | ElicitationIntegerPropertySchema
-    | ElicitationBooleanPropertySchema
-    | ElicitationMultiSelectPropertySchema
-)
+_KINDS = frozenset({"string", "number", "integer", "boolean", "array"})
 
 
 class Form:
     """A question for each field."""
 
-    def __init__(self, message: str, fields: dict[str, Field], required: Sequence[str]) -> None:
+    def __init__(self, message: str, fields: dict[str, FormField], required: Sequence[str]) -> None:
         self._fields, self._required = fields, frozenset(required)
         self.questions = tuple(
             Question(
                 _text(name, field, message if len(fields) == 1 else ""),
                 options=[Option(choice.title, choice.description or "") for choice in _choices(field)],
-                multi_select=isinstance(field, ElicitationMultiSelectPropertySchema),
+                multi_select=field.type == "array",
                 default=_default(field),
                 header=field.title or name,
                 id=name,
@@ -59,19 +39,22 @@ class Form:
         return contents if complete else None
 
 
-def read_form(message: str, schema: ElicitationSchema) -> Form | None:
-    """The form; None if it has a field of a kind that is not known."""
-    fields: dict[str, Field] = {}
-    for name, field in (schema.properties or {}).items():
-        if isinstance(field, ElicitationOtherPropertySchema):
-            return None
-        if isinstance(field, ElicitationMultiSelectPropertySchema) and isinstance(field.items, OtherMultiSelectItems):
-            return None
-        fields[name] = field
-    return Form(message, fields, schema.required or ())
+def read_form(request: Elicitation) -> Form | None:
+    """The form; None if there is none, or it has a field of a kind that is not known."""
+    schema = request.requested_schema
+    fields = {} if schema is None else schema.properties or {}
+    if schema is None or not all(map(_is_known, fields.values())):
+        return None
+    return Form(request.message, fields, schema.required or ())
 
 
-def _text(name: str, field: Field, message: str) -> str:
+def _is_known(field: FormField) -> bool:
+    items = field.items
+    has_items = items is not None and (items.any_of is not None or items.enum is not None)
+    return field.type in _KINDS and (has_items or field.type != "array")
+
+
+def _text(name: str, field: FormField, message: str) -> str:
     """All that is said about a field, and nothing twice."""
     said: list[str] = []
     for part in (message, field.title, field.description):
@@ -80,52 +63,50 @@ def _text(name: str, field: Field, message: str) -> str:
     return "\n".join(said) or name
 
 
-def _plain(words: Sequence[str]) -> list[EnumOption]:
-    return [EnumOption(const=word, title=word) for word in words]
+def _plain(words: Sequence[str]) -> list[FormChoice]:
+    return [FormChoice(word, word) for word in words]
 
 
-def _choices(field: Field) -> Sequence[EnumOption]:
+def _choices(field: FormField) -> Sequence[FormChoice]:
     """What may be chosen; nothing: any text."""
-    match field:
-        case ElicitationStringPropertySchema():
+    match field.type:
+        case "string":
             return field.one_of or _plain(field.enum or ())
-        case ElicitationBooleanPropertySchema():
+        case "boolean":
             return _plain((_YES, _NO))
-        case ElicitationMultiSelectPropertySchema(items=TitledMultiSelectItems(any_of=options)):
-            return options
-        case ElicitationMultiSelectPropertySchema(items=StringMultiSelectItems(enum=words)):
-            return _plain(words)
+        case "array" if field.items is not None:
+            return field.items.any_of or _plain(field.items.enum or ())
         case _:
             return ()
 
 
-def _default(field: Field) -> str | None:
-    match field:
-        case ElicitationStringPropertySchema(default=str(word)):
+def _default(field: FormField) -> str | None:
+    match field.type, field.default:
+        case "string", str(word):
             return next((choice.title for choice in _choices(field) if choice.const == word), word)
-        case ElicitationBooleanPropertySchema(default=bool(yes)):
+        case "boolean", bool(yes):
             return _YES if yes else _NO
-        case ElicitationNumberPropertySchema(default=number) | ElicitationIntegerPropertySchema(default=number):
-            return None if number is None else str(number)
+        case "number" | "integer", int(number) | float(number):
+            return str(number)
         case _:
             return None
 
 
-def _value(field: Field, labels: Sequence[str]) -> Any:
+def _value(field: FormField, labels: Sequence[str]) -> Any:
     """What the labels stand for; None if that is nothing."""
     meant = {choice.title: choice.const for choice in _choices(field)}
     chosen = [meant.get(label, label) for label in labels]
     try:
-        match field:
-            case ElicitationMultiSelectPropertySchema():
+        match field.type:
+            case "array":
                 return chosen
-            case ElicitationBooleanPropertySchema():
+            case "boolean":
                 return {_YES: True, _NO: False}.get(chosen[0])
-            case ElicitationIntegerPropertySchema():
+            case "integer":
                 return int(chosen[0])
-            case ElicitationNumberPropertySchema():
+            case "number":
                 return float(chosen[0])
-            case ElicitationStringPropertySchema():
+            case _:
                 return ", ".join(chosen)
     except ValueError:
         return None

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from acp.schema import (
-    AcpMcpServer,
-    AgentCapabilities,
-    EnvVariable,
-    HttpHeader,
-    HttpMcpServer,
-    McpServerStdio,
-    SseMcpServer,
-)
-
+from atomic.providers.acp.messages import McpKinds
 from atomic.providers.base import McpServer
 from atomic.providers.errors import UnsupportedError
 
-Server = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio  # what the SDK takes
+Server: TypeAlias = dict[str, Any]  # in the words of the protocol
 
 
 def spoken_servers(
-    servers: Sequence[McpServer], can: AgentCapabilities, provider: str, left_out: Callable[[str], None]
+    servers: Sequence[McpServer], takes: McpKinds, provider: str, left_out: Callable[[str], None]
 ) -> list[Server]:
     """The servers as the protocol names them; `left_out` hears why an optional one is none of them.
 
@@ -30,7 +22,7 @@ def spoken_servers(
     spoken: list[Server] = []
     for server in servers:
         try:
-            spoken.append(_spoken(server, can, provider))
+            spoken.append(_spoken(server, takes, provider))
         except UnsupportedError as error:
             if not server.optional:
                 raise
@@ -38,19 +30,19 @@ def spoken_servers(
     return spoken
 
 
-def _spoken(server: McpServer, can: AgentCapabilities, provider: str) -> Server:
+def _spoken(server: McpServer, takes: McpKinds, provider: str) -> Server:
     if server.url is None:
         program, *args = server.command
-        env = [EnvVariable(name=name, value=value) for name, value in server.env.items()]
-        return McpServerStdio(name=server.name, command=program, args=args, env=env)
-    headers = [HttpHeader(name=name, value=value) for name, value in server.headers.items()]
-    kinds = can.mcp_capabilities
-    if kinds is not None and kinds.http and not server.sse:
-        return HttpMcpServer(type="http", name=server.name, url=server.url, headers=headers)
-    if kinds is not None and kinds.sse:
-        return SseMcpServer(type="sse", name=server.name, url=server.url, headers=headers)
+        return {"name": server.name, "command": program, "args": args, "env": _pairs(server.env)}
+    kind = "http" if takes.http and not server.sse else "sse" if takes.sse else None
+    if kind is not None:
+        return {"type": kind, "name": server.name, "url": server.url, "headers": _pairs(server.headers)}
     raise UnsupportedError(
         f'{provider} takes no MCP server at an address ("{server.name}")',
         provider=provider,
         remedy="give it as a program",
     )
+
+
+def _pairs(words: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in words.items()]

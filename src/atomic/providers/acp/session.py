@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from acp.schema import PromptResponse
 
 from atomic.providers.acp.client import Client
 from atomic.providers.acp.errors import RefusedError
 from atomic.providers.acp.keeper import Keeper
 from atomic.providers.acp.launch import Launch
 from atomic.providers.acp.limits import limit_in
+from atomic.providers.acp.messages import TurnDone
 from atomic.providers.acp.meters import Meters
 from atomic.providers.acp.options import models_of
 from atomic.providers.acp.patience import Complaints
@@ -137,7 +137,7 @@ class AcpSession(LiveSession):
         except TimeoutError:
             return False
 
-    def _judge(self, turn: Turn, response: PromptResponse, prompt: str) -> None:
+    def _judge(self, turn: Turn, response: TurnDone, prompt: str) -> None:
         """End the turn as the agent says that it ended."""
         reason = _REASONS[response.stop_reason]
         if (usage := self._meters.turn(response.usage)) is not None:
@@ -161,7 +161,7 @@ class AcpSession(LiveSession):
         self._translator.finish("interrupted")
         turn.end(EndReason.ERROR, error=why)
 
-    async def _give_up(self, turn: Turn, answer: asyncio.Task[PromptResponse], *, why: str) -> None:
+    async def _give_up(self, turn: Turn, answer: asyncio.Task[TurnDone], *, why: str) -> None:
         """It would try for ever: stop it, as an interrupt would."""
         await self._keeper.program.cancel(self.id)
         await asyncio.wait({answer}, timeout=POLITE)
@@ -206,9 +206,9 @@ class AcpSession(LiveSession):
         sessions = can.session_capabilities
         self.capabilities = msgspec.structs.replace(
             self.capabilities,
-            resume=bool(can.load_session) or (sessions is not None and sessions.resume is not None),
-            fork=sessions is not None and sessions.fork is not None,
-            custom_tools=can.mcp_capabilities is not None and bool(can.mcp_capabilities.http),
+            resume=can.load_session or sessions.resume is not None,
+            fork=sessions.fork is not None,
+            custom_tools=can.mcp_capabilities.http,
             models=bool(self.models()) or self._ways.any_model,
         )
 

@@ -7,17 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from acp.schema import (
-    ContentToolCallContent,
-    FileEditToolCallContent,
-    TerminalToolCallContent,
-    TextContentBlock,
-    ToolCallProgress,
-    ToolCallStart,
-)
 
 from atomic.providers.acp.known import Ways
 from atomic.providers.acp.loose import as_object, word_in
+from atomic.providers.acp.messages import ToolCall, ToolContent
 from atomic.providers.acp.subagents import Subagents, is_subagent
 from atomic.providers.events import (
     AgentEvent,
@@ -31,9 +24,6 @@ from atomic.providers.events import (
 
 _OVER = frozenset({"completed", "failed"})
 _WORDS = ("output", "content", "error", "message", "text")  # where agents put what a tool said
-
-Content = Sequence[ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent]
-Update = ToolCallStart | ToolCallProgress
 
 
 @dataclass
@@ -56,7 +46,7 @@ class ToolCalls:
         self._open: dict[str, _Call] = {}
         self._over: set[str] = set()
 
-    def heard(self, update: Update) -> list[AgentEvent]:
+    def heard(self, update: ToolCall) -> list[AgentEvent]:
         """What an update is news of."""
         if update.tool_call_id in self._over:
             return []
@@ -79,11 +69,11 @@ class ToolCalls:
         self._over.update(open)
         return [self._ended(call, "", why) for call in open.values() if call.is_told]
 
-    def _called(self, update: Update) -> _Call:
+    def _called(self, update: ToolCall) -> _Call:
         name = update.title if self._ways.titles_are_names else _tool_name(update) or update.kind or update.title
         if name == "other":
             name = update.title
-        call = _Call(update.tool_call_id, name or "tool", self.subagents.of(update.field_meta))
+        call = _Call(update.tool_call_id, name or "tool", self.subagents.of(update.meta))
         self._open[call.id] = call
         return call
 
@@ -98,7 +88,7 @@ class ToolCalls:
             return [self.subagents.called(call.id, call.input, call.agent)]
         return [ToolStarted(call.id, call.name, call.input, call.agent), *_meaning(call)]
 
-    def _end(self, call: _Call, update: Update, *, failed: bool) -> AgentEvent:
+    def _end(self, call: _Call, update: ToolCall, *, failed: bool) -> AgentEvent:
         del self._open[call.id]
         self._over.add(call.id)
         output = _text_of(update.content) or _words(update.raw_output) or call.said
@@ -110,9 +100,9 @@ class ToolCalls:
         return ToolEnded(call.id, output, error, call.agent)
 
 
-def _tool_name(update: Update) -> str:
+def _tool_name(update: ToolCall) -> str:
     """The tool's own name, where the agent tells it beside its title."""
-    return word_in(update.field_meta, "claudeCode", "toolName")
+    return word_in(update.meta, "claudeCode", "toolName")
 
 
 def _output(call: _Call, text: str) -> list[AgentEvent]:
@@ -144,9 +134,9 @@ class _Todo(msgspec.Struct):
     status: str = "pending"
 
 
-def _text_of(content: Content | None) -> str:
-    blocks = [one.content for one in content or () if isinstance(one, ContentToolCallContent)]
-    return "\n".join(block.text for block in blocks if isinstance(block, TextContentBlock))
+def _text_of(content: Sequence[ToolContent] | None) -> str:
+    blocks = [one.content for one in content or () if one.type == "content" and one.content is not None]
+    return "\n".join(block.text for block in blocks if block.type == "text" and block.text is not None)
 
 
 def _words(output: Any) -> str:

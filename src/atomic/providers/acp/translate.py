@@ -7,30 +7,27 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acp.schema import (
-    AgentMessageChunk,
-    AgentPlanContentUpdate,
-    AgentPlanRemovedUpdate,
-    AgentPlanUpdate,
-    AgentThoughtChunk,
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    PlanEntry,
-    PlanUpdateItems,
-    SessionInfoUpdate,
-    TextContentBlock,
-    ToolCallProgress,
-    ToolCallStart,
-    UsageUpdate,
-    UserMessageChunk,
-)
-from pydantic import BaseModel, ValidationError
+import msgspec
 
 from atomic.providers.acp.known import Ways
-from atomic.providers.acp.loose import as_object, word_in
+from atomic.providers.acp.loose import as_object, read, word_in
+from atomic.providers.acp.messages import (
+    PASSED_OVER,
+    UPDATES,
+    CommandsUpdate,
+    ConfigOption,
+    MessageChunk,
+    OptionsUpdate,
+    Plan,
+    PlanEntry,
+    PlanRemoved,
+    PlanUpdate,
+    ThoughtChunk,
+    ToolCall,
+    Update,
+    UsageUpdate,
+)
 from atomic.providers.acp.meters import Meters
-from atomic.providers.acp.options import ConfigOption
 from atomic.providers.acp.toolcalls import ToolCalls
 from atomic.providers.events import (
     AgentEvent,
@@ -43,21 +40,6 @@ from atomic.providers.events import (
 )
 from atomic.providers.turns import Turn
 
-_KINDS: Mapping[str, type[BaseModel]] = {
-    "agent_message_chunk": AgentMessageChunk,
-    "agent_thought_chunk": AgentThoughtChunk,
-    "available_commands_update": AvailableCommandsUpdate,
-    "config_option_update": ConfigOptionUpdate,
-    "current_mode_update": CurrentModeUpdate,
-    "plan": AgentPlanUpdate,
-    "plan_removed": AgentPlanRemovedUpdate,
-    "plan_update": AgentPlanContentUpdate,
-    "session_info_update": SessionInfoUpdate,
-    "tool_call": ToolCallStart,
-    "tool_call_update": ToolCallProgress,
-    "usage_update": UsageUpdate,
-    "user_message_chunk": UserMessageChunk,
-}
 _ASIDE = re.compile(r"(Info|Warning|Error): (?=\S)")
 
 
@@ -122,27 +104,29 @@ class Translator:
             return
         update = as_object(params.get("update"))
         kind = word_in(update, "sessionUpdate")
-        model = _KINDS.get(kind)
-        if model is None:
+        if kind in UPDATES:
+            self._take(kind, update)
+        elif kind not in PASSED_OVER:
             self.note_unknown(kind[:80])
-            return
+
+    def _take(self, kind: str, raw: Mapping[str, Any]) -> None:
         try:
-            read = model.model_validate(update)
-        except ValidationError:
+            update = read(raw, UPDATES[kind])
+        except msgspec.ValidationError:
             self.note_unknown(f"{kind}, of another shape")
             return
-        self._keep(read)
+        self._keep(update)
         if self._turn is not None:
-            self.tell(self._news(read))
+            self.tell(self._news(update))
 
-    def _keep(self, update: BaseModel) -> None:
+    def _keep(self, update: Update) -> None:
         """What is worth knowing also between two turns."""
         match update:
             case UsageUpdate():
                 self.meters.update(update)
-            case ConfigOptionUpdate():
+            case OptionsUpdate():
                 self.options = update.config_options
-            case AvailableCommandsUpdate():
+            case CommandsUpdate():
                 names = frozenset(command.name.removeprefix("/") for command in update.available_commands)
                 if self._commands.done():
                     self._commands = asyncio.get_running_loop().create_future()
@@ -150,31 +134,35 @@ class Translator:
             case _:
                 pass
 
-    def _news(self, update: BaseModel) -> list[AgentEvent]:
+    def _news(self, update: Update) -> list[AgentEvent]:
         match update:
-            case AgentMessageChunk():
-                return self._said(update)
-            case AgentThoughtChunk(content=TextContentBlock(text=text)):
-                return [ThinkingDelta(text, self._speaker(update))] if text else []
-            case ToolCallStart() | ToolCallProgress():
+            case MessageChunk() | ThoughtChunk():
+                return self._words(update)
+            case ToolCall():
                 return self._calls.heard(update)
-            case AgentPlanUpdate():
-                return [_plan(update.entries)]
-            case AgentPlanContentUpdate(plan=PlanUpdateItems(entries=entries)):
+            case Plan(entries=entries):
                 return [_plan(entries)]
-            case AgentPlanRemovedUpdate():
-                return [PlanChanged(())]
-            case AgentThoughtChunk() | AgentPlanContentUpdate():
-                self.note_unknown(f"{type(update).__name__} without text")
+            case PlanUpdate(plan=plan) if plan.type == "items" and plan.entries is not None:
+                return [_plan(plan.entries)]
+            case PlanUpdate(plan=plan):
+                self.note_unknown(f"a plan as {plan.type}")
                 return []
-            case _:  # what the user said, and what was kept
+            case PlanRemoved():
+                return [PlanChanged(())]
+            case _:  # what was kept
                 return []
 
-    def _said(self, chunk: AgentMessageChunk) -> list[AgentEvent]:
-        if not isinstance(chunk.content, TextContentBlock):
+    def _words(self, chunk: MessageChunk | ThoughtChunk) -> list[AgentEvent]:
+        text = chunk.content.text if chunk.content.type == "text" else None
+        if text is None:
             self.note_unknown(f"a message with {chunk.content.type}")
             return []
-        text, speaker = chunk.content.text, self._speaker(chunk)
+        if isinstance(chunk, MessageChunk):
+            return self._said(chunk, text)
+        return [ThinkingDelta(text, self._speaker(chunk))] if text else []
+
+    def _said(self, chunk: MessageChunk, text: str) -> list[AgentEvent]:
+        speaker = self._speaker(chunk)
         aside = _ASIDE.match(text) if self._ways.speaks_for_the_model else None
         if aside is not None:
             return self._spoken_aside(aside[1], text[aside.end() :])
@@ -194,8 +182,8 @@ class Translator:
             self._turn.begin_message()  # the answer begins again
         return [Notice(text)]
 
-    def _speaker(self, chunk: AgentMessageChunk | AgentThoughtChunk) -> str | None:
-        told = self._calls.subagents.of(chunk.field_meta)
+    def _speaker(self, chunk: MessageChunk | ThoughtChunk) -> str | None:
+        told = self._calls.subagents.of(chunk.meta)
         if told is None and self._ways.subagents_speak_unnamed:
             return self._calls.subagents.speaker()
         return told

@@ -16,8 +16,9 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.providers.copilot.wire import Json, JsonRpcError, ProcessExitedError, Wire
+from atomic.providers.copilot.wire import Headed
 from atomic.providers.errors import ProgramFailedError, ProviderError
+from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
 from atomic.providers.shared import Shared
 
 AnswerT = TypeVar("AnswerT")
@@ -47,7 +48,7 @@ class Server:
 
     def __init__(self, program: Program) -> None:
         self.ended = asyncio.Event()
-        self.wire = Wire(program, self._hear, self._closed)
+        self.wire = JsonRpc(program, Headed(), hear=self._hear, closed=self.ended.set)
         self._program = program
         self._listeners: dict[str, Listener] = {}
         self._is_given_up = False
@@ -124,18 +125,9 @@ class Server:
         self._is_given_up = True
         self.ended.set()
 
-    async def watch(self) -> None:
-        """Notice its end, also if its pipe stays open."""
-        await self._program.wait()
-        await self.wire.heard_all(1)
-        self._closed()
-
     def _hear(self, method: str, params: Json) -> None:
         if method == "session.event" and (listener := self._listeners.get(params["sessionId"])) is not None:
             listener(params["event"])
-
-    def _closed(self) -> None:
-        self.ended.set()
 
 
 def shared_server(line: CommandLine) -> Shared[Server]:
@@ -156,13 +148,11 @@ async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
         # Not in a project's folder: a server of many sessions must not take up one's settings for all.
         async with running(line.program, *line.args, *_FLAGS, cwd="/", env={**dict(line.env), **mark}) as program:
             server = Server(program)
-            watching = asyncio.create_task(server.watch(), name="copilot-exit")
             try:
                 await server.start()
                 yield server
             finally:
                 server.ended.set()
-                watching.cancel()
                 await server.wire.stop()
     except ExecError as error:
         raise ProgramFailedError(str(error), provider="copilot") from error

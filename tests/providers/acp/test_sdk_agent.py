@@ -1,0 +1,87 @@
+"""The protocol's own SDK understands what Atomic says, and Atomic what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from atomic.config import AcpSettings, Settings
+from atomic.providers import (
+    AgentEvent,
+    AgentSession,
+    EndReason,
+    McpServer,
+    ModelInfo,
+    Question,
+    SessionOptions,
+    TextDelta,
+    Usage,
+    require_provider,
+)
+from tests.providers.heard import LIMIT, end_of, text_of, turn
+
+AGENT = Path(__file__).with_name("sdk_agent.py")
+SETTINGS = Settings(acp={"sdk": AcpSettings([sys.executable, str(AGENT)])})
+
+
+def opened(folder: Path, **options: Any) -> AbstractAsyncContextManager[AgentSession]:
+    return require_provider("acp:sdk", SETTINGS).open(SessionOptions(cwd=folder, **options))
+
+
+async def said(session: AgentSession, prompt: str) -> str:
+    end = end_of(await turn(session, prompt))
+    assert end.usage == Usage(2, 1), end.error
+    return end.text
+
+
+async def test_prompts_leave_and_forms_are_understood(tmp_path: Path) -> None:
+    async def ask(questions: Sequence[Question]) -> list[list[str]]:
+        assert [option.label for option in questions[0].options] == ["Red", "Blue"]
+        return [["Blue"]]
+
+    async with opened(tmp_path, ask=ask) as session:
+        assert await said(session, "Hellö, 世界.") == "Hellö, 世界."
+        assert await said(session, "leave") == "y"
+        assert await said(session, "form") == "{'colour': 'Blue'}"
+
+
+async def test_servers_of_each_kind_are_understood(tmp_path: Path) -> None:
+    servers = [
+        McpServer(name="a", command=["a-program", "--flag"], env={"KEY": "value"}),
+        McpServer(name="b", url="http://127.0.0.1:1/", headers={"Key": "value"}),
+        McpServer(name="c", url="http://127.0.0.1:1/", sse=True),
+    ]
+    async with opened(tmp_path, mcp_servers=servers) as session:
+        assert await said(session, "servers") == "McpServerStdio a, HttpMcpServer b, SseMcpServer c"
+
+
+async def test_sessions_are_taken_up_and_forked(tmp_path: Path) -> None:
+    async with opened(tmp_path, resume="sdk-1", model="slow") as session:
+        assert await said(session, "servers") == "loaded sdk-1"
+    async with opened(tmp_path, resume="sdk-1", fork=True) as session:
+        assert await said(session, "servers") == "forked sdk-1"
+        assert session.id == "sdk-2"
+
+
+async def test_models_are_listed() -> None:
+    assert await require_provider("acp:sdk", SETTINGS).models() == [
+        ModelInfo("fast", "Fast"),
+        ModelInfo("slow", "Slow"),
+    ]
+
+
+async def test_an_interrupt_is_understood(tmp_path: Path) -> None:
+    stopping: list[asyncio.Task[None]] = []
+    async with opened(tmp_path) as session, asyncio.timeout(LIMIT):
+        events: list[AgentEvent] = []
+        async for event in session.send("wait"):
+            if isinstance(event, TextDelta) and not stopping:
+                stopping.append(asyncio.create_task(session.interrupt()))
+            events.append(event)
+        await stopping[0]
+    assert text_of(events) == "I wait. Stopped."
+    assert end_of(events).reason is EndReason.INTERRUPTED
