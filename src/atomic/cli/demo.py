@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from atomic.cli.agents import named_provider
 from atomic.cli.errors import OK, CliError
 from atomic.cli.progress import Asking
 from atomic.cli.running import host
@@ -27,6 +26,7 @@ from atomic.cli.streams import harmless, put, screen_width
 from atomic.config import Settings, atomic_home
 from atomic.entities import EntityRegistry
 from atomic.git.calls import run_git
+from atomic.hosts import named_provider
 from atomic.workflows.builtin import builtin_workflows
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import Demo, WorkflowDefinition

@@ -59,6 +59,8 @@ async def go_on(
 ) -> WorkflowRun:
     """Take a run up where it is; `workflow` is that of the run. Raises AtomicError before anything is changed."""
     record = session.record
+    if record.is_conversation:
+        raise UsageError(f"{session.id} is a conversation: atomic chat --resume {session.id}")
     flags = flags.over(record.options)
     place = _place_of(session, flags)
     os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in

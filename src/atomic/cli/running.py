@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import BY_PREFERENCE, check, choose_provider, named_provider, neutral_folder
 from atomic.cli.arguments import Arguments
-from atomic.cli.errors import OK, CliError, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.errors import OK, CliError, UsageError, exit_code_of
 from atomic.cli.output import Output
 from atomic.cli.progress import Asking, View, view_for
 from atomic.cli.streams import STDERR, STDIN, tell
-from atomic.cli.turn import current_folder, recordable
+from atomic.cli.turn import recordable
 from atomic.cli.workflow_flags import config_of
 from atomic.config import CapSettings, Settings, atomic_home, read_duration
-from atomic.errors import AtomicError
+from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.graph import RunOwnedError
+from atomic.hosts import BY_PREFERENCE, check, choose_provider, current_folder, named_provider, neutral_folder
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.endings import Stop
 from atomic.workflows.events import RunEnded

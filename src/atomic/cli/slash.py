@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import choose_provider, list_models
 from atomic.cli.crew import CrewHost
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.prompt import Prompt
@@ -27,6 +26,7 @@ from atomic.commands import (
     agent_prompt,
     dispatch,
 )
+from atomic.hosts import choose_provider, list_models
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
 from atomic.wiring import Wiring

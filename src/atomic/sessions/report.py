@@ -51,6 +51,8 @@ def next_command(record: SessionRecord) -> str:
     """The command that goes on; empty where nothing is left to do."""
     if record.questions:
         return f'atomic answer {record.id} {record.questions[0].id} "…"'
+    if record.is_conversation:
+        return f"atomic chat --resume {record.id}"
     return f"atomic resume {record.id}" if record.status in GOES_ON else ""
 
 
