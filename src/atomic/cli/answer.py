@@ -11,7 +11,6 @@ import msgspec
 from atomic.cli.arguments import Arguments
 from atomic.cli.asking import WrongAnswerError, read_answer
 from atomic.cli.errors import OK, UsageError
-from atomic.cli.progress import Asking
 from atomic.cli.resume import find_session, go_on
 from atomic.cli.running import RunFlags, host, read_flags
 from atomic.cli.streams import put, tell
@@ -22,6 +21,7 @@ from atomic.sessions.model import OpenQuestion
 from atomic.sessions.store import Session
 from atomic.workflows.events import Warning
 from atomic.workflows.executor import WorkflowRun
+from atomic.workflows.host_runtime import Person
 
 PATIENCE = 3.0  # seconds until we believe that the run's owner will read the answer
 
@@ -39,7 +39,7 @@ def answer_command(arguments: Arguments) -> int:
 
 
 def _resume(session: Session, flags: RunFlags, question: OpenQuestion, answer: str | list[str]) -> int:
-    async def start(person: Asking | None) -> WorkflowRun:
+    async def start(person: Person | None) -> WorkflowRun:
         return await go_on(session, flags, person, {question.id: answer})
 
     return host(start, as_json=flags.as_json)

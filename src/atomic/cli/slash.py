@@ -32,9 +32,9 @@ from atomic.providers import EndReason, ModelInfo, TurnEnded
 from atomic.wiring import Wiring
 
 if TYPE_CHECKING:
-    from atomic.cli.progress import Asking
     from atomic.cli.running import RunFlags
     from atomic.workflows.executor import WorkflowRun
+    from atomic.workflows.host_runtime import Person
 
 
 def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
@@ -116,7 +116,7 @@ class HeadlessContext(LimitedContext):
             self.show(verb_help(verb, typed.flags))
             return
 
-        async def start(person: Asking | None) -> WorkflowRun:
+        async def start(person: Person | None) -> WorkflowRun:
             text = "\n\n".join(part for part in (prompt, attached) if part)
             return await begin(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
 

@@ -32,6 +32,7 @@ def facts_of(history: History) -> list[tuple[str, str]]:
         ("session", record.id),
         ("workflow", f"{record.workflow}{version}"),
         ("status", ": ".join(part for part in (str(record.status), record.reason) if part)),
+        ("agent", _agent(record)),
         ("prompt", record.prompt),
         ("project", record.project),
         ("started", local_time(record.created_at)),
@@ -45,6 +46,13 @@ def facts_of(history: History) -> list[tuple[str, str]]:
         ("go on with", next_command(record)),
     ]
     return [(name, text) for name, text in facts if text]
+
+
+def _agent(record: SessionRecord) -> str:
+    """With whom a conversation is held; a run may have many agents."""
+    if not record.is_conversation:
+        return ""
+    return ", ".join(str(part) for part in (record.config.get("provider"), record.config.get("model")) if part)
 
 
 def next_command(record: SessionRecord) -> str:
