@@ -76,16 +76,16 @@ class EngineScreen:
         try:
             async with asyncio.timeout(limit):
                 while True:
-                    for at in range(at, len(self.heard)):
-                        if fits(self.heard[at]):
-                            return self.heard[at]
+                    fitting = [news for news in self.heard[at:] if fits(news)]
+                    if fitting:
+                        return fitting[0]
                     at = len(self.heard)
                     if self._reading.done():
                         raise AssertionError(f"the engine has gone: {self.heard[-5:]}")
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"not within {limit} s; the last were {self.heard[-8:]}") from None
+            raise AssertionError(f"not within {limit} s; the last were {str(self.heard[-8:])[-2000:]}") from None
 
     async def until_type(self, type: type[NewsT], *, limit: float = LIMIT, after: int = 0, **facts: Any) -> NewsT:
         def fits(news: News) -> bool:

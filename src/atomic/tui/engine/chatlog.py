@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 
 from atomic import __version__
 from atomic.graph import JournalError
-from atomic.providers.events import Usage
+from atomic.providers.events import TurnEnded, Usage
 from atomic.sessions.errors import SessionError
 from atomic.sessions.model import Cost, SessionRecord, SessionStatus
 from atomic.sessions.store import Session, SessionStore, this_owner
@@ -28,9 +29,11 @@ from atomic.tui.protocol import (
     RunStarted,
     Said,
     ShellSaid,
+    decode_news,
 )
 
 _PIECE = 300  # news of the past that go together
+_TAIL = 512 * 1024  # bytes of the log that are looked through for the last exchanges
 _MOST_WAITING = 5_000  # news before the first prompt
 _KEPT_KINDS = (RunKind.TURN, RunKind.CREW, RunKind.SHELL, RunKind.WORKFLOW)
 _OF_A_RUN = (Activity, ShellSaid, RunEnded, QuestionOpened, Said)
@@ -143,6 +146,31 @@ def past_news(session: Session) -> Iterator[tuple[tuple[msgspec.Raw, ...], bool]
             piece = []
         piece.append(line)
     yield tuple(piece), True
+
+
+def last_exchanges(session: Session, most: int) -> list[tuple[str, str]]:
+    """The last prompts of the person with the answers, from the end of the log."""
+    told: list[tuple[str, str]] = []
+    prompt = ""
+    for line in _tail(session):
+        try:
+            news = decode_news(line)
+        except msgspec.DecodeError:  # cut, or of a newer Atomic
+            continue
+        if isinstance(news, RunStarted) and news.kind is RunKind.TURN:
+            prompt = news.prompt
+        elif isinstance(news, Activity) and isinstance(news.event, TurnEnded):
+            told.append((prompt, news.event.text))
+    return told[-most:]
+
+
+def _tail(session: Session) -> list[bytes]:
+    try:
+        with session.logs.events.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL))
+            return log.read().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _lines(session: Session) -> Iterator[msgspec.Raw]:

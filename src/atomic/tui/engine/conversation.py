@@ -31,9 +31,9 @@ from atomic.providers import (
     UnsupportedError,
     Usage,
 )
-from atomic.sessions.model import SessionRecord
+from atomic.sessions.store import Session
 from atomic.tui.engine.agents import Agents
-from atomic.tui.engine.chatlog import ChatLog
+from atomic.tui.engine.chatlog import ChatLog, last_exchanges
 from atomic.tui.engine.keeper import Keeper
 from atomic.tui.engine.place import Place
 from atomic.tui.engine.questions import Questions
@@ -138,8 +138,11 @@ class Conversation:
         """Know what was said, should an agent have to be told."""
         self._exchanges.append((prompt[:_LONG], answer[-_LONG:]))
 
-    def know(self, record: SessionRecord) -> None:
+    def know(self, session: Session) -> None:
         """Take over what was kept of it."""
+        record = session.record
+        for prompt, answer in last_exchanges(session, _KEPT):
+            self.remember(prompt, answer)
         self.usage = Usage(record.cost.input_tokens, record.cost.output_tokens, cost=record.cost.usd)
 
     def spend(self, usage: Usage) -> None:

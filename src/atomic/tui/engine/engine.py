@@ -134,6 +134,8 @@ class Engine:
             await self._runs.over(flows, _PAUSING)
         message = self._last_words(flows)
         for run in self._runs.active():
+            if run.session:
+                self._runs.let_go(run, End("running", "it goes on without a screen", f"atomic attach {run.session}"))
             if run.task is not None:
                 run.task.cancel()
         await self._runs.settled(1.0)
@@ -285,7 +287,7 @@ class Engine:
                 resume=config.get("provider_session"),
             )
         )
-        self.conversation.know(record)
+        self.conversation.know(session)
         self._wire.tell(Cleared(session=session.id))
         for news, is_last in past_news(session):
             self._wire.tell(History(news=news, last=is_last))

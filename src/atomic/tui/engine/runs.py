@@ -109,6 +109,12 @@ class Runs:
         if run.task is not None:
             run.task.cancel()
 
+    def let_go(self, run: Run, end: End) -> None:
+        """Hear of it no more; it goes on elsewhere."""
+        self._end(run, end)
+        if run.task is not None:
+            run.task.cancel()
+
     async def over(self, runs: Iterable[Run], limit: float) -> None:
         """Wait for their ends, not longer than that."""
         tasks = {run.task for run in runs if run.task is not None}
