@@ -106,6 +106,7 @@ class Conversation:
         self._run: Run | None = None  # whose turn it is
         self._before: list[str] = []  # what goes along with the next prompt
         self._exchanges: deque[tuple[str, str]] = deque(maxlen=_KEPT)
+        self._opening = asyncio.Lock()
         self._asides: set[asyncio.Task[Any]] = set()
         self._settling: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -174,7 +175,11 @@ class Conversation:
             if self._resume is None:
                 raise CommandError("There is nothing to summarise yet")
             session = await self._session(PLAIN)
-            await session.compact(focus)
+            try:
+                await session.compact(focus)
+            except asyncio.CancelledError:
+                self._drop()  # who knows how far it was
+                raise
             await self._look_at_context(session)
 
     async def set_model(self, run: Run, model: str) -> None:
@@ -198,6 +203,8 @@ class Conversation:
             try:
                 await keeper.session()
                 summary = await self._summary(run)
+                if run.is_stopping:
+                    raise asyncio.CancelledError
             except BaseException:
                 self._aside(keeper.close())
                 raise
@@ -262,17 +269,16 @@ class Conversation:
         return self.provider
 
     async def _warm_up(self) -> None:
+        provider = None
         try:
-            await self._provider()
-            keeper = self._keeper
-            if keeper is None:
-                keeper = self._keeper = self._open_plain()
-            await keeper.session()
-        except (AtomicError, OSError) as error:
-            self.problem = message_of(error)
-        except Exception as error:  # a mistake of ours: the first prompt tries again
-            _log.exception("the agent could not be started")
-            self.problem = message_of(error)
+            provider = await self._provider()
+            if self._run is None:  # else its turn opens it, as it wants it
+                await self._session(PLAIN)
+        except Exception as error:  # the first prompt tries again
+            if not isinstance(error, AtomicError | OSError):
+                _log.exception("the agent could not be started")
+            if self.provider is provider:  # else the person has chosen another meanwhile
+                self.problem = message_of(error)
         self._changed()
 
     async def _wanted(self, prompt: TurnPrompt, provider: AgentProvider) -> Wanted:
@@ -290,19 +296,22 @@ class Conversation:
 
     async def _session(self, wanted: Wanted) -> AgentSession:
         """The session of the conversation, as it is wanted; opened again where it must be."""
-        await self._settled()
-        keeper = self._keeper
-        if keeper is None or keeper.has_failed or keeper.wanted != wanted:
-            self._drop()
-            await self._closed()
-            keeper = self._keeper = self._open_plain() if wanted == PLAIN else self._reopen(wanted)
-        try:
-            return await keeper.session()
-        except ProviderError:
-            self._drop()
-            if self._resume is None:
-                raise
-        return await self._anew(wanted)
+        async with self._opening:
+            await self._settled()
+            keeper = self._keeper
+            if keeper is None or keeper.has_failed or keeper.wanted != wanted:
+                self._drop()
+                await self._closed()
+                keeper = self._keeper = self._reopen(wanted)
+            try:
+                session = await keeper.session()
+            except ProviderError:
+                self._drop()
+                if self._resume is None:
+                    raise
+                session = await self._anew(wanted)
+        self.problem = ""
+        return session
 
     async def _anew(self, wanted: Wanted) -> AgentSession:
         """A new session for a conversation that the agent has lost: it is told what was said."""
@@ -312,9 +321,6 @@ class Conversation:
             self._before.insert(0, said)
         self._keeper = self._reopen(wanted)
         return await self._keeper.session()
-
-    def _open_plain(self) -> Keeper:
-        return self._reopen(PLAIN)
 
     def _reopen(self, wanted: Wanted) -> Keeper:
         assert self.provider is not None
@@ -337,7 +343,7 @@ class Conversation:
             ask=self._questions.asker(lambda: self._run, self.unanswered(provider)),
             record=self.record,
             resume=resume,
-            trusted=self.place.is_trusted,
+            trusted=await self.place.is_trusted(),
         )
         mcp, notices = await self.place.session_mcp(provider)
         for notice in notices:

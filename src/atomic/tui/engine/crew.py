@@ -54,7 +54,7 @@ class Crew:
             cwd=str(place.cwd),
             ask=self._questions.asker(lambda: self._run, self._conversation.unanswered(provider)),
             record=self._conversation.record,
-            trusted=place.is_trusted,
+            trusted=await place.is_trusted(),
             mcp_servers=mcp.servers,
             disabled_mcp_servers=mcp.disabled,
             watch=self._hear,

@@ -130,6 +130,7 @@ class Engine:
         for run in [*others, *(flows if self._pause else ())]:
             self._runs.interrupt(run)
         await self._runs.over(others, _POLITE)
+        self.conversation.log.close()  # what comes now may be cut short
         if self._pause:
             await self._runs.over(flows, _PAUSING)
         message = self._last_words(flows)
@@ -159,6 +160,9 @@ class Engine:
         return "\n".join(lines)
 
     async def _begin(self) -> None:
+        with suppress(ConfigError):  # told where an agent is looked for
+            for warning in self.place.settings.warnings:
+                self._say(warning, Level.WARNING)
         if self._start.resume is None:
             self.conversation.warm_up()
             return
@@ -203,6 +207,8 @@ class Engine:
     async def _carry_out(self, run: Run, text: str) -> End:
         """A slash command, agents, or a prompt for the agent."""
         host = ChatHost(self, run)
+        if not text.strip():
+            return host.end
         if not text.lstrip().startswith(("/", "@")):  # nothing of it is for us: it need not wait for our files
             self._aside(self._list_commands())
             await host.turn(TurnPrompt(text=text))
@@ -299,7 +305,6 @@ class Engine:
         """Work in another folder."""
         self.place = Place(cwd)
         self._files = ProjectFiles(cwd)
-        os.chdir(cwd)
         self._aside(self._list_commands())
 
     async def _replace(self, conversation: Conversation) -> None:

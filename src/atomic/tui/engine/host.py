@@ -135,7 +135,7 @@ class ChatHost:
 
     async def mcp_tools(self) -> Sequence[McpAnswer]:
         place = self._engine.place
-        return await place.wiring.mcp_tools(trusted=place.is_trusted)
+        return await place.wiring.mcp_tools(trusted=await place.is_trusted())
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
         self._engine.place.switch_mcp_server(name, enabled)
