@@ -37,7 +37,10 @@ async def first_words(screen: EngineScreen, run: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["claude", pytest.param("opencode", marks=pytest.mark.full), "copilot"])
+@pytest.mark.parametrize(
+    "name",
+    ["claude", pytest.param("opencode", marks=pytest.mark.full), pytest.param("copilot", marks=pytest.mark.full)],
+)
 async def test_a_conversation(user: User, name: str) -> None:
     words = AGENTS[name].words
     scripts = {

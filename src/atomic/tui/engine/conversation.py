@@ -40,6 +40,7 @@ from atomic.tui.engine.questions import Questions
 from atomic.tui.engine.runs import INTERRUPTED, End, Run
 from atomic.tui.protocol import Activity, Level
 
+BUSY = "The agent is answering (wait for its end, or stop it)"
 _CONTEXT_LIMIT = 5.0  # seconds to ask an agent how full its context is
 _SUMMARY_LIMIT = 90.0
 _KEPT = 6  # exchanges that are told to an agent which does not know them
@@ -237,7 +238,7 @@ class Conversation:
     @contextmanager
     def _taken(self, run: Run) -> Generator[None]:
         if self._run is not None:
-            raise CommandError("The agent is answering (wait for its end, or stop it)")
+            raise CommandError(BUSY)
         self._run = run
         run.break_off = lambda: self._break_off(run)
         try:

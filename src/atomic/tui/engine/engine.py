@@ -20,7 +20,7 @@ from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, shown
 from atomic.tui.engine.agents import Agents
 from atomic.tui.engine.chatlog import ChatLog, open_again, past_news
-from atomic.tui.engine.conversation import Conversation
+from atomic.tui.engine.conversation import BUSY, Conversation
 from atomic.tui.engine.files import ProjectFiles
 from atomic.tui.engine.host import ChatHost
 from atomic.tui.engine.place import Place
@@ -281,7 +281,7 @@ class Engine:
         if session.id == self.conversation.log.id:
             raise CommandError("This is that conversation")
         if self.conversation.is_busy:
-            raise CommandError("The agent is answering (wait for its end, or stop it)")
+            raise CommandError(BUSY)
         record = session.record
         cwd = _folder_of(record)
         log = open_again(session, project=record.project, cwd=str(cwd), store=self.place.store)
@@ -312,7 +312,7 @@ class Engine:
 
     async def _replace(self, conversation: Conversation) -> None:
         if self.conversation.is_busy:
-            raise CommandError("The agent is answering (wait for its end, or stop it)")
+            raise CommandError(BUSY)
         before, self.conversation = self.conversation, conversation
         self._aside(before.close())
 

@@ -76,6 +76,8 @@ class WorkflowRuns:
         if first.type == "turn_ended" and not first.error:  # it only wanted to say something: its help
             run.tell(Said(text=first.text, run=run.id))
             return End()
+        if run.is_stopping:
+            return End(INTERRUPTED)
         return End("failed", first.message or first.error or "it ended before it began")
 
     async def watch(self, run: Run, session: Session) -> End:
