@@ -108,7 +108,7 @@ class Conversation:
         self._run: Run | None = None  # whose turn it is
         self._before: list[str] = []  # what goes along with the next prompt
         self._exchanges: deque[tuple[str, str]] = deque(maxlen=_KEPT)
-        self._opening = asyncio.Lock()
+        self._choosing, self._opening = asyncio.Lock(), asyncio.Lock()
         self._is_warned = False
         self._asides = Asides()
         self._settling: asyncio.Task[None] | None = None
@@ -258,17 +258,17 @@ class Conversation:
         self._release(run)
 
     async def _provider(self) -> AgentProvider:
-        if self.provider is None:
-            try:
-                self.agent, self.provider = await self._agents.choose(self.agent)
-            except AtomicError as error:
-                self.problem = message_of(error)
-                raise
-            finally:
-                self._changed()
-            self.problem = ""
-            self._changed()
-        return self.provider
+        async with self._choosing:  # the first prompt may come while it is looked for
+            if self.provider is None:
+                try:
+                    self.agent, self.provider = await self._agents.choose(self.agent)
+                    self.problem = ""
+                except AtomicError as error:
+                    self.problem = message_of(error)
+                    raise
+                finally:
+                    self._changed()
+            return self.provider
 
     async def _warm_up(self) -> None:
         provider = None
@@ -302,32 +302,35 @@ class Conversation:
             await self._settled()
             keeper = self._keeper
             if keeper is None or keeper.has_failed or keeper.wanted != wanted:
-                self._drop()
-                await self._closed()
-                keeper = self._keeper = self._reopen(wanted)
-            try:
+                session = await self._opened(wanted)
+            else:
                 session = await keeper.session()
-            except ProviderError:
-                self._drop()
-                if self._resume is None:
-                    raise
-                session = await self._anew(wanted)
         self.problem = ""
         return session
 
-    async def _anew(self, wanted: Wanted) -> AgentSession:
-        """A new session for a conversation that the agent has lost: it is told what was said."""
+    async def _opened(self, wanted: Wanted) -> AgentSession:
+        """Another session: the same conversation where the agent can go on with it, else it is told what was said."""
+        assert self.provider is not None
+        self._drop()
+        await self._closed()
+        if self._resume is None or self.provider.capabilities.resume:
+            keeper = self._keeper = self._open(self.provider, wanted, model=self.model, resume=self._resume)
+            try:
+                return await keeper.session()
+            except ProviderError:
+                if self._resume is None:
+                    raise
+                self._drop()
+        keeper = self._keeper = self._open(self.provider, wanted, model=self.model, resume=None)
+        session = await keeper.session()
+        self._tell_what_was_said()
+        return session
+
+    def _tell_what_was_said(self) -> None:
         self._say("The agent has lost the conversation; it is told the last of it.", Level.WARNING)
         self._resume = None
         if said := self._last_exchanges():
             self._before.insert(0, said)
-        self._keeper = self._reopen(wanted)
-        return await self._keeper.session()
-
-    def _reopen(self, wanted: Wanted) -> Keeper:
-        assert self.provider is not None
-        resume = self._resume if self.provider.capabilities.resume else None
-        return self._open(self.provider, wanted, model=self.model, resume=resume)
 
     def _open(self, provider: AgentProvider, wanted: Wanted, *, model: str | None, resume: str | None) -> Keeper:
         return Keeper(provider, lambda: self._options(provider, wanted, model, resume), wanted)
