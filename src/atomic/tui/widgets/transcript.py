@@ -369,8 +369,8 @@ class TranscriptView(ScrollView, can_focus=True):
             y = max(0, total - height)
         # Set without their watchers: a new virtual size would be a layout of the whole screen in each frame.
         self.set_reactive(cast("Reactive[Size]", Widget.virtual_size), Size(self._require_painter().width, total))
-        self.set_reactive(cast("Reactive[float]", Widget.scroll_y), float(y))
-        self.set_reactive(Widget.scroll_target_y, float(y))
+        self.set_reactive(Widget.scroll_y, float(y))
+        self.set_reactive(cast("Reactive[float]", Widget.scroll_target_y), float(y))
         bar = self.vertical_scrollbar
         bar.window_virtual_size, bar.window_size, bar.position = total, height, y
 
@@ -520,7 +520,7 @@ class TranscriptView(ScrollView, can_focus=True):
         index, line = self._rows[y]
         place = index * _LINES + line
         strip = self._marked(self._lines[y], place, self._gutters[y])
-        strip = strip.apply_offsets(0, place)
+        strip = _with_offsets(strip, place, painter.width)
         if self._cursor is not None and self._cursor == self._ids[index]:
             strip = Strip([*strip.crop(0, painter.width - 1), Segment("▐", painter.palette.primary)], painter.width)
         if self._new and y == self._view_height - 1:
@@ -582,6 +582,17 @@ class TranscriptView(ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:
         """Paint what is marked."""
         self.refresh()
+
+
+def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
+    """Tell Textual's selection where each part is: `Strip.apply_offsets`, but nothing of it is kept."""
+    parts: list[Segment] = []
+    x = 0
+    for text, style, _ in strip:
+        offset = Style.from_meta({"offset": (x, place)})
+        parts.append(Segment(text, style + offset if style else offset))
+        x += len(text)
+    return Strip(parts, width)
 
 
 def _is_answer(block: Block) -> bool:
