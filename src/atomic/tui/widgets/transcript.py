@@ -80,6 +80,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._lines: list[Strip] = []
         self._gutters: list[int] = []
         self._cursor: int | None = None
+        self._toggled: tuple[int, int] | None = None  # the block that was clicked and its version then
         self._painter: Painter | None = None
 
     # what the app calls ------------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ class TranscriptView(ScrollView, can_focus=True):
             return  # it has no size yet: the first resize paints
         self._take_blocks()
         self._arrange()
+        self._follow_if_toggled()
 
     def follow(self) -> None:
         """Go to the end and stay there."""
@@ -155,7 +157,7 @@ class TranscriptView(ScrollView, can_focus=True):
         """Fold or unfold the block with the cursor."""
         at = self._index_of(self._cursor) if self._cursor is not None else None
         if at is not None and self._blocks[at].kind in FOLDABLE:
-            self._toggle(self._ids[at])
+            self._toggle(self._ids[at], self._blocks[at].version)
 
     def find(self, text: str, *, backwards: bool = True) -> bool:
         """Put the cursor on the next block that has a text in it; whether there is one."""
@@ -176,6 +178,7 @@ class TranscriptView(ScrollView, can_focus=True):
             return
         at = self._index_of(self._cursor) if self._cursor is not None else None
         if at is None:
+            self._arrange()  # there may be news since the last frame
             at = (self._rows[-1][0] + 1 if by < 0 else self._rows[0][0] - 1) if self._rows else 0
         at += by
         while 0 <= at < len(self._blocks) and self._blocks[at].hidden:
@@ -271,6 +274,7 @@ class TranscriptView(ScrollView, can_focus=True):
     def _forget(self) -> None:
         self._ids, self._versions, self._known = [], [], set()
         self._heights = Heights()
+        self._rows, self._lines = [], []
         self._anchor, self._following, self._new, self._cursor = (0, 0), True, 0, None
 
     def _index_of(self, id: int) -> int | None:
@@ -394,8 +398,9 @@ class TranscriptView(ScrollView, can_focus=True):
         """Move by lines, exactly, whatever the heights that nobody has seen turn out to be."""
         if not self._is_ready():
             return
+        at = self._moved((len(self._ids), 0), -self._view_height) if self._following else self._anchor
         self._leave_end()
-        self._anchor = self._moved(self._anchor, by)
+        self._anchor = self._moved(at, by)
         self._arrange()
         if self._is_at_end():
             self.follow()
@@ -472,16 +477,21 @@ class TranscriptView(ScrollView, can_focus=True):
         id = self._ids[index]
         block = next((block for block in self._blocks[index:] if block.id == id), None)
         if block is not None and block.kind in FOLDABLE and line == int(block.gap):
-            self._toggle(id)
+            self._toggle(id, block.version)
 
-    def _toggle(self, id: int) -> None:
-        self._leave_end()  # what was clicked stays where it is; if the end is still seen, we follow again
+    def _toggle(self, id: int, version: int) -> None:
+        self._leave_end()  # what was clicked stays where it is; if the end is still seen then, we follow again
+        self._toggled = id, version
         self.post_message(self.Toggled(id))
-        self.call_after_refresh(self._follow_if_at_end)
 
-    def _follow_if_at_end(self) -> None:
-        if not self._following and self._is_at_end():
-            self.follow()
+    def _follow_if_toggled(self) -> None:
+        if self._toggled is None:
+            return
+        at = self._index_of(self._toggled[0])
+        if at is None or self._blocks[at].version != self._toggled[1]:
+            self._toggled = None
+            if self._is_at_end():
+                self.follow()
 
     # painting ----------------------------------------------------------------------------------------------------
 
