@@ -82,12 +82,12 @@ class Painter:
         return painted
 
     def _paint(self, block: Block, now: float) -> Painted:
-        """A part that is still coming and takes long to paint is left alone for a while after it."""
-        began = time.perf_counter()
+        """A part that is still coming and takes long to paint, twice, is left alone for a while."""
+        began = time.thread_time()
         painted = _paint(block, self._width, self._palette, now)
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
         if block.open and took > _LONG:
-            self._rest[block.id] = now + took * _REST
+            self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0  # the first time may import
         elif self._rest:
             self._rest.pop(block.id, None)
         return painted
@@ -212,7 +212,7 @@ def _user(page: _Page) -> None:
     palette, block = page.palette, page.block
     text = harmless(block.text.strip("\n"))
     rows = wrap([(text, palette.user)], page.room - 2)
-    rows = _shortened(rows, block.folded, palette.user + Style(dim=True), _SHORT)
+    rows = _shortened(rows, block.folded, palette.comment, _SHORT)
     page.put(("› ", palette.user + _BOLD), rows, fill=palette.user)
 
 
@@ -285,6 +285,8 @@ def _subagent(page: _Page) -> None:
     page.line(runs, _right(block, page.now))
     if not block.folded and block.text.strip() != block.detail:
         page.body(block.text, palette.muted)
+    elif block.folded and block.status == "failed" and block.output:
+        page.line([("  │ ", palette.muted), (one_line(block.output), palette.error)])
 
 
 def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None]:

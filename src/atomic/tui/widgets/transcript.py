@@ -198,6 +198,10 @@ class TranscriptView(ScrollView, can_focus=True):
             self._following = self._is_at_end()
         self.refresh()
 
+    def painted_rows(self) -> list[Strip]:
+        """The rows of the view as they are painted, without cursor, pill and selection."""
+        return list(self._lines)
+
     # blocks and heights ------------------------------------------------------------------------------------------
 
     @property
