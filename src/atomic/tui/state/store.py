@@ -134,7 +134,7 @@ class Store:
     def _said(self, news: Said, now: float) -> Changes:
         block = Block(next(self._ids), _LEVELS[news.level], run=news.run, text=news.text, gap=bool(self.screen.blocks))
         if news.markdown and news.level is Level.INFO:
-            block.kind = BlockKind.ANSWER
+            block.kind, block.run = BlockKind.ANSWER, ""  # it looks like an answer, but no agent gave it
         self.screen.blocks.append(block)
         return Changes.TRANSCRIPT
 

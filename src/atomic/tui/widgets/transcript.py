@@ -6,7 +6,7 @@ follows it, for the scrollbar. Heights above the view may so turn out other than
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 from rich.segment import Segment
 from rich.style import Style
@@ -62,7 +62,7 @@ class TranscriptView(ScrollView, can_focus=True):
             super().__init__()
             self.url = url
 
-    FOLDABLE: ClassVar[frozenset[BlockKind]] = FOLDABLE
+    FOCUS_ON_CLICK = False  # who clicks on a card goes on typing in the prompt
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -552,10 +552,11 @@ class TranscriptView(ScrollView, can_focus=True):
         start, end = max(span[0], gutter), len(text) if span[1] == -1 else min(span[1], len(text))
         if start >= end:
             return strip
-        style = self.screen.get_component_rich_style("screen--selection")
+        back = self.screen.get_component_rich_style("screen--selection").bgcolor
+        style = Style(reverse=True) if back is None or back.is_default else Style(bgcolor=back)
         left, right = strip.index_to_cell_position(start), strip.index_to_cell_position(end)
         parts = strip.divide([left, right, strip.cell_length])
-        return Strip.join([parts[0], parts[1].apply_style(Style(bgcolor=style.bgcolor)), *parts[2:]])
+        return Strip.join([parts[0], _restyled(parts[1], style), *parts[2:]])
 
     def _pill(self) -> str:
         return f" ↓ {self._new:,} new · End "
@@ -608,6 +609,11 @@ def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
         parts.append(Segment(text, style + offset if style else offset))
         x += len(text)
     return Strip(parts, width)
+
+
+def _restyled(strip: Strip, style: Style) -> Strip:
+    """The strip with a style over its own; `Strip.apply_style` would put it under."""
+    return Strip([Segment(text, own + style if own else style) for text, own, _ in strip], strip.cell_length)
 
 
 def _is_answer(block: Block) -> bool:
