@@ -6,12 +6,14 @@ follows it, for the scrollbar. Heights above the view may so turn out other than
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, cast
 
+from rich.cells import chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _WHEEL = 3  # lines
 _NEAR = 32  # blocks at the end whose heights are kept right while they are not seen
 _LINES = 1 << 20  # a line's place for the selection is block * this + line: it outlives other heights above
+_WORD = re.compile(r"[\w./~@:%+#=?&-]+")  # a path or an address is one word
 _STEPS = 64  # the scrollbar moves when it would move by a part of this
 
 
@@ -468,7 +471,12 @@ class TranscriptView(ScrollView, can_focus=True):
     # the mouse ---------------------------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Open a link, fold a card, or go to the end by the pill."""
+        """Open a link, fold a card, or go to the end by the pill; twice marks a word, three times a block."""
+        if event.chain > 1:
+            event.prevent_default()  # Textual would mark the whole conversation
+            if 0 <= event.y < len(self._rows):
+                self._mark(event.x, event.y, is_word=event.chain == 2)
+            return
         link = event.style.meta.get(LINK)
         if isinstance(link, str):
             self.post_message(self.LinkOpened(link))
@@ -483,6 +491,19 @@ class TranscriptView(ScrollView, can_focus=True):
         block = next((block for block in self._blocks[index:] if block.id == id), None)
         if block is not None and block.kind in FOLDABLE and line == int(block.gap):
             self._toggle(id, block.version)
+
+    def _mark(self, x: int, y: int, *, is_word: bool) -> None:
+        index, line = self._rows[y]
+        if is_word:
+            text = self._lines[y].text
+            at = len(chop_cells(text, x)[0]) if x > 0 else 0
+            word = next((found for found in _WORD.finditer(text) if found.start() <= at < found.end()), None)
+            if word is None:
+                return
+            places = Offset(word.start(), index * _LINES + line), Offset(word.end(), index * _LINES + line)
+        else:
+            places = Offset(0, index * _LINES), Offset(self.size.width, (index + 1) * _LINES - 1)
+        self.screen.selections = {self: Selection(*places)}
 
     def _toggle(self, id: int, version: int) -> None:
         self._leave_end()  # what was clicked stays where it is; if the end is still seen then, we follow again
