@@ -299,6 +299,12 @@ def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None
     return look
 
 
+def _notice(page: _Page) -> None:
+    """A line that one may overlook; what has more of them, as a list or a help, was asked for."""
+    is_long = "\n" in page.block.text.strip("\n")
+    _note("  " if is_long else "· ", lambda palette: palette.text if is_long else palette.muted)(page)
+
+
 def _question(page: _Page) -> None:
     block, palette = page.block, page.palette
     who = f"{one_line(block.title)}: " if block.title else ""
@@ -392,7 +398,7 @@ _LOOKS: dict[BlockKind, Callable[[_Page], None]] = {
     BlockKind.THINKING: _thinking,
     BlockKind.TOOL: _tool,
     BlockKind.SUBAGENT: _subagent,
-    BlockKind.NOTICE: _note("· ", lambda palette: palette.muted),
+    BlockKind.NOTICE: _notice,
     BlockKind.WARNING: _note("▲ ", lambda palette: palette.warning),
     BlockKind.ERROR: _note("✗ ", lambda palette: palette.error),
     BlockKind.QUESTION: _question,
