@@ -67,7 +67,12 @@ def write(app: App[Any], text: str) -> None:
         driver.flush()
 
 
-# -- pastes ---------------------------------------------------------------------------------------------------------
+def fail(app: App[Any], error: BaseException) -> None:
+    """End the app with an error that came up outside of its messages, as it ends with one that came up inside."""
+    app._handle_exception(error)  # pyright: ignore[reportPrivateUsage, reportArgumentType]  # any kind will do
+
+
+# -- pastes
 
 _feed_as_it_was = XTermParser.feed
 _tick_as_it_was = XTermParser.tick
@@ -146,7 +151,7 @@ def _tick(self: XTermParser) -> Iterable[Message]:
             state.tail = ""
 
 
-# -- keys -----------------------------------------------------------------------------------------------------------
+# -- keys
 
 _keys_as_they_were = XTermParser._sequence_to_key_events  # pyright: ignore[reportPrivateUsage]
 

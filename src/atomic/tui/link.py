@@ -126,7 +126,7 @@ class ProcessLink:
             self._gone(engine)
         self._wake.set()
 
-    # -- the engine's life ------------------------------------------------------------------------------------------
+    # -- the engine's life
 
     def _is_there(self, intent: Intent) -> bool:
         """Whether there is an engine for an intent; one that is worth it, and the first, start one."""
@@ -190,7 +190,7 @@ class ProcessLink:
             engine.kill()
             self.died(engine)
 
-    # -- news ---------------------------------------------------------------------------------------------------------
+    # -- news
 
     def _put(self, *news: News) -> None:
         self._inbox.extend(news)

@@ -184,7 +184,7 @@ class Prompt(Vertical):
         self._area.move_cursor(self._area.document.end)
         self._look()
 
-    # -- what the app asks and says ---------------------------------------------------------------------------------
+    # -- what the app asks and says
 
     @property
     def text(self) -> str:
@@ -243,7 +243,7 @@ class Prompt(Vertical):
         self.pastes.forget()
         return text
 
-    # -- what keys do -----------------------------------------------------------------------------------------------
+    # -- what keys do
 
     def do(self, action: str) -> None:
         """Do what a key stands for."""
@@ -349,7 +349,7 @@ class Prompt(Vertical):
     def do_redo(self) -> None:
         self._area.action_redo()
 
-    # -- the list -----------------------------------------------------------------------------------------------------
+    # -- the list
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
