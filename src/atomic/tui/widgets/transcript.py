@@ -1,10 +1,12 @@
 """temporary"""
 
 from __future__ import annotations
+
 from textual.containers import VerticalScroll
-from textual.widgets import Static
-from textual.message import Message
 from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
 from atomic.tui.state.model import Screen
 
 
