@@ -66,7 +66,6 @@ class ReadingApp(App[str]):
         link: EngineLink,
         *,
         settings: Settings,
-        prompt: str = "",
         theme: str | None = None,
         background: str = "",
         home: Path | None = None,
@@ -77,7 +76,7 @@ class ReadingApp(App[str]):
         compat.install()
         super().__init__()
         self.store = Store()
-        self.animation_level = "none"
+        self.animation_level = "none"  # nothing slides or fades
         self._link, self._settings = link, settings
         self._theme, self._background = theme or settings.theme, rgb_of(background)
         self._clock: FrameClock[Changes] = FrameClock(Changes.NONE)
@@ -95,7 +94,7 @@ class ReadingApp(App[str]):
         self._strips: tuple[Panel, ...] = (GraphStrip(), TaskStrip())
         self._side, self._queue = SidePanels(), QueueView()
         file = None if home is None else home / "history.jsonl"
-        self._prompt = Prompt(PromptHistory(file, _folder() if project is None else project), prompt)
+        self._prompt = Prompt(PromptHistory(file, _folder() if project is None else project))
 
     def compose(self) -> ComposeResult:
         """All there is; dialogs come and go above it."""
