@@ -96,8 +96,8 @@ class AtomicApp(TalkingApp):
             self.leave_at_once()
         elif not (self._close_something() or self._stop() or self._clear_input()):
             self._may_leave_until = now + AGAIN
-            self._status.say(f"{self._keys.shown('interrupt')} again leaves")
-            asyncio.get_running_loop().call_later(AGAIN, self._status.say)
+            self._remind(f"{self._keys.shown('interrupt')} again leaves")
+            asyncio.get_running_loop().call_later(AGAIN, self._remind, "")
 
     def _close_something(self) -> bool:
         """Close what lies above: a dialog, the list, a panel, the reading of the transcript."""
@@ -105,7 +105,7 @@ class AtomicApp(TalkingApp):
             self.post_message(events.Key("escape", "\x1b"))
         elif self._prompt.is_open and not self._is_reading:
             self._prompt.dismiss()
-        elif self._overlay and self.size.width < WIDE:
+        elif self._overlay and self.columns < WIDE:
             self._toggle_panel(self._overlay)
         elif self._is_reading:
             self.do_block_leave()
@@ -153,7 +153,7 @@ class AtomicApp(TalkingApp):
         panel = next(panel for panel in self._panels() if panel_name(panel) == name)
         if not panel.has_something() and self._overlay != name:
             self.say(_PANEL_WORDS[name])
-        elif self.size.width >= WIDE:
+        elif self.columns >= WIDE:
             self._hidden ^= {name}
         else:
             self._overlay = "" if self._overlay == name else name
@@ -277,13 +277,13 @@ class AtomicApp(TalkingApp):
         self._is_reading = True
         self._transcript.focus()
         self._transcript.previous_block()
-        self._status.say("", _READING_HINTS)
+        self._hint(_READING_HINTS)
 
     def do_block_leave(self) -> None:
         """Back to the prompt."""
         self._is_reading = False
         self._transcript.clear_cursor()
-        self._status.say("", IDLE_HINTS)
+        self._hint(IDLE_HINTS)
         self._prompt.focus_text()
 
     def do_block_next(self) -> None:

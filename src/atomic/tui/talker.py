@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from atomic.tui import attention, compat
@@ -85,7 +86,7 @@ class TalkingApp(ReadingApp):
             self.leave_at_once()
             return
         self._is_leaving = True
-        self._status.say("leaving …")
+        self._remind("leaving …")
         self._link.send(Leave(pause=pause))
         asyncio.get_running_loop().call_later(GOODBYE, self.exit, "")
 
@@ -189,10 +190,10 @@ class TalkingApp(ReadingApp):
         """↑ on the empty prompt: the last queued text comes back."""
         queue = self.store.screen.queue
         if queue:
-            last = queue[-1]
-            self._mark(self.store.edit_queue(last.id, ""))
+            id, text = queue[-1].id, queue[-1].text
+            self._mark(self.store.edit_queue(id, ""))
             self._prompt.has_queue = bool(queue)
-            self._prompt.put(last.text)
+            self._prompt.put(text)
 
     def on_prompt_files_wanted(self, message: Prompt.FilesWanted) -> None:
         """`@` and letters: the engine knows the files."""
@@ -202,17 +203,28 @@ class TalkingApp(ReadingApp):
 
     def on_prompt_offered(self, message: Prompt.Offered) -> None:
         """The keys of the list stand in the last line while it is open."""
-        self._status.say("", HINTS_OF_POPUP.get(message.kind, IDLE_HINTS))
+        self._hint(HINTS_OF_POPUP.get(message.kind, IDLE_HINTS))
+
+    def _hint(self, hints: Sequence[tuple[str, str]]) -> None:
+        """The keys that the last line names while nothing is at work."""
+        self._status.say(self._status.words, hints)
+
+    def _remind(self, words: str) -> None:
+        """Words in the last line that come before all else; none: as usual."""
+        self._status.say(words, self._status.hints)
 
     def on_resize(self) -> None:
         """Another size: other panels, and the engine's lines are as long as ours."""
-        if self._width:
+        self.call_after_refresh(self._resized)  # the screen below has it a moment later
+
+    def _resized(self) -> None:
+        if self._width:  # not before the engine may start
             self._send_size()
         self._mark(EVERYTHING)
 
     def _send_size(self) -> None:
-        if self.size.width != self._width:
-            self._width = self.size.width
+        if self.columns != self._width:
+            self._width = self.columns
             self._link.send(ScreenSize(width=self._width))
 
     # -- dialogs
