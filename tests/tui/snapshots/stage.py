@@ -76,12 +76,16 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     app.store = Store(screen)
     app._overlay = state.overlay  # pyright: ignore[reportPrivateUsage]
     await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
-    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
-    await pilot.pause()
+    await _shown(app, pilot)
     await _do(app, pilot, state)
+    await _shown(app, pilot)
+    return frame_of(app)
+
+
+async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
+    app._last_key = float("inf")  # pyright: ignore[reportPrivateUsage]  # somebody types: no dialog opens by itself
     app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
     await pilot.pause()
-    return frame_of(app)
 
 
 async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:

@@ -40,7 +40,10 @@ def agents_shown(screen: Screen) -> list[tuple[AgentEntry, int]]:
     if not active and screen.runs:
         last = next(reversed(screen.runs.values()))
         active = {last.id} if last.kind in (RunKind.WORKFLOW, RunKind.CREW) else set[str]()
-    return _as_tree({key: agent for key, agent in screen.agents.items() if agent.run in active})
+    agents = {key: agent for key, agent in screen.agents.items() if agent.run in active}
+    if all(not agent.parent and screen.runs[agent.run].kind is RunKind.TURN for agent in agents.values()):
+        return []  # the conversation's own agent: the transcript shows what it does, and the panel would come and go
+    return _as_tree(agents)
 
 
 def agent_lines(screen: Screen, now: float, width: int, height: int, shift: int = 0) -> list[Content]:
