@@ -17,9 +17,10 @@ ALTERNATE_SCREEN = "\x1b[?1049h"
 TAKE = f"\x1b[22;0t{ALTERNATE_SCREEN}\x1b[?25l"
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 
-# A frame that was not finished, the mouse in all its ways, focus, paste, in-band sizes; lines wrap again.
-_MODES_OFF = "".join(f"\x1b[?{mode}l" for mode in (2026, 1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2048)) + (
-    "\x1b[?7h"
+# A frame that was not finished, the mouse in all its ways, focus, paste, in-band sizes; lines wrap again, xterm's keys.
+_MODES_OFF = (
+    "".join(f"\x1b[?{mode}l" for mode in (2026, 1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2048))
+    + "\x1b[?7h\x1b[>4;0m"
 )
 _KEYS_OFF = "\x1b[<u"  # kitty keeps the keyboard's modes for each screen: this comes before the other one is left
 _LEAVE = "\x1b[?1049l"

@@ -29,6 +29,7 @@ class Emulator:
         self.columns, self.rows, self.background = columns, rows, background
         self.modes: set[int] = {7, 25}
         self.keyboard: list[int] = []  # kitty's stack, of the other screen
+        self.other_keys = 0  # xterm's modifyOtherKeys
         self.title, self.clipboard = "", ""
         self.links = self.clears = self.bells = self.frames = 0
         self.attributes_are_plain = True
@@ -167,6 +168,8 @@ class Emulator:
                 self._mode(mode, final == "h")
         elif final == "u" and private:
             self._kitty(private, first)
+        elif final == "m" and private == ">" and first == 4:
+            self.other_keys = values[1] if len(values) > 1 else 0
         elif final == "m" and not private:
             self.attributes_are_plain = first == 0 and len(values) < 2
         elif final in "cnpqt":
