@@ -20,26 +20,42 @@ from atomic.tui.terminal import Terminal, read_ready, write
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
+def engine_arguments(request: ChatRequest) -> list[str]:
+    """What the engine is started with; the conversation to go on with is the link's to say."""
+    given = {"--agent": request.agent, "--model": request.model, "--record": request.record}
+    return [word for name, value in given.items() if value is not None for word in (name, value)]
+
+
+def make_app(
+    request: ChatRequest, background: str, tell: Tell, program: Sequence[str] | None = None
+) -> App[Any]:
+    """The screen itself, with an engine that it starts after its first picture. Raises ConfigError."""
+    from atomic.config import atomic_home, find_project, load_settings
+    from atomic.tui.app import AtomicApp
+
+    link = TellingLink(lambda: ProcessLink(engine_arguments(request), session=request.resume or "", program=program), tell)
+    return AtomicApp(
+        link,
+        settings=load_settings(find_project()),
+        prompt=request.prompt,
+        theme=request.theme,
+        background=rgb_of(background),
+        home=atomic_home(),
+    )
+
+
 def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report) -> int:
     """Run an app to its end; `make` is given the colour behind the text, if the terminal has told it by now."""
     colours: list[str] = []
     ahead = BackgroundFilter(colours.append).strip(read_ready())
     app = make(colours[0] if colours else "")
 
-    def hear_late(colour: str) -> None:
-        app.call_later(_take_background, app, colour)
-
-    app.driver_class = driver_for(terminal, report, ahead, hear_late)
+    hear_late: Callable[[str], None] = getattr(app, "hear_background", _ignore)
+    app.driver_class = driver_for(terminal, report, ahead, lambda colour: app.call_later(hear_late, colour) and None)
     code = asyncio.run(_until_left(app, report))
     if report.is_orphan:
         _conclude_alone(terminal, report)
     return code
-
-
-def _take_background(app: App[Any], colour: str) -> None:
-    hear = getattr(app, "hear_background", None)
-    if hear is not None:
-        hear(colour)
 
 
 async def _until_left(app: App[Any], report: Report) -> int:
@@ -73,7 +89,7 @@ class TellingLink:
 
     def __init__(self, link: EngineLink, report: Report) -> None:
         self._link, self._report = link, report
-        self._session, self._has_begun = "", False
+        self._session = ""
 
     def send(self, intent: Intent) -> None:
         self._link.send(intent)
@@ -89,7 +105,7 @@ class TellingLink:
     def _note(self, news: News) -> None:
         match news:
             case StatusChanged(session=session) | Cleared(session=session) if session != self._session:
-                self._session, self._has_begun = session, False
+                self._session = session
                 self._report.way("chat", "")
             case RunStarted(kind=RunKind.WORKFLOW, session=session, title=title) if session:
                 self._report.way(news.run, f"{title or 'the workflow'} goes on by itself: atomic attach {session}")
