@@ -1,0 +1,238 @@
+"""What the states are made of: tasks, agents, runs and questions as they occur."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atomic.providers.events import PlanItem, Usage
+from atomic.questions import Option, Question
+from atomic.tasks import Task, TaskStatus
+from atomic.tui.protocol import CommandInfo, RunKind, StatusChanged
+from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
+
+NOW = 10_000.0
+
+READY = StatusChanged(
+    session="a1b2c3d4-5e6f-7081",
+    provider="claude",
+    model="opus",
+    project="~/proj",
+    branch="main",
+    context_used=68_000,
+    context_limit=200_000,
+    usage=Usage(input=61_000, output=7_000, cost=0.42),
+    ready=True,
+)
+NO_AGENT = StatusChanged(
+    project="~/new", problem="No agent was found. Try `atomic demo`, or install Claude Code: see /agent."
+)
+
+COMMANDS = (
+    CommandInfo("help", "Commands by category, or one in detail", "builtin", ("h", "?"), "[command]"),
+    CommandInfo("clear", "New conversation, new session", "builtin", ("cls",)),
+    CommandInfo("compact", "Summarise the context, keep the transcript", "builtin", (), "[focus]"),
+    CommandInfo(
+        "model", "Picker, or switch at once", "builtin", ("m",), "select | refresh | list [provider] | <model>"
+    ),
+    CommandInfo("agent", "Switch provider", "builtin", (), "[claude | opencode | copilot | acp:NAME]"),
+    CommandInfo("theme", "Set, or pick with preview", "builtin", (), "[name]"),
+    CommandInfo("mcp", "Servers of all four config dialects", "builtin", (), "[enable | disable <server>]"),
+    CommandInfo("sessions", "List runs and conversations; open one", "builtin", (), "[id]"),
+    CommandInfo("exit", "Leave; a running workflow is paused", "builtin", ("quit", "q")),
+    CommandInfo("ralph", "Plan, implement, verify, review and fix", "workflow", ("loop",), '"<prompt-or-spec-path>"'),
+    CommandInfo("release", "Build, tag and publish", "workflow", (), "<version>"),
+    CommandInfo("research-codebase", "Document the codebase", "skill", (), "<question or topic>"),
+    CommandInfo("翻译", "把文档翻译成中文", "skill"),
+    CommandInfo("reviewer", "Reads a diff and says what is wrong", "agent", (), "<diff or branch>"),
+)
+
+
+def chat(**changes: object) -> Screen:
+    """A conversation that is ready."""
+    return Screen(status=READY, commands=COMMANDS, **changes)  # type: ignore[arg-type]
+
+
+def turn(state: RunState = RunState.ACTIVE, *, seconds: float = 12, heard: float = 1) -> Run:
+    """The agent of the conversation at work."""
+    return Run("t1", RunKind.TURN, state=state, started=NOW - seconds, heard=NOW - heard)
+
+
+def four_tasks() -> tuple[Task, ...]:
+    """One of each that matters."""
+    return (
+        Task("1", "Schema of users and tokens", status=TaskStatus.COMPLETED),
+        Task("2", "Login endpoint", status=TaskStatus.COMPLETED),
+        Task("3", "Refresh endpoint that rotates the token", status=TaskStatus.IN_PROGRESS),
+        Task("4", "Docs", blocked_by=["3"]),
+    )
+
+
+def all_statuses() -> tuple[Task, ...]:
+    """A task in each status."""
+    return tuple(
+        Task(
+            str(at),
+            f"A task that is {status.value.replace('_', ' ')}",
+            status=status,
+            blocked_by=["1"] if at > 4 else [],
+        )
+        for at, status in enumerate(TaskStatus, 1)
+    )
+
+
+def many_tasks(count: int = 200, done: int = 87) -> tuple[Task, ...]:
+    """More than fit."""
+    statuses = [TaskStatus.COMPLETED] * done + [TaskStatus.IN_PROGRESS] * 4
+    return tuple(
+        Task(
+            str(at),
+            f"Move module {at} to the new storage layer",
+            status=statuses[at - 1] if at <= len(statuses) else TaskStatus.PENDING,
+            blocked_by=[str(at - 4), str(at - 3)] if at > done + 4 else [],
+        )
+        for at in range(1, count + 1)
+    )
+
+
+def plan() -> tuple[PlanItem, ...]:
+    """An agent's own list."""
+    return (
+        PlanItem("Read the failing test", "completed"),
+        PlanItem("Find where the token is cut", "in_progress"),
+        PlanItem("Repair it and run the tests", "pending"),
+        PlanItem("Ask for a bigger machine", "cancelled"),
+    )
+
+
+def agents(count: int, run: str = "w1") -> dict[str, AgentEntry]:
+    """Workers at work, each with its own time and doing."""
+    doings = ("Bash pytest -q tests/auth", "Read src/app.py", "Edit src/auth.py", "Grep refresh_token", "WebFetch docs")
+    return {
+        f"{run}:{at}": AgentEntry(
+            f"{run}:{at}", f"worker#{at}", run, task=f"task {at}", doing=doings[at % len(doings)],
+            started=NOW - 7 * at * at, tools=at,
+        )
+        for at in range(1, count + 1)
+    }  # fmt: skip
+
+
+def agent_tree() -> dict[str, AgentEntry]:
+    """Two agents with sub-agents of their own, which came in turns."""
+    entries = [
+        AgentEntry("w1:a", "planner", "w1", status="done", started=NOW - 140, ended=NOW - 119, task="plan"),
+        AgentEntry("w1:b", "worker#3", "w1", doing="Task explore", started=NOW - 95),
+        AgentEntry("w1:c", "worker#4", "w1", doing="Edit src/tokens.py", started=NOW - 61),
+        AgentEntry("w1:d", "explorer", "w1", doing="Grep rotate", started=NOW - 30, depth=1, parent="w1:b"),
+        AgentEntry("w1:e", "tester", "w1", doing="Bash pytest", started=NOW - 21, depth=1, parent="w1:c"),
+        AgentEntry("w1:f", "reader", "w1", status="failed", started=NOW - 20, ended=NOW - 11, depth=2, parent="w1:d",
+                   task="read the RFC"),
+        AgentEntry("w1:g", "reviewer", "w1", status="waiting", started=NOW - 8, task="asks a question"),
+    ]  # fmt: skip
+    return {entry.id: entry for entry in entries}
+
+
+PICTURE = (
+    "             ● start",
+    "             ▼",
+    "        ┌─ agent ─┐",
+    "        │ plan    │",
+    "        └────┬────┘",
+    "             ▼",
+    "╭─ loop rounds ────────────╮",
+    "│            ▼◄─────────╮  │",
+    "│       ┌─ agent ─┐     │  │",
+    "│       │ work    │     │  │",
+    "│       └────┬────┘     │  │",
+    "│            ▼          │  │",
+    "│       ┌─ node ──┐     │  │",
+    "│       │ gate    │     │  │",
+    "│       └────┬────┘     │  │",
+    "│            ▼          │  │",
+    "│       ┌─ agent ─┐     │  │",
+    "│       │ review  │     │  │",
+    "│       └────┬────┘     │  │",
+    "│            ├─ again ──╯  │",
+    "╰────────────┼─────────────╯",
+    "             ▼",
+    "             ◉ end",
+)
+PLACES = {"plan": (3, 10, 4), "work": (9, 10, 4), "gate": (13, 10, 4), "review": (17, 10, 6)}
+
+
+def workflow(state: RunState = RunState.ACTIVE, *, picture: bool = True, **changes: object) -> Run:
+    """Ralph in its third round."""
+    nodes = {
+        "plan": NodeEntry("plan", "completed", 1),
+        "work": NodeEntry("work", "active", 3),
+        "gate": NodeEntry("gate", "completed", 2),
+        "review": NodeEntry("review", "", 0),
+    }
+    run = Run("w1", RunKind.WORKFLOW, "ralph", state, NOW - 125, heard=NOW - 2, session="9f8e7d6c-1111", nodes=nodes)
+    if picture:
+        run.picture, run.places = PICTURE, dict(PLACES)
+    for name, value in changes.items():
+        setattr(run, name, value)
+    return run
+
+
+def ralph(**changes: object) -> Screen:
+    """A workflow with tasks and agents."""
+    values: dict[str, object] = {"runs": {"w1": workflow()}, "tasks": four_tasks(), "agents": agent_tree(), **changes}
+    return chat(**values)
+
+
+def three_questions() -> dict[str, QuestionEntry]:
+    """One of each kind, of three who ask."""
+    entries = [
+        QuestionEntry("q1", "w1", branch_question(), "worker#4"),
+        QuestionEntry("q2", "w1", tests_question(), "reviewer"),
+        QuestionEntry("q3", "w1", Question("What should the release be called?", default="v2.0"), "publish"),
+    ]
+    return {entry.id: entry for entry in entries}
+
+
+def branch_question() -> Question:
+    """One of a few."""
+    return Question(
+        "Which branch should the pull request target?",
+        header="Branch",
+        options=(
+            Option("main", "What is released; protected, needs a review"),
+            Option("develop", "What comes next"),
+            Option("release/2.x", "Only repairs are merged there"),
+        ),
+        default="develop",
+    )
+
+
+def tests_question() -> Question:
+    """Several of a few."""
+    return Question(
+        "Which suites are to run before each merge?",
+        header="Tests",
+        options=(Option("unit"), Option("end to end", "Six minutes, needs a browser"), Option("benchmarks")),
+        default="unit",
+        multi_select=True,
+    )
+
+
+def long_question() -> Question:
+    """More text and options than a small screen has room for, with wide letters."""
+    return Question(
+        "The migration would rewrite 214 files and change the public names of three modules. "
+        "迁移会改变三个模块的公共名称。 It cannot be taken back without a restore.\n\nHow do you want to go on?",
+        options=tuple(
+            Option(f"Option {at}: {name}", "A reason that is long enough to take more than one line on a narrow screen")
+            for at, name in enumerate(("all at once", "one module a day", "behind a flag", "后来再说", "not at all"), 1)
+        ),
+    )
+
+
+def asked(questions: Sequence[QuestionEntry]) -> dict[str, QuestionEntry]:
+    """By their ids."""
+    return {entry.id: entry for entry in questions}
+
+
+def queued(*texts: str) -> list[Queued]:
+    """What was sent while the agent was busy."""
+    return [Queued(at, text) for at, text in enumerate(texts)]
