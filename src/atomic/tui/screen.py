@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from textual.app import App
 
 from atomic.tui.background import BackgroundFilter
 from atomic.tui.driver import driver_for
-from atomic.tui.link import EngineLink
+from atomic.tui.link import EngineLink, ProcessLink
 from atomic.tui.main import ChatRequest
 from atomic.tui.protocol import Cleared, History, Intent, Left, News, RunEnded, RunKind, RunStarted, StatusChanged
 from atomic.tui.supervisor import Report, how_to_go_on
@@ -26,20 +27,18 @@ def engine_arguments(request: ChatRequest) -> list[str]:
     return [word for name, value in given.items() if value is not None for word in (name, value)]
 
 
-def make_app(
-    request: ChatRequest, background: str, tell: Tell, program: Sequence[str] | None = None
-) -> App[Any]:
+def make_app(request: ChatRequest, background: str, report: Report, program: Sequence[str] | None = None) -> App[Any]:
     """The screen itself, with an engine that it starts after its first picture. Raises ConfigError."""
     from atomic.config import atomic_home, find_project, load_settings
     from atomic.tui.app import AtomicApp
 
-    link = TellingLink(lambda: ProcessLink(engine_arguments(request), session=request.resume or "", program=program), tell)
+    link = ProcessLink(engine_arguments(request), session=request.resume or "", program=program)
     return AtomicApp(
-        link,
+        TellingLink(link, report),
         settings=load_settings(find_project()),
         prompt=request.prompt,
         theme=request.theme,
-        background=rgb_of(background),
+        background=background,
         home=atomic_home(),
     )
 
@@ -50,12 +49,17 @@ def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report)
     ahead = BackgroundFilter(colours.append).strip(read_ready())
     app = make(colours[0] if colours else "")
 
-    hear_late: Callable[[str], None] = getattr(app, "hear_background", _ignore)
-    app.driver_class = driver_for(terminal, report, ahead, lambda colour: app.call_later(hear_late, colour) and None)
+    app.driver_class = driver_for(terminal, report, ahead, partial(_hear_late, app))
     code = asyncio.run(_until_left(app, report))
     if report.is_orphan:
         _conclude_alone(terminal, report)
     return code
+
+
+def _hear_late(app: App[Any], colour: str) -> None:
+    """The terminal has told its colour when the screen was there already; called by the input's thread."""
+    if (hear := getattr(app, "hear_background", None)) is not None:
+        app.call_later(hear, colour)
 
 
 async def _until_left(app: App[Any], report: Report) -> int:

@@ -71,7 +71,7 @@ class Emulator:
     def feed(self, data: bytes) -> None:
         text = self._rest + self._decode(data)
         at = 0
-        for match in iter(lambda: _TOKEN.match(text, at), None):
+        while (match := _TOKEN.match(text, at)) is not None:
             at = match.end()
             self._take(match)
         self._rest = text[at:]

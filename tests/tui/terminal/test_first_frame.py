@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.tui.background import BackgroundFilter
-from atomic.tui.first_frame import HINT, first_frame, project_name
+from atomic.tui.first_frame import HINT, first_frame
 from tests.tui.terminal.emulator import Emulator
 from tests.tui.terminal.test_supervisor import ROOT, SMALL
 from tests.tui.terminal.window import window
@@ -27,23 +27,18 @@ def env(tmp_path: Path) -> dict[str, str]:
 def test_it_fits_the_terminal(columns: int, rows: int) -> None:
     emulator = Emulator(columns, rows)
     emulator.modes.discard(7)  # nothing may depend on wrapping
-    emulator.feed(first_frame(columns, rows, "~/project", colours=True).encode())
+    emulator.feed(first_frame(columns, rows, colours=True).encode())
     assert emulator.clears == 0
     assert len(emulator.lines) == rows
     if columns >= 80:
-        assert emulator.lines[0].startswith(" atomic")
-        assert emulator.lines[0].endswith("~/project")
+        assert emulator.lines[0] == " atomic"
         assert emulator.lines[-2] == " ›"
         assert emulator.lines[-1] == f" {HINT}"
 
 
 def test_no_color_means_none() -> None:
-    assert "\x1b[2m" in first_frame(80, 24, "~", colours=True)
-    assert "\x1b[2m" not in first_frame(80, 24, "~", colours=False)
-
-
-def test_the_project_cannot_speak_to_the_terminal() -> None:
-    assert project_name("/home/me/\x1b]0;x\x07\u202e", "/home/me") == "~/�]0;x��"
+    assert "\x1b[2m" in first_frame(80, 24, colours=True)
+    assert "\x1b[2m" not in first_frame(80, 24, colours=False)
 
 
 def test_what_is_typed_early_is_kept(env: dict[str, str]) -> None:
