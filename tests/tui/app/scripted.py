@@ -83,6 +83,6 @@ async def until(pilot: Pilot[Any], is_so: Callable[[], Any], what: str = "") -> 
 
 def shown(app: AtomicApp) -> str:
     """The picture as text."""
-    width, height = app.size
+    height = app.size.height
     lines = app.screen._compositor.render_strips(app.size)  # pyright: ignore[reportPrivateUsage]
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in lines[:height])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from atomic.providers.events import PlanItem, Usage
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.protocol import CommandInfo, RunKind, StatusChanged
+from atomic.tui.protocol import CommandInfo, PickKind, PickOpened, PickRow, RunKind, StatusChanged
 from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
 
 NOW = 10_000.0
@@ -236,3 +236,74 @@ def asked(questions: Sequence[QuestionEntry]) -> dict[str, QuestionEntry]:
 def queued(*texts: str) -> list[Queued]:
     """What was sent while the agent was busy."""
     return [Queued(at, text) for at, text in enumerate(texts)]
+
+
+def models() -> PickOpened:
+    """The models of two providers."""
+    rows = (
+        PickRow("claude/opus", "opus", "the strongest · 200k · $15/$75", "claude", current=True),
+        PickRow("claude/sonnet", "sonnet", "quicker · 200k · $3/$15", "claude"),
+        PickRow("claude/haiku", "haiku", "quickest · 200k · $0.80/$4", "claude"),
+        PickRow("opencode/gpt-5.2", "openai/gpt-5.2", "400k", "opencode"),
+        PickRow("opencode/long", "a-provider/with-a-name-of-a-model-that-is-quite-long-2026-11-01", "32k", "opencode"),
+        PickRow("opencode/qwen", "qwen/通义千问", "128k · 本地", "opencode"),
+    )
+    return PickOpened(request="p", kind=PickKind.MODEL, title="Model", rows=rows)
+
+
+def themes() -> PickOpened:
+    """The four themes."""
+    details = {"dark": "for a dark terminal", "light": "for a light one", "ansi": "the terminal's own colours",
+               "contrast": "as strong as can be"}  # fmt: skip
+    rows = tuple(PickRow(name, name, detail, current=name == "dark") for name, detail in details.items())
+    return PickOpened(request="p", kind=PickKind.THEME, title="Theme", rows=rows)
+
+
+def sessions(count: int = 60) -> PickOpened:
+    """More than fit."""
+    words = ("paused", "completed", "failed", "chat", "running")
+    rows = tuple(
+        PickRow(
+            f"id{at}",
+            f"{0xA1B2C300 + at * 7919:08x}  {words[at % 5]:<9}",
+            f"2026-11-{15 - at // 6:02} {23 - at % 24:02}:04  ralph  Build the refresh endpoint, part {at}",
+            "this project" if at < 20 else "other projects",
+            current=at == 3,
+        )
+        for at in range(count)
+    )
+    return PickOpened(request="p", kind=PickKind.SESSION, title="Runs and conversations", rows=rows)
+
+
+def servers() -> PickOpened:
+    """MCP servers, on and off."""
+    rows = (
+        PickRow("github", "github", "on · 31 tools · .mcp.json", "claude", current=True),
+        PickRow("postgres", "postgres", "off · ~/.claude.json", "claude"),
+        PickRow("browser", "browser", "failed: spawn npx ENOENT · opencode.json", "opencode"),
+    )
+    return PickOpened(request="p", kind=PickKind.MCP, title="MCP servers", rows=rows)
+
+
+def providers() -> PickOpened:
+    """Agents, one of which is not there."""
+    rows = (
+        PickRow("claude", "claude", "Claude Code 2.1.197 · signed in", current=True),
+        PickRow("opencode", "opencode", "1.18.33"),
+        PickRow("copilot", "copilot", "not installed: npm install -g @github/copilot"),
+    )
+    return PickOpened(request="p", kind=PickKind.PROVIDER, title="Agent", rows=rows)
+
+
+KEYS = (
+    ("Esc", "Close what is open, else stop the turn or pause the workflow", "Anywhere"),
+    ("Ctrl+C", "The same; then clear the input; then leave (twice within a second: at once)", "Anywhere"),
+    ("Ctrl+P", "All commands", "Anywhere"),
+    ("Ctrl+T", "Tasks", "Anywhere"),
+    ("F6", "Questions that wait", "Anywhere"),
+    ("Enter", "Send; while the agent is busy: queue", "Prompt"),
+    ("Ctrl+J, Alt+Enter, Shift+Enter", "A new line (also \\ and Enter)", "Prompt"),
+    ("Ctrl+R", "Search what was sent before", "Prompt"),
+    ("j, k", "The next block, the one before", "Transcript"),
+    ("y", "Copy the block", "Transcript"),
+)

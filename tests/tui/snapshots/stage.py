@@ -42,7 +42,6 @@ class Stage(App[object]):
     """The panels as the app arranges them."""
 
     CSS = """
-    Screen { background: $background; }
     #transcript { width: 1fr; color: $text-muted; padding: 1; }
     .-slim SidePanels { display: none; }
     .-broad GraphStrip, .-broad TaskStrip { display: none; }

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from atomic.tui.protocol import PickKind, PickOpened
+from atomic.tui.screens.confirm import ConfirmScreen
+from atomic.tui.screens.help import HelpScreen
+from atomic.tui.screens.keys import KeysScreen
+from atomic.tui.screens.palette import Action, PaletteScreen
+from atomic.tui.screens.pick import PickScreen
 from atomic.tui.screens.question import QuestionScreen
 from atomic.tui.state.model import QuestionEntry, RunState, Screen
 from tests.tui.snapshots import material as m
@@ -9,6 +15,12 @@ from tests.tui.snapshots.stage import LARGE, NORMAL, SMALL, State
 
 _ALL = (SMALL, NORMAL, LARGE)
 _FOUR = ("dark", "light", "ansi", "contrast")
+_ACTIONS = [
+    Action("tasks", "Show the tasks", "Ctrl+T"),
+    Action("copy_answer", "Copy the last answer", "Ctrl+Y"),
+    Action("model", "Choose a model", "F2"),
+]
+_LEAVE = "ralph goes on without the screen. `atomic attach 9f8e7d6c` shows it again, `atomic stop 9f8e7d6c` pauses it."
 
 
 def _ask(*questions: QuestionEntry) -> QuestionScreen:
@@ -39,5 +51,20 @@ STATES = [
     State("question-words", m.ralph, lambda: _ask(*list(m.three_questions().values())[2:]), sizes=_ALL),
     State("question-1-of-3", m.ralph, lambda: _ask(*m.three_questions().values()), sizes=_ALL),
     State("question-2-of-3", m.ralph, lambda: _ask(*m.three_questions().values()), ("tab",)),
+    State("pick-model", m.chat, lambda: PickScreen(m.models()), sizes=_ALL, themes=_FOUR),
+    State("pick-filtered", m.chat, lambda: PickScreen(m.models()), tuple("soneet")),
+    State("pick-nothing", m.chat, lambda: PickScreen(m.models()), tuple("zzzz")),
+    State("pick-empty", m.chat, lambda: PickScreen(PickOpened(request="p", kind=PickKind.MCP, title="MCP servers"))),
+    State("pick-theme", m.chat, lambda: PickScreen(m.themes()), ("end",)),
+    State("pick-session", m.chat, lambda: PickScreen(m.sessions()), sizes=_ALL),
+    State("pick-session-end", m.chat, lambda: PickScreen(m.sessions()), ("up", "up", "up", "up")),
+    State("pick-mcp", m.chat, lambda: PickScreen(m.servers()), ("down",)),
+    State("pick-provider", m.chat, lambda: PickScreen(m.providers())),
+    State("help", m.chat, lambda: HelpScreen(m.COMMANDS), sizes=_ALL, themes=_FOUR),
+    State("keys", m.chat, lambda: KeysScreen(m.KEYS), sizes=_ALL),
+    State("keys-scrolled", m.chat, lambda: KeysScreen(m.KEYS), ("pagedown",), sizes=(SMALL,)),
+    State("palette", m.chat, lambda: PaletteScreen(m.COMMANDS, _ACTIONS), sizes=_ALL),
+    State("palette-filtered", m.chat, lambda: PaletteScreen(m.COMMANDS, _ACTIONS), tuple("mod")),
+    State("confirm", m.ralph, lambda: ConfirmScreen("Leave?", _LEAVE, yes="Leave", no="Stay"), sizes=_ALL),
     State("question-long", m.ralph, lambda: _ask(*_one(m.long_question())), sizes=_ALL),
 ]

@@ -31,12 +31,12 @@ class Dialog(ModalScreen[ResultT], Generic[ResultT]):
     DEFAULT_CSS = """
     Dialog { align: center middle; background: transparent; }
     Dialog > .frame {
-        width: 80%; min-width: 40; max-width: 110; height: auto; max-height: 100%;
+        width: 96%; max-width: 104; height: auto; max-height: 100%;
         background: $surface; border: round $primary; padding: 0 1;
     }
     Dialog.-narrow > .frame { width: 100%; }
     """
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (70, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,17 @@ class Sheet(Widget):
             self.refresh()
 
     def step(self, by: int) -> None:
-        """Mark the next row that can be chosen, round the ends."""
-        able = [at for at, item in enumerate(self.items) if item.value is not None]
-        if able:
-            place = able.index(self.at) if self.at in able else -1 if by > 0 else 0
-            self.choose(able[(place + by) % len(able)])
+        """Mark the next row that can be chosen, round the ends; where there is none, move the window."""
+        able = self._able()
+        if not able:
+            self.move(by)
+            return
+        place = able.index(self.at) if self.at in able else -1 if by > 0 else 0
+        self.choose(able[(place + by) % len(able)])
 
     def leap(self, by: int) -> None:
         """Mark a row about a page further, or move the window where nothing can be chosen."""
-        able = [at for at, item in enumerate(self.items) if item.value is not None]
+        able = self._able()
         if not able:
             self.move(by * max(1, self.size.height - 1))
             return
@@ -105,8 +107,10 @@ class Sheet(Widget):
         """Move the window alone."""
         lines, _ = self._lines(self.size.width)
         self._top = min(max(0, self._top + by), max(0, len(lines) - self.size.height))
-        self.at = None if all(item.value is None for item in self.items) else self.at
         self.refresh()
+
+    def _able(self) -> list[int]:
+        return [at for at, item in enumerate(self.items) if item.value is not None]
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """All lines, as far as the terminal has room."""
@@ -167,12 +171,12 @@ class Sheet(Widget):
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
         """The next row."""
         event.stop()
-        self.step(1) if self.at is not None else self.move(1)
+        self.step(1)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
         """The row before."""
         event.stop()
-        self.step(-1) if self.at is not None else self.move(-1)
+        self.step(-1)
 
 
 class Row(Widget):
