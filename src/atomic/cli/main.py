@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from atomic.cli.arguments import Arguments, parse
-from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of
 from atomic.cli.streams import STDERR, STDIN, STDOUT, fill_gaps, put, tell, write
 from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, run_chat
-from atomic.errors import AtomicError, closest
+from atomic.errors import AtomicError, closest, is_debugging, message_of
 
 
 def main(words: Sequence[str] | None = None) -> int:
