@@ -52,6 +52,6 @@ def show(request: ChatRequest, run_screen: RunScreen | None = None) -> int:
 
 
 def _run_screen(request: ChatRequest, terminal: Terminal, report: Report) -> int:
-    from atomic.tui.screen import make_app, run_app
+    from atomic.tui.screen import run_screen
 
-    return run_app(lambda background: make_app(request, background, report), terminal, report)
+    return run_screen(request, terminal, report)

@@ -10,6 +10,7 @@ from typing import Any
 
 from textual.app import App
 
+from atomic.config import ConfigError, atomic_home, find_project, load_settings
 from atomic.tui.background import BackgroundFilter
 from atomic.tui.driver import driver_for
 from atomic.tui.link import EngineLink, ProcessLink
@@ -29,7 +30,6 @@ def engine_arguments(request: ChatRequest) -> list[str]:
 
 def make_app(request: ChatRequest, background: str, report: Report, program: Sequence[str] | None = None) -> App[Any]:
     """The screen itself, with an engine that it starts after its first picture. Raises ConfigError."""
-    from atomic.config import atomic_home, find_project, load_settings
     from atomic.tui.app import AtomicApp
 
     link = ProcessLink(engine_arguments(request), session=request.resume or "", program=program)
@@ -41,6 +41,15 @@ def make_app(request: ChatRequest, background: str, report: Report, program: Seq
         background=background,
         home=atomic_home(),
     )
+
+
+def run_screen(request: ChatRequest, terminal: Terminal, report: Report, program: Sequence[str] | None = None) -> int:
+    """The screen of a conversation; a mistake in the configuration is told when the terminal is back."""
+    try:
+        return run_app(lambda background: make_app(request, background, report, program), terminal, report)
+    except ConfigError as error:
+        report.last(f"atomic: {error}")
+        return 2
 
 
 def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report) -> int:

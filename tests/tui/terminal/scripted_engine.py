@@ -64,7 +64,9 @@ class Scripted:
         self._wire.write(b"".join(map(encode, news)))
 
     def begin(self, session: str) -> None:
-        self.say(StatusChanged(session=session, provider="claude", model="opus", project="~/shop", branch="main", ready=True))
+        self.say(
+            StatusChanged(session=session, provider="claude", model="opus", project="~/shop", branch="main", ready=True)
+        )
         self.say(CommandsListed(commands=COMMANDS))
         if session.startswith("many-"):
             self._remember(int(session.removeprefix("many-")))
@@ -80,7 +82,9 @@ class Scripted:
             case Submit(run=run, text=text):
                 self._runs[run] = asyncio.create_task(self._run(run, text))
             case Shell(run=run, command=command):
-                self.say(RunStarted(run=run, kind=RunKind.SHELL, title=command), ShellSaid(run=run, text=f"$ {command}\n"))
+                self.say(
+                    RunStarted(run=run, kind=RunKind.SHELL, title=command), ShellSaid(run=run, text=f"$ {command}\n")
+                )
                 self.say(RunEnded(run=run, status="done"))
             case Interrupt(run=run, force=force):
                 if run in self._runs and (force or not self._runs[run].get_name().startswith("deaf")):

@@ -12,9 +12,9 @@ ENGINE = (sys.executable, "-m", "tests.tui.terminal.scripted_engine")
 
 
 def run(request: ChatRequest, terminal: Terminal, report: Report) -> int:
-    from atomic.tui.screen import make_app, run_app
+    from atomic.tui.screen import run_screen
 
-    return run_app(lambda background: make_app(request, background, report, program=ENGINE), terminal, report)
+    return run_screen(request, terminal, report, ENGINE)
 
 
 if __name__ == "__main__":

@@ -128,5 +128,16 @@ def test_a_mistake_in_the_configuration_is_one_line(env: dict[str, str], tmp_pat
     (tmp_path / ".atomic" / "config.toml").write_text("agent = [\n")
     with window(SCRIPTED, env=env, cwd=ROOT) as one:
         assert one.exit_code() == 2
-        assert "config.toml" in one.lines[0]
+        assert "config.toml" in "".join(one.lines[:3])
         assert one.modes_left() == set()
+
+
+def test_keys_that_come_at_once_stay_in_their_order(screen: Window) -> None:
+    screen.type("abc\x7f\x7fxyz\x1b[D\x1b[D--\r")
+    screen.shows("You said: ax--yz")
+
+
+def test_a_paste_and_what_is_typed_around_it_stay_in_their_order(screen: Window) -> None:
+    screen.type("one \x1b[200~two\nthree\x1b[201~ four\r")
+    screen.shows("You said: one two")
+    screen.shows("three four")
