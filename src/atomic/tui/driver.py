@@ -3,21 +3,17 @@
 * The first frame is on the other screen already: it is not entered twice, and what was typed meanwhile comes first.
 * The input is waited for, not asked for ten times a second: an idle screen has no timer. Its end ends the screen.
 * Ctrl+C twice within a second reaches the supervisor from here, the input's own thread: also if the loop is stuck.
-* Textual hands letters to the widget and keys that do something to whoever binds them, each with a queue of its own:
-  `abc` and Enter that come at once would be Enter and `abc`. One kind waits here until the other has arrived.
 * A terminal that is closed says "go on" as well as "hang up": only a screen that was suspended is to begin again.
 * What Textual saves as the terminal's state is ours already; on leaving it must be the person's.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable
-from threading import Event
 from time import monotonic
 from typing import Any
 
@@ -26,14 +22,13 @@ from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
-from textual.message_pump import MessagePump
 
 from atomic.tui.background import BackgroundFilter
+from atomic.tui.order import InOrder
 from atomic.tui.supervisor import Report
 from atomic.tui.terminal import ALTERNATE_SCREEN, Terminal
 
 TWICE = 1.0  # seconds between two presses of Ctrl+C that leave
-_SETTLE = 0.5  # seconds that a key waits for the letters before it; then the loop is stuck, and order matters no more
 _TICK = 0.05  # seconds until an Esc that nothing followed is one
 
 
@@ -50,7 +45,7 @@ def driver_for(
     return ScreenDriver
 
 
-class _ScreenDriver(LinuxDriver):
+class _ScreenDriver(InOrder, LinuxDriver):
     terminal: Terminal
     report: Report
     ahead: bytes
@@ -62,7 +57,6 @@ class _ScreenDriver(LinuxDriver):
         self._file = sys.__stdout__  # standard error is the supervisor's file
         self._is_first = True
         self._last_ctrl_c = float("-inf")
-        self._last_kind: bool | None = None  # whether the last key was a letter
         self._stop_reading, self._reading = -1, -1
 
     def write(self, data: str) -> None:
@@ -100,9 +94,9 @@ class _ScreenDriver(LinuxDriver):
         data, self.ahead = self.ahead, b""
         while True:
             for event in parser.feed(text) if (text := decode(background.strip(data))) else ():
-                self._dispatch(event)
+                self.process_message(event)
             for event in parser.tick():
-                self._dispatch(event)
+                self.process_message(event)
             is_open = background.is_open or parser._timeout_time is not None  # half a sequence
             ready = select.select([self.fileno, self._reading], [], [], _TICK if is_open else None)[0]
             if self._reading in ready:
@@ -122,34 +116,10 @@ class _ScreenDriver(LinuxDriver):
     def _terminal_is_gone(self) -> None:
         self._app.post_message(messages.ExitApp())
 
-    def _dispatch(self, message: Message) -> None:
+    def process_message(self, message: Message) -> None:
         if isinstance(message, events.Key) and message.key == "ctrl+c":
             now = monotonic()
             if now - self._last_ctrl_c < TWICE:
                 self.report.leave()
             self._last_ctrl_c = now
-        if isinstance(message, events.Key | events.Paste):
-            kind = isinstance(message, events.Key) and message.is_printable
-            if self._last_kind is not None and kind is not self._last_kind:
-                self._settle()
-            self._last_kind = kind
-        self.process_message(message)
-
-    def _settle(self) -> None:
-        """Wait until what was typed has gone through every queue that it may go through."""
-        done = Event()
-        asyncio.run_coroutine_threadsafe(self._walk(done), self._loop)
-        done.wait(_SETTLE)
-
-    async def _walk(self, done: Event) -> None:
-        """Follow a key: to the app, to the widget that has the focus, and up again to those who bind it."""
-        focused = self._app.focused
-        way: list[MessagePump] = [self._app, *(focused.ancestors_with_self if focused is not None else ()), self._app]
-
-        def step() -> None:
-            if way:
-                way.pop(0).call_later(step)
-            else:
-                done.set()
-
-        step()
+        super().process_message(message)

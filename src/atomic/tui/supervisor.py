@@ -61,7 +61,7 @@ class Report:
         try:
             os.write(self._out, line.encode("utf-8", "replace") + b"\n")
         except OSError:
-            pass  # nobody listens any more
+            return  # nobody listens any more
 
 
 Work = Callable[[Report], int]  # the screen: runs in the child, its exit code

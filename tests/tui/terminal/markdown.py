@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-WORDS = (
+TEXT = (
     "the login checks a token and issues another one before it expires so that nobody has to sign in twice a day "
     "unless the session was revoked in the meantime by an administrator or the password has changed since"
-).split()
+)
+WORDS = TEXT.split()
 PIECE = 20  # characters in one delta
 
 

@@ -1,4 +1,4 @@
-"""An engine that says what it is told to: `python scripted_engine.py --fd N`. It speaks the protocol, and knows no agent.
+"""An engine that says what it is told to (`python -m tests.tui.terminal.scripted_engine --fd N`); it knows no agent.
 
 What is sent to it decides: `stream DELTAS RATE` streams Markdown (rate 0: at once), `ask` puts a question, `tool` calls
 one, `hang` works until it is interrupted, `deaf` until it is forced, `die` kills it. Anything else is said once more.
