@@ -276,6 +276,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._heights = Heights()
         self._rows, self._lines = [], []
         self._anchor, self._following, self._new, self._cursor = (0, 0), True, 0, None
+        self.refresh()  # what stood there is not known any more
 
     def _index_of(self, id: int) -> int | None:
         """Where a block is; looked for from the end, where most of the work is."""
