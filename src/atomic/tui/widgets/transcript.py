@@ -198,6 +198,10 @@ class TranscriptView(ScrollView, can_focus=True):
             self._following = self._is_at_end()
         self.refresh()
 
+    def painted_rows(self) -> list[Strip]:
+        """The rows of the view as they are painted, without cursor, pill and selection."""
+        return list(self._lines)
+
     # blocks and heights ------------------------------------------------------------------------------------------
 
     @property
@@ -291,8 +295,9 @@ class TranscriptView(ScrollView, can_focus=True):
         """The real height of a block."""
         block = self._blocks[index]
         if self._versions[index] != block.version:
-            self._heights.set(index, len(self._require_painter().paint(block, self._now).strips))
-            self._versions[index] = block.version
+            painted = self._require_painter().paint(block, self._now)
+            self._heights.set(index, len(painted.strips))
+            self._versions[index] = painted.version
         return self._heights[index]
 
     # what is seen ------------------------------------------------------------------------------------------------
