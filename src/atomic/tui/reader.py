@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
+from textual.geometry import Offset
+from textual.widgets import TextArea
 
 from atomic.tui import compat
 from atomic.tui.clock import FrameClock
@@ -59,8 +61,8 @@ class ReadingApp(App[str]):
     SidePanels { display: none; height: 1fr; border-left: solid $primary 30%; }
     SidePanels.-overlay { border-left: none; }
     Panel.-closed { display: none; }
-    ToastRack { margin-bottom: 4; }
-    Toast { max-width: 60; }
+    ToastRack { dock: top; align: right top; margin: 1 1 0 0; }
+    Toast { width: auto; max-width: 60; padding: 0 1; margin: 0; }
     """
 
     def __init__(
@@ -97,6 +99,16 @@ class ReadingApp(App[str]):
         self._side, self._queue = SidePanels(), QueueView()
         file = None if home is None else home / "history.jsonl"
         self._prompt = Prompt(PromptHistory(file, _folder() if project is None else project))
+
+    @property
+    def cursor_position(self) -> Offset:
+        """Where the terminal's own cursor is, for input methods: at the caret, wherever the layout has moved that."""
+        focused = self.focused if self.is_running else None
+        return focused.cursor_screen_offset if isinstance(focused, TextArea) else self._cursor
+
+    @cursor_position.setter
+    def cursor_position(self, offset: Offset) -> None:
+        self._cursor = offset
 
     def compose(self) -> ComposeResult:
         """All there is; dialogs come and go above it."""
