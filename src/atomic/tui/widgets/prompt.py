@@ -45,6 +45,9 @@ class PromptArea(TextArea):
         color: $text;
         scrollbar-size-vertical: 1;
         &:focus { border: none; }
+        & .text-area--cursor, &:light .text-area--cursor {
+            color: $input-cursor-foreground; background: $input-cursor-background;
+        }
         & .text-area--suggestion { color: $text-muted; text-style: none; }
     }
     """
