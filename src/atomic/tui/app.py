@@ -1,246 +1,48 @@
-"""The screen: what a person does becomes an intent for the engine; what the engine says is shown by `ReadingApp`."""
+"""The screen: what a person does with keys. `TalkingApp` speaks with the engine, `ReadingApp` shows what it says."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 
-from atomic.tui import attention, compat
-from atomic.tui.keys import Keymap, Where, keymap
-from atomic.tui.protocol import (
-    Answer,
-    FilesFound,
-    FindFiles,
-    Interrupt,
-    Leave,
-    News,
-    RunKind,
-    ScreenSize,
-    Shell,
-    Submit,
-)
-from atomic.tui.reader import EVERYTHING, WIDE, ReadingApp, panel_name
+from atomic.tui import compat
+from atomic.tui.keys import TABLE, Where
+from atomic.tui.reader import EVERYTHING, WIDE, panel_name
 from atomic.tui.state.changes import Changes
-from atomic.tui.widgets.prompt import HINTS_OF_POPUP, Prompt
+from atomic.tui.suggest import needs_argument
+from atomic.tui.talker import TalkingApp
 from atomic.tui.widgets.status import IDLE_HINTS
-from atomic.tui.widgets.transcript import TranscriptView
 
 if TYPE_CHECKING:
     from atomic.config import Settings
     from atomic.tui.link import EngineLink
-    from atomic.tui.screens.question import Answered
 
 TWICE = 1.0  # seconds between two presses of Ctrl+C that leave at once
 AGAIN = 2.0  # seconds for the second press that was asked for
-GOODBYE = 5.0  # seconds for the engine's last word
-QUIET_BEFORE_DIALOG = 1.0  # seconds without a key: no letter of a text may answer a question
 
-_FOREGROUND = (RunKind.TURN, RunKind.CREW, RunKind.SHELL, RunKind.COMMAND)
-_AT_ONCE = frozenset(("help", "h", "?", "theme", "exit", "quit", "q", "mcp", "sessions", "model", "m"))
+_PLACES = {
+    Where.ANYWHERE: "Anywhere",
+    Where.EMPTY: "Empty prompt",
+    Where.PROMPT: "Prompt",
+    Where.POPUP: "List of the prompt",
+    Where.TRANSCRIPT: "Transcript",
+}
+_READING_HINTS = (("j/k", "move"), ("⏎", "unfold"), ("y", "copy"), ("g/G", "ends"), ("q", "back"))
+_PANEL_WORDS = {"task": "No tasks yet", "agent": "No agent is at work", "graph": "No workflow has begun"}
 
 
-class AtomicApp(ReadingApp):
+class AtomicApp(TalkingApp):
     """The app; its result is the engine's last word."""
 
     def __init__(self, link: EngineLink, *, settings: Settings, **options: Any) -> None:
-        """See `ReadingApp` for the options."""
+        """See `TalkingApp` and `ReadingApp` for the options."""
         super().__init__(link, settings=settings, **options)
-        self._keys: Keymap
-        self._keys, self._key_warnings = keymap(settings.keys)
-        self._last_ctrl_c = self._last_key = self._may_leave_until = float("-inf")
-        self._is_leaving = False
-        self._was_busy = False
+        self._last_ctrl_c = self._may_leave_until = float("-inf")
         self._is_reading = False  # the transcript, block by block
-        self._runs = self._requests = 0
-        self._asked_for = ("", "")  # the request for files, and its letters
-        self._width = 0
-
-    # -- begin and end
-
-    def _begin(self) -> None:
-        super()._begin()
-        if compat.can_ask_for_shift():
-            compat.write(self, compat.ASK_FOR_SHIFT)
-        self._send_size()  # the first intent: it starts the engine
-        for warning in (*self._settings.warnings, *self._key_warnings):
-            self.say(warning, severity="warning")
-
-    async def on_unmount(self) -> None:
-        """Whoever ended the screen: the engine is told, and it is gone before we are."""
-        if compat.can_ask_for_shift():
-            compat.write(self, compat.END_ASKING)
-        if not self._is_leaving:
-            self._is_leaving = True
-            self._link.send(Leave())
-        await self._link.close()
-        self._end()
-
-    def leave(self, *, pause: bool = True) -> None:
-        """Leave in order: the engine has the last word, if it comes in time."""
-        if self._is_leaving:
-            self.leave_at_once()
-            return
-        self._is_leaving = True
-        self._status.say("leaving …")
-        self._link.send(Leave(pause=pause))
-        asyncio.get_running_loop().call_later(GOODBYE, self.exit, "")
-
-    def leave_at_once(self) -> None:
-        """Leave without waiting for anybody; workflows go on."""
-        if not self._is_leaving:
-            self._is_leaving = True
-            self._link.send(Leave())
-        self.exit(self.store.screen.left or "")
-
-    # -- what news bring with them
-
-    def _apply(self, news: News) -> None:
-        if isinstance(news, FilesFound):
-            request, letters = self._asked_for
-            if news.request == request:
-                self._prompt.found_files(letters, news.paths)
-            return
-        super()._apply(news)
-
-    def _follow_up(self, changes: Changes) -> None:
-        super()._follow_up(changes)
-        if changes & Changes.QUEUE:
-            self._prompt.has_queue = bool(self.store.screen.queue)
-        if changes & Changes.COMMANDS:
-            self._start(self._learn_commands())
-        if changes & Changes.QUESTIONS:
-            self._ask(by_itself=True)
-        if changes & Changes.PICK:
-            self._pick()
-        if changes & Changes.STATUS:
-            self._note_busy()
-        if changes & Changes.LEFT:
-            self.exit(self.store.screen.left or "")
-
-    async def _learn_commands(self) -> None:
-        """Build the registry of the prompt; what it needs takes long to import, so it is made in a thread."""
-        from atomic.tui.registry import registry_of
-
-        screen = self.store.screen
-        registry = await asyncio.to_thread(registry_of, screen.commands)
-        self._prompt.know(registry, screen.agents_by_name)
-
-    def _note_busy(self) -> None:
-        """When the last of the person's own runs ends: the queue goes on, or who looks elsewhere is called."""
-        was_busy, self._was_busy = self._was_busy, self._is_occupied()
-        if self._was_busy or self._is_leaving:
-            return
-        text = self.store.dequeue()
-        if text is not None:
-            self._send(text)
-            self._mark(Changes.QUEUE)
-        elif was_busy:
-            self._call("Atomic is done")
-
-    def _call(self, words: str) -> None:
-        """Call somebody who looks elsewhere."""
-        if not self.app_focus:
-            compat.write(self, attention.call(words) + attention.title(f"● {words}"))
-
-    def on_app_focus(self) -> None:
-        """The person looks at it again."""
-        compat.write(self, attention.title("atomic"))
-
-    # -- sending
-
-    def _is_occupied(self) -> bool:
-        """Whether a prompt would have to wait; a workflow runs by itself."""
-        return any(run.is_active and run.kind in _FOREGROUND for run in self.store.screen.runs.values())
-
-    def on_prompt_sent(self, message: Prompt.Sent) -> None:
-        """A text was sent: to the engine, or to the queue."""
-        trouble = self._prompt.sent.add(message.text, time.time())
-        if trouble:
-            self.say(trouble, severity="warning")
-        self._transcript.follow()
-        if self._is_occupied() and not _is_at_once(message.text):
-            self._mark(self.store.enqueue(message.text))
-        else:
-            self._send(message.text)
-
-    def _send(self, text: str) -> None:
-        """Hand a text to the engine; it is on the screen before anybody answers."""
-        self._runs += 1
-        run = f"{os.getpid():x}-{int(time.time() * 1000):x}-{self._runs}"
-        command = text.lstrip()
-        if command.startswith("!"):
-            kind, intent = RunKind.SHELL, Shell(run=run, command=command[1:].strip())
-        else:
-            kind = RunKind.COMMAND if command.startswith("/") else RunKind.TURN
-            intent = Submit(run=run, text=text)
-        self._mark(self.store.begin(run, kind, text, time.time()))
-        self._was_busy = True
-        self._link.send(intent)
-
-    def on_prompt_take_back(self, message: Prompt.TakeBack) -> None:
-        """↑ on the empty prompt: the last queued text comes back."""
-        queue = self.store.screen.queue
-        if queue:
-            last = queue[-1]
-            self._mark(self.store.edit_queue(last.id, ""))
-            self._prompt.has_queue = bool(queue)
-            self._prompt.put(last.text)
-
-    def on_prompt_files_wanted(self, message: Prompt.FilesWanted) -> None:
-        """`@` and letters: the engine knows the files."""
-        self._requests += 1
-        self._asked_for = (f"files-{self._requests}", message.text)
-        self._link.send(FindFiles(request=self._asked_for[0], text=message.text))
-
-    def on_prompt_offered(self, message: Prompt.Offered) -> None:
-        """The keys of the list stand in the last line while it is open."""
-        self._status.say("", HINTS_OF_POPUP.get(message.kind, IDLE_HINTS))
-
-    def on_resize(self) -> None:
-        """Another size: other panels, and the engine's lines are as long as ours."""
-        if self._width:
-            self._send_size()
-        self._mark(EVERYTHING)
-
-    def _send_size(self) -> None:
-        if self.size.width != self._width:
-            self._width = self.size.width
-            self._link.send(ScreenSize(width=self._width))
-
-    # -- dialogs
-
-    @property
-    def _has_dialog(self) -> bool:
-        return len(self.screen_stack) > 1
-
-    def _ask(self, *, by_itself: bool) -> None:
-        """Open the questions that wait; by itself only if nobody is typing."""
-        from atomic.tui.screens.question import QuestionScreen
-
-        questions = self.store.screen.questions
-        if isinstance(self.screen, QuestionScreen):
-            self.screen.sync(self.store.screen, time.time())
-            return
-        if not questions:
-            return
-        is_typing = self._monotonic() - self._last_key < QUIET_BEFORE_DIALOG or not self._prompt.is_empty
-        if by_itself:
-            self._call("Atomic has a question")
-        if not self._has_dialog and not (by_itself and is_typing):
-            self.push_screen(QuestionScreen(list(questions.values())), self._answered)
-
-    def _answered(self, answered: Answered | None) -> None:
-        if answered is not None:
-            self._mark(self.store.close_question(answered.question))
-            self._link.send(Answer(question=answered.question, answers=answered.answers))
-
-    def _pick(self) -> None:
-        """A person is to choose; what was open before is closed."""
 
     # -- keys
 
@@ -261,13 +63,17 @@ class AtomicApp(ReadingApp):
         else:
             action = self._keys.action(key, *self._places())
         if action is None:
-            return False
+            return self._is_reading and not self._has_dialog  # no letter reaches a text that nobody looks at
+        self._do(action)
+        return True
+
+    def _do(self, action: str) -> None:
+        """Do what the table of keys calls so: the screen's business, else the prompt's."""
         own = cast("Callable[[], object] | None", getattr(self, f"do_{action}", None))
         if own is not None:
             own()
         else:
             self._prompt.do(action)
-        return True
 
     def _places(self) -> Sequence[Where]:
         """Where a key is looked up now, in this order."""
@@ -290,8 +96,8 @@ class AtomicApp(ReadingApp):
             self.leave_at_once()
         elif not (self._close_something() or self._stop() or self._clear_input()):
             self._may_leave_until = now + AGAIN
-            self._status.say(f"{self._keys.shown('interrupt')} again leaves")
-            asyncio.get_running_loop().call_later(AGAIN, self._status.say)
+            self._remind(f"{self._keys.shown('interrupt')} again leaves")
+            asyncio.get_running_loop().call_later(AGAIN, self._remind, "")
 
     def _close_something(self) -> bool:
         """Close what lies above: a dialog, the list, a panel, the reading of the transcript."""
@@ -299,7 +105,7 @@ class AtomicApp(ReadingApp):
             self.post_message(events.Key("escape", "\x1b"))
         elif self._prompt.is_open and not self._is_reading:
             self._prompt.dismiss()
-        elif self._overlay and self.size.width < WIDE:
+        elif self._overlay and self.columns < WIDE:
             self._toggle_panel(self._overlay)
         elif self._is_reading:
             self.do_block_leave()
@@ -309,7 +115,7 @@ class AtomicApp(ReadingApp):
 
     def _stop(self) -> bool:
         """Stop what the person waits for: at once in the state, then by the engine; again: by force."""
-        interrupt: Interrupt | None = self.store.stop_foreground(time.time())
+        interrupt = self.store.stop_foreground(time.time())
         if interrupt is None:
             return False
         self._link.send(interrupt)
@@ -346,8 +152,8 @@ class AtomicApp(ReadingApp):
         """Show or hide a panel: beside the transcript, or above it where the screen is narrow."""
         panel = next(panel for panel in self._panels() if panel_name(panel) == name)
         if not panel.has_something() and self._overlay != name:
-            self.say(f"There is nothing in the panel of {name}s yet")
-        elif self.size.width >= WIDE:
+            self.say(_PANEL_WORDS[name])
+        elif self.columns >= WIDE:
             self._hidden ^= {name}
         else:
             self._overlay = "" if self._overlay == name else name
@@ -363,13 +169,13 @@ class AtomicApp(ReadingApp):
         self.action_suspend_process()
 
     def do_page_up(self) -> None:
-        self._transcript.scroll_page_up(animate=False)
+        self._transcript.action_page_up()
 
     def do_page_down(self) -> None:
-        self._transcript.scroll_page_down(animate=False)
+        self._transcript.action_page_down()
 
     def do_scroll_start(self) -> None:
-        self._transcript.scroll_home(animate=False)
+        self._transcript.action_scroll_home()
 
     def do_scroll_end(self) -> None:
         self._transcript.follow()
@@ -412,30 +218,94 @@ class AtomicApp(ReadingApp):
         finally:
             self._watchdog.pause(False)
 
+    # -- dialogs that keys open
+
     def do_help(self) -> None:
-        self._send("/help")
+        """F1: all commands."""
+        from atomic.tui.screens.help import HelpScreen
+
+        def taken(name: str | None) -> None:
+            if name is not None:
+                self._prompt.put(f"/{name} ")
+
+        self.push_screen(HelpScreen(self.store.screen.commands), taken)
+
+    def do_keys(self) -> None:
+        """`?` on the empty prompt: all keys."""
+        from atomic.tui.screens.keys import KeysScreen
+
+        self.push_screen(KeysScreen([(keys, does, _PLACES[where]) for where, keys, does in self._keys.rows()]))
+
+    def do_palette(self) -> None:
+        """Ctrl+P: everything that can be done."""
+        from atomic.tui.screens.palette import Action, PaletteScreen
+
+        actions = [
+            Action(action.name, action.description, self._keys.shown(action.name))
+            for action in TABLE
+            if action.where in (Where.ANYWHERE, Where.EMPTY) and action.name not in ("stop", "interrupt", "palette")
+        ]
+        self.push_screen(PaletteScreen(self.store.screen.commands, actions), self._chosen)
+
+    def _chosen(self, value: str | None) -> None:
+        if value is None:
+            return
+        if not value.startswith("/"):
+            self._do(value)
+            return
+        hint = next((one.argument_hint for one in self.store.screen.commands if f"/{one.name}" == value), "")
+        if needs_argument(hint):
+            self._prompt.put(f"{value} ")
+        else:
+            self._say_or_queue(value)
 
     def do_model(self) -> None:
-        self._send("/model")
+        """F2."""
+        self._say_or_queue("/model")
 
     def do_theme(self) -> None:
-        self._send("/theme")
+        """F4."""
+        self._say_or_queue("/theme")
 
     # -- reading the transcript block by block
 
     def do_transcript(self) -> None:
-        """Ctrl+O: the keys move in the transcript."""
+        """Ctrl+O: the keys move in the transcript; again: back to the prompt."""
+        if self._is_reading:
+            self.do_block_leave()
+            return
+        self._is_reading = True
+        self._transcript.focus()
+        self._transcript.previous_block()
+        self._hint(_READING_HINTS)
 
     def do_block_leave(self) -> None:
         """Back to the prompt."""
         self._is_reading = False
+        self._transcript.clear_cursor()
+        self._hint(IDLE_HINTS)
+        self._prompt.focus_text()
 
-    def on_transcript_view_toggled(self, message: TranscriptView.Toggled) -> None:
-        """A card was unfolded or folded."""
-        self._mark(self.store.toggle(message.block_id))
+    def do_block_next(self) -> None:
+        self._transcript.next_block()
 
+    def do_block_previous(self) -> None:
+        self._transcript.previous_block()
 
-def _is_at_once(text: str) -> bool:
-    """Whether a text need not wait for the agent: a command that only shows or leaves."""
-    word = text.strip().split(maxsplit=1)[0] if text.strip() else ""
-    return word.startswith("/") and word[1:].lower() in _AT_ONCE
+    def do_block_unfold(self) -> None:
+        self._transcript.toggle_current()
+
+    def do_block_copy(self) -> None:
+        """`y`: what is selected, else the block."""
+        text = self._transcript.selected_text() or self._transcript.current_text()
+        self._copy(text, "There is nothing to copy")
+
+    def do_block_first(self) -> None:
+        self._transcript.action_scroll_home()
+        self._transcript.clear_cursor()
+        self._transcript.next_block()
+
+    def do_block_last(self) -> None:
+        self._transcript.follow()
+        self._transcript.clear_cursor()
+        self._transcript.previous_block()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
+from textual.geometry import Offset
+from textual.widgets import TextArea
 
 from atomic.tui import compat
 from atomic.tui.clock import FrameClock
@@ -58,7 +60,9 @@ class ReadingApp(App[str]):
     TranscriptView { width: 1fr; height: 1fr; }
     SidePanels { display: none; height: 1fr; border-left: solid $primary 30%; }
     SidePanels.-overlay { border-left: none; }
-    Toast { max-width: 60; }
+    Panel.-closed { display: none; }
+    ToastRack { dock: top; align: right top; margin: 1 1 0 0; }
+    Toast { width: auto; max-width: 60; padding: 0 1; margin: 0; }
     """
 
     def __init__(
@@ -66,7 +70,6 @@ class ReadingApp(App[str]):
         link: EngineLink,
         *,
         settings: Settings,
-        prompt: str = "",
         theme: str | None = None,
         background: str = "",
         home: Path | None = None,
@@ -77,7 +80,7 @@ class ReadingApp(App[str]):
         compat.install()
         super().__init__()
         self.store = Store()
-        self.animation_level = "none"
+        self.animation_level = "none"  # nothing slides or fades
         self._link, self._settings = link, settings
         self._theme, self._background = theme or settings.theme, rgb_of(background)
         self._clock: FrameClock[Changes] = FrameClock(Changes.NONE)
@@ -95,7 +98,17 @@ class ReadingApp(App[str]):
         self._strips: tuple[Panel, ...] = (GraphStrip(), TaskStrip())
         self._side, self._queue = SidePanels(), QueueView()
         file = None if home is None else home / "history.jsonl"
-        self._prompt = Prompt(PromptHistory(file, _folder() if project is None else project), prompt)
+        self._prompt = Prompt(PromptHistory(file, _folder() if project is None else project))
+
+    @property
+    def cursor_position(self) -> Offset:
+        """Where the terminal's own cursor is, for input methods: at the caret, wherever the layout has moved that."""
+        focused = self.focused if self.is_running else None
+        return focused.cursor_screen_offset if isinstance(focused, TextArea) else self._cursor
+
+    @cursor_position.setter
+    def cursor_position(self, offset: Offset) -> None:
+        self._cursor = offset
 
     def compose(self) -> ComposeResult:
         """All there is; dialogs come and go above it."""
@@ -209,24 +222,28 @@ class ReadingApp(App[str]):
         if self._has_motion and self._tick is None and screen.is_busy:
             self._tick = asyncio.get_running_loop().call_later(TICK, self._tick_once)
 
+    @property
+    def columns(self) -> int:
+        """How wide the screen is; a dialog above it may be narrower."""
+        return self.screen_stack[0].size.width or self.size.width
+
     def _panels(self) -> list[Panel]:
         return list(self._side.query(Panel))
 
     def _show_panels(self) -> None:
         """The panels: beside the transcript where there is room, else one line each, and one of them above it."""
         screen, now = self.store.screen, time.time()
-        is_wide = self.size.width >= WIDE
+        is_wide = self.columns >= WIDE
         any_shown = False
         for panel in self._panels():
-            panel.sync(screen, now)
             name = panel_name(panel)
-            if (name in self._hidden) if is_wide else (name != self._overlay):
-                panel.display = False
-            any_shown = any_shown or panel.display
+            is_closed = (name in self._hidden) if is_wide else (name != self._overlay)
+            panel.set_class(is_closed, "-closed")
+            panel.sync(screen, now)
+            any_shown = any_shown or (panel.has_something() and not is_closed)
         for strip in self._strips:
+            strip.set_class(is_wide, "-closed")
             strip.sync(screen, now)
-            if is_wide:
-                strip.display = False
         self._side.set_class(not is_wide, "-overlay")
         self._side.display = any_shown
         self._transcript.display = is_wide or not any_shown

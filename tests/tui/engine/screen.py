@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, TypeVar
 
-from atomic.providers import AgentEvent
+from atomic.providers import AgentEvent, TextDelta
 from atomic.tui.protocol import (
     Activity,
     Answer,
@@ -129,9 +129,7 @@ class EngineScreen:
 
     def text(self, run: str) -> str:
         """What the agent itself said."""
-        return "".join(
-            event.text for event in self.events(run) if getattr(event, "agent", 0) is None and _is_text(event)
-        )
+        return "".join(event.text for event in self.events(run) if isinstance(event, TextDelta) and not event.agent)
 
     def said(self, run: str | None = None) -> str:
         return "\n".join(news.text for news in self.heard if isinstance(news, Said) and run in (None, news.run))
@@ -161,10 +159,6 @@ class EngineScreen:
                 raise AssertionError(f"the engine is still there after {limit} s")
             await asyncio.sleep(0.02)
         return time.monotonic() - began
-
-
-def _is_text(event: AgentEvent) -> bool:
-    return type(event).__name__ == "TextDelta"
 
 
 @asynccontextmanager

@@ -66,7 +66,10 @@ async def test_a_conversation_is_a_folder_from_its_first_prompt_on(user: User) -
     shown = await user.atomic("sessions", "show", folder.name)
     assert shown.exit_code == 0
     assert f"atomic chat --resume {folder.name}" in shown.stdout
-    assert f"agent       {agent}" in shown.stdout
+    assert "agent       replay:/" in shown.stdout
+    for verb, code in (("attach", 1), ("stop", 0)):
+        done = await user.atomic(verb, folder.name)
+        assert (done.exit_code, "is a conversation" in done.stderr) == (code, True)
     refused = await user.atomic("resume", folder.name)
     assert (refused.exit_code, f"atomic chat --resume {folder.name}" in refused.stderr) == (2, True)
 
@@ -79,6 +82,8 @@ async def test_a_conversation_goes_on_in_another_engine(user: User) -> None:
     (folder,) = sessions(user)
     assert session(user)["config"]["provider_session"] == "puppet-1"
     async with engine(user, "--resume", folder.name[:8]) as screen:
+        run = screen.submit(steps({"say": "at once"}))  # it waits until the conversation is there
+        assert (await screen.ended(run)).status == "done"
         cleared = await screen.until_type(Cleared)
         assert cleared.session == folder.name
         told = await history(screen)
@@ -91,7 +96,11 @@ async def test_a_conversation_goes_on_in_another_engine(user: User) -> None:
             other.send(Watch(session=folder.name))
             await other.until(lambda news: "open in another window" in getattr(news, "text", ""))
     assert sessions(user) == [folder]
-    assert [line["event"]["text"] for line in log_of(folder) if line["type"] == "activity"][::2] == ["one", "three"]
+    assert [line["event"]["text"] for line in log_of(folder) if line["type"] == "activity"][::2] == [
+        "one",
+        "at once",
+        "three",
+    ]
 
 
 async def test_an_agent_that_cannot_resume_is_told_what_was_said(user: User) -> None:

@@ -9,8 +9,17 @@ import signal
 import pytest
 
 from atomic.providers import EndReason, TextDelta, ThinkingDelta, ToolEnded, ToolStarted, TurnEnded
-from atomic.tui.protocol import Activity, CommandsListed, QuestionClosed, QuestionOpened, RunKind, StatusChanged
+from atomic.tui.protocol import (
+    Activity,
+    CommandsListed,
+    QuestionClosed,
+    QuestionOpened,
+    RunKind,
+    RunStarted,
+    StatusChanged,
+)
 from tests.cli.command import User, processes
+from tests.cli.files import agent as agent_file
 from tests.cli.flows import call, end, recording, text
 from tests.tui.engine.puppets import AGENT, form, has_puppet, steps
 from tests.tui.engine.screen import EngineScreen, engine
@@ -160,7 +169,10 @@ async def test_a_second_prompt_is_refused_while_commands_run_beside(user: User) 
         assert (await screen.ended(run)).status == "interrupted"
 
 
-@pytest.mark.parametrize("how", ["hang up", "SIGTERM", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize(
+    "how",
+    ["hang up", *(pytest.param(name, marks=pytest.mark.full) for name in ("SIGTERM", "SIGHUP")), "SIGKILL"],
+)
 async def test_the_end_of_the_screen_is_the_end_of_all_agents(user: User, how: str) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
@@ -236,3 +248,20 @@ async def test_events_of_an_end_by_error_say_why(user: User) -> None:
         assert (ended.status, ended.message) == ("limit", "replay: 429")
         assert [event.reason for event in screen.events("r1") if isinstance(event, TurnEnded)] == [EndReason.ERROR]
         assert not any(isinstance(news, QuestionOpened) for news in screen.heard)
+
+
+@pytest.mark.full
+async def test_an_agent_that_does_not_start_is_an_error(user: User) -> None:
+    user.sets('[acp.mute]\ncommand = ["sleep", "300"]\n')
+    agent_file(user.project / ".atomic", "planner", "You plan.")
+    async with engine(user, "--agent", "acp:mute") as screen:
+        crew = screen.submit("@planner plan it")
+        turn = screen.submit("hello")
+        for run in (crew, turn):
+            ended = await screen.ended(run, limit=40)
+            assert (ended.status, "30 s" in ended.message) == ("failed", True)
+        run = screen.submit("and now?")
+        await screen.until_type(RunStarted, run=run)
+        screen.stop(run)
+        assert (await screen.ended(run, limit=2)).status == "interrupted"
+        screen.check_ends()

@@ -187,6 +187,15 @@ async def test_a_run_outlives_the_engine_and_is_watched_again(user: User) -> Non
     assert session(user)["status"] == "completed"
 
 
+async def test_the_death_of_a_run_is_an_end_that_says_how_to_go_on(user: User) -> None:
+    has_puppet(user)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = await under_way(screen, user)
+        os.kill(session(user)["owner"]["pid"], signal.SIGKILL)
+        ended = await screen.ended(run, limit=5)
+        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {screen.started(run).session}")
+
+
 async def test_a_run_without_a_screen_is_watched_and_stopped(user: User) -> None:
     has_puppet(user)
     workflow(user, "steps", SLOW)

@@ -4,11 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atomic.providers.events import PlanItem, Usage
+import msgspec
+
+from atomic.providers.events import (
+    AgentEvent,
+    EndReason,
+    PlanChanged,
+    PlanItem,
+    SubagentEnded,
+    SubagentStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+)
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.protocol import CommandInfo, PickKind, PickOpened, PickRow, RunKind, StatusChanged
+from atomic.tui.protocol import (
+    Activity,
+    CommandInfo,
+    Level,
+    News,
+    PickKind,
+    PickOpened,
+    PickRow,
+    RunEnded,
+    RunKind,
+    RunStarted,
+    Said,
+    ShellSaid,
+    StatusChanged,
+)
 from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
+from atomic.tui.state.store import Store
 
 NOW = 10_000.0
 
@@ -307,3 +337,160 @@ KEYS = (
     ("j, k", "The next block, the one before", "Transcript"),
     ("y", "Copy the block", "Transcript"),
 )
+
+# -- a conversation, as an engine tells it
+
+ANSWER = """\
+I read **all three** modules. The token is cut in `parse_header`, because the header may be *longer* than 255 bytes.
+
+## What is wrong
+
+1. The length is read as one byte.
+2. The rest is kept for the next request:
+   - which then fails,
+   - or answers with another user's data.
+
+| module | lines | covered | note |
+|---|---:|:---:|---|
+| auth/header.py | 214 | 91 % | the length |
+| auth/令牌.py | 88 | 100 % | 没有问题 |
+| 日志 | 1,204 | 12 % | ログは後で |
+
+```python
+def parse_header(data: bytes) -> Header:
+    length = int.from_bytes(data[:2], "big")  # 以前は 1 バイト
+    return Header(data[2 : 2 + length].decode("utf-8"))
+```
+
+> Do not send it before the proxy is updated.
+
+See [the RFC](https://example.org/rfc) and 漢字かな交じり文、全角文字は二桁です。
+"""
+
+
+def told(*news: News, screen: Screen | None = None, at: float = NOW - 20) -> Screen:
+    """What the screen knows after these news."""
+    store = Store(screen or chat())
+    for one in news:
+        store.apply(one, at)
+    return store.screen
+
+
+def begun(prompt: str = "Why do long tokens fail?", run: str = "t1", kind: RunKind = RunKind.TURN) -> RunStarted:
+    """The person has said something."""
+    return RunStarted(run=run, kind=kind, prompt=prompt, time=NOW - 40)
+
+
+def does(event: AgentEvent, run: str = "t1", ago: float = 20) -> Activity:
+    """The agent does something."""
+    return Activity(run=run, event=event, time=NOW - ago)
+
+
+def tool(id: str, name: str, output: str = "", error: str | None = None, **input: object) -> list[News]:
+    """A tool call from its beginning to its end."""
+    return [does(ToolStarted(id, name, dict(input)), ago=31), does(ToolEnded(id, output, error), ago=29.8)]
+
+
+def answered() -> Screen:
+    """A whole turn with thinking, tools and an answer."""
+    return told(
+        begun(),
+        does(ThinkingDelta("The header is read in two places. I should look at both of them first."), ago=35),
+        *tool("1", "Read", "1\timport struct\n2\t", file_path="src/auth/header.py"),
+        *tool("2", "Bash", "41 passed in 7.90s\n", command="pytest -q tests/auth"),
+        *tool("3", "Edit", "ok", file_path="src/auth/header.py", old_string="data[0]", new_string="data[:2]"),
+        *tool("4", "Bash", "", "exit code 1: no such file", command="cat missing.txt"),
+        does(TextDelta(ANSWER), ago=5),
+        does(TurnEnded(EndReason.DONE, ANSWER), ago=1),
+        RunEnded(run="t1", status="done", time=NOW - 1),
+    )
+
+
+def streaming() -> Screen:
+    """In the middle of an answer, with a tool still at work."""
+    return told(
+        begun("Explain the retry loop, and run the tests meanwhile"),
+        *tool("1", "Grep", "src/retry.py:12\nsrc/retry.py:40", pattern="retry"),
+        does(
+            TextDelta(
+                "The loop waits **twice as long** after each failure:\n\n```python\nfor attempt in range(5):\n    aw"
+            )
+        ),
+        does(ToolStarted("2", "Bash", {"command": "pytest -q"})),
+        at=NOW - 3,
+    )
+
+
+def errors() -> Screen:
+    """Notices, a warning, an error, and a turn that failed."""
+    return told(
+        begun("Deploy it"),
+        Said(text="The model was switched to opus."),
+        Said(text="The key in .env is readable by all users of this machine.", level=Level.WARNING),
+        does(TextDelta("I begin with the build.")),
+        RunEnded(run="t1", status="failed", message="API error 529: overloaded. Try again in a few minutes.", time=NOW),
+        Said(text='Unknown command: "/deploi" (did you mean "/deploy"?)', level=Level.ERROR),
+    )
+
+
+def long_line() -> Screen:
+    """Lines that are broader than any screen."""
+    path = "/" + "/".join(f"a-folder-with-a-long-name-{at}" for at in range(12))
+    return told(
+        begun("x" * 300),
+        *tool("1", "Bash", "y" * 300 + "\n" + "表" * 150, command="cat " + path),
+        does(TextDelta(f"The file is `{path}`.\n\n```\n{'z' * 300}\n```\n\n" + "漢" * 150)),
+        RunEnded(run="t1", status="done", time=NOW),
+    )
+
+
+def shell() -> Screen:
+    """A command line of the person."""
+    return told(
+        RunStarted(
+            run="s1", kind=RunKind.SHELL, prompt="!git status --short", title="git status --short", time=NOW - 2
+        ),
+        ShellSaid(run="s1", text=" M src/auth.py\n?? notes.txt\n"),
+        RunEnded(run="s1", status="done", time=NOW),
+    )
+
+
+def hostile() -> Screen:
+    """Texts that want to do something to the terminal."""
+    bad = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe \u200bhidden [bold red]markup[/] \x9b31m"
+    screen = told(
+        begun(bad), *tool("1", bad, bad, command=bad), does(TextDelta(bad)), does(PlanChanged((PlanItem(bad),)))
+    )
+    screen.tasks = (Task("1" + bad, bad, status=TaskStatus.IN_PROGRESS), Task("2", bad, blocked_by=[bad]))
+    screen.questions = {"q": QuestionEntry("q", "t1", Question(bad, options=(Option(bad, bad),)), bad)}
+    screen.status = StatusChanged(provider=bad, model=bad, project=bad, branch=bad, session=bad, ready=True)
+    return screen
+
+
+def crew() -> Screen:
+    """Sub-agents that the person called, each with something in the transcript."""
+    events: list[News] = [begun("@reviewer the diff @tester the suite", "c1", RunKind.CREW)]
+    for id, name, task in (("a", "reviewer", "the diff"), ("b", "tester", "the suite")):
+        events.append(does(SubagentStarted(id, name, task), "c1", 30))
+        events.append(does(ToolStarted(f"{id}1", "Bash", {"command": f"git diff # {name}"}, agent=id), "c1", 28))
+        events.append(does(ToolEnded(f"{id}1", "ok", agent=id), "c1", 20))
+    events.append(does(SubagentEnded("a", "Two things are wrong."), "c1", 4))
+    return told(*events)
+
+
+def ended_workflow(status: str, message: str, resume: str = "") -> Screen:
+    """A workflow that is over."""
+    screen = ralph()
+    run = screen.runs["w1"]
+    screen.agents = {}
+    if status == "completed":
+        screen.tasks = tuple(msgspec.structs.replace(task, status=TaskStatus.COMPLETED) for task in screen.tasks)
+        run.nodes = {id: NodeEntry(id, "completed", 1) for id in run.nodes}
+    run.state, run.ended, run.status, run.message, run.resume = RunState.ENDED, NOW - 3, status, message, resume
+    head = told(
+        RunStarted(run="w1", kind=RunKind.WORKFLOW, title="ralph", prompt='/ralph "Build the login"', time=NOW - 125,
+                   session="9f8e7d6c-1111"),
+        RunEnded(run="w1", status=status, message=message, resume=resume, time=NOW - 3),
+    )  # fmt: skip
+    screen.blocks = head.blocks
+    return screen

@@ -1,24 +1,26 @@
-"""Plays states on the screen, one app for each size and theme, and takes what it shows. No clock, nothing moves."""
+"""Plays states on the real screen, one app for each size and theme, and takes what it shows. The clock stands still."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
-from textual.app import App, ComposeResult
-from textual.containers import Horizontal
+from textual.events import Paste
 from textual.pilot import Pilot
 from textual.screen import Screen as TextualScreen
-from textual.widgets import Static
 
+from atomic.tui import app as app_module
+from atomic.tui import reader
+from atomic.tui.app import AtomicApp
+from atomic.tui.reader import EVERYTHING
 from atomic.tui.state.model import Screen
-from atomic.tui.themes import register, textual_name
-from atomic.tui.widgets.graph import GraphStrip
-from atomic.tui.widgets.header import Header
-from atomic.tui.widgets.side import SidePanels
-from atomic.tui.widgets.status import StatusLine
-from atomic.tui.widgets.tasks import TaskStrip
+from atomic.tui.state.store import Store
+from tests.tui.app.scripted import ScriptedLink, app_with
 from tests.tui.snapshots.frames import Frame, frame_of
 
 SMALL, NORMAL, LARGE = "40x12", "80x24", "120x40"
@@ -34,60 +36,73 @@ class State:
     screen: Callable[[], Screen]
     dialog: Callable[[], TextualScreen[Any]] | None = None
     keys: tuple[str, ...] = ()
+    paste: str = ""
+    overlay: str = ""  # the panel that covers a narrow screen
     sizes: tuple[str, ...] = (NORMAL, LARGE)
     themes: tuple[str, ...] = ("dark", "light")
 
 
-class Stage(App[object]):
-    """The panels as the app arranges them."""
-
-    CSS = """
-    #transcript { width: 1fr; color: $text-muted; padding: 1; }
-    .-slim SidePanels { display: none; }
-    .-broad GraphStrip, .-broad TaskStrip { display: none; }
-    """
-    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (100, "-broad")]
-    ENABLE_COMMAND_PALETTE = False
-
-    def compose(self) -> ComposeResult:
-        yield Header()
-        with Horizontal():
-            yield Static("transcript", id="transcript", markup=False)
-            yield SidePanels()
-        yield GraphStrip()
-        yield TaskStrip()
-        yield StatusLine()
-
-    def play(self, screen: Screen) -> None:
-        for reader in (Header, SidePanels, GraphStrip, TaskStrip, StatusLine):
-            self.screen_stack[0].query_one(reader).sync(screen, NOW)
+_block_ids = count(1)
 
 
 async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[State, dict[str, Frame]]]:
     """Each state in its themes, in this size."""
     taken: dict[str, dict[str, Frame]] = {state.name: {} for state in states}
+    columns, rows = map(int, size.split("x"))
     for theme in dict.fromkeys(theme for state in states for theme in state.themes):
-        app = Stage(ansi_color=True if theme == "ansi" else None)
-        register(app)
-        app.theme = textual_name(theme)
-        columns, rows = map(int, size.split("x"))
-        async with app.run_test(size=(columns, rows)) as pilot:
-            for state in states:
-                if theme in state.themes:
-                    taken[state.name][theme] = await _frame(app, pilot, state)
+        with _still_clock():
+            app = app_with(ScriptedLink(), theme=theme)
+            async with app.run_test(size=(columns, rows)) as pilot:
+                for state in states:
+                    if theme in state.themes:
+                        taken[state.name][theme] = await _frame(app, pilot, state)
     for state in states:
         yield state, taken[state.name]
 
 
-async def _frame(app: Stage, pilot: Pilot[object], state: State) -> Frame:
-    app.play(state.screen())
+@contextmanager
+def _still_clock():
+    """The screen's own clock stands still; that of asyncio goes on."""
+    still = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
+    with patch.object(reader, "time", still), patch.object(app_module, "time", still):
+        yield
+
+
+async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
+    await _clear(app)
+    screen = state.screen()
+    for block in screen.blocks:
+        block.id = next(_block_ids)  # what is painted is kept by the block's id
+    app.store = Store(screen)
+    app._overlay = state.overlay  # pyright: ignore[reportPrivateUsage]
+    await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
+    await _shown(app, pilot)
+    await _do(app, pilot, state)
+    await _shown(app, pilot)
+    return frame_of(app)
+
+
+async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
+    app._last_key = float("inf")  # pyright: ignore[reportPrivateUsage]  # somebody types: no dialog opens by itself
+    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
     await pilot.pause()
+
+
+async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
     if state.dialog is not None:
         await app.push_screen(state.dialog())
         await pilot.pause()
+    if state.paste:
+        app.post_message(Paste(state.paste))
+        await pilot.pause()
     await pilot.press(*state.keys)
     await pilot.pause()
-    frame = frame_of(app)
+
+
+async def _clear(app: AtomicApp) -> None:
     while len(app.screen_stack) > 1:
         await app.pop_screen()
-    return frame
+    app.store = Store(Screen())
+    app._prompt.clear()  # pyright: ignore[reportPrivateUsage]
+    app._status.say()  # pyright: ignore[reportPrivateUsage]
+    app.clear_notifications()

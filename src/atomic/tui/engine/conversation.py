@@ -40,6 +40,7 @@ from atomic.tui.engine.questions import Questions
 from atomic.tui.engine.runs import INTERRUPTED, End, Run
 from atomic.tui.protocol import Activity, Level
 
+BUSY = "The agent is answering (wait for its end, or stop it)"
 _CONTEXT_LIMIT = 5.0  # seconds to ask an agent how full its context is
 _SUMMARY_LIMIT = 90.0
 _KEPT = 6  # exchanges that are told to an agent which does not know them
@@ -106,6 +107,7 @@ class Conversation:
         self._run: Run | None = None  # whose turn it is
         self._before: list[str] = []  # what goes along with the next prompt
         self._exchanges: deque[tuple[str, str]] = deque(maxlen=_KEPT)
+        self._opening = asyncio.Lock()
         self._asides: set[asyncio.Task[Any]] = set()
         self._settling: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -174,7 +176,11 @@ class Conversation:
             if self._resume is None:
                 raise CommandError("There is nothing to summarise yet")
             session = await self._session(PLAIN)
-            await session.compact(focus)
+            try:
+                await session.compact(focus)
+            except asyncio.CancelledError:
+                self._drop()  # who knows how far it was
+                raise
             await self._look_at_context(session)
 
     async def set_model(self, run: Run, model: str) -> None:
@@ -198,6 +204,8 @@ class Conversation:
             try:
                 await keeper.session()
                 summary = await self._summary(run)
+                if run.is_stopping:
+                    raise asyncio.CancelledError
             except BaseException:
                 self._aside(keeper.close())
                 raise
@@ -230,7 +238,7 @@ class Conversation:
     @contextmanager
     def _taken(self, run: Run) -> Generator[None]:
         if self._run is not None:
-            raise CommandError("The agent is answering (wait for its end, or stop it)")
+            raise CommandError(BUSY)
         self._run = run
         run.break_off = lambda: self._break_off(run)
         try:
@@ -262,17 +270,16 @@ class Conversation:
         return self.provider
 
     async def _warm_up(self) -> None:
+        provider = None
         try:
-            await self._provider()
-            keeper = self._keeper
-            if keeper is None:
-                keeper = self._keeper = self._open_plain()
-            await keeper.session()
-        except (AtomicError, OSError) as error:
-            self.problem = message_of(error)
-        except Exception as error:  # a mistake of ours: the first prompt tries again
-            _log.exception("the agent could not be started")
-            self.problem = message_of(error)
+            provider = await self._provider()
+            if self._run is None:  # else its turn opens it, as it wants it
+                await self._session(PLAIN)
+        except Exception as error:  # the first prompt tries again
+            if not isinstance(error, AtomicError | OSError):
+                _log.exception("the agent could not be started")
+            if self.provider is provider:  # else the person has chosen another meanwhile
+                self.problem = message_of(error)
         self._changed()
 
     async def _wanted(self, prompt: TurnPrompt, provider: AgentProvider) -> Wanted:
@@ -290,19 +297,22 @@ class Conversation:
 
     async def _session(self, wanted: Wanted) -> AgentSession:
         """The session of the conversation, as it is wanted; opened again where it must be."""
-        await self._settled()
-        keeper = self._keeper
-        if keeper is None or keeper.has_failed or keeper.wanted != wanted:
-            self._drop()
-            await self._closed()
-            keeper = self._keeper = self._open_plain() if wanted == PLAIN else self._reopen(wanted)
-        try:
-            return await keeper.session()
-        except ProviderError:
-            self._drop()
-            if self._resume is None:
-                raise
-        return await self._anew(wanted)
+        async with self._opening:
+            await self._settled()
+            keeper = self._keeper
+            if keeper is None or keeper.has_failed or keeper.wanted != wanted:
+                self._drop()
+                await self._closed()
+                keeper = self._keeper = self._reopen(wanted)
+            try:
+                session = await keeper.session()
+            except ProviderError:
+                self._drop()
+                if self._resume is None:
+                    raise
+                session = await self._anew(wanted)
+        self.problem = ""
+        return session
 
     async def _anew(self, wanted: Wanted) -> AgentSession:
         """A new session for a conversation that the agent has lost: it is told what was said."""
@@ -312,9 +322,6 @@ class Conversation:
             self._before.insert(0, said)
         self._keeper = self._reopen(wanted)
         return await self._keeper.session()
-
-    def _open_plain(self) -> Keeper:
-        return self._reopen(PLAIN)
 
     def _reopen(self, wanted: Wanted) -> Keeper:
         assert self.provider is not None
@@ -337,7 +344,7 @@ class Conversation:
             ask=self._questions.asker(lambda: self._run, self.unanswered(provider)),
             record=self.record,
             resume=resume,
-            trusted=self.place.is_trusted,
+            trusted=await self.place.is_trusted(),
         )
         mcp, notices = await self.place.session_mcp(provider)
         for notice in notices:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import count
 
 import msgspec
 
 from atomic.commands import AgentTask, agent_prompt
+from atomic.hosts import HostError
 from atomic.providers import (
     AgentEvent,
+    AgentProvider,
+    AgentSession,
     EndReason,
+    SessionOptions,
     SubagentEnded,
     SubagentStarted,
     TurnEnded,
@@ -29,6 +34,21 @@ from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 _STATUS = {EndReason.LIMIT: "limit", EndReason.INTERRUPTED: INTERRUPTED}
 
 
+class _Counted:
+    """A provider that says when a session is open."""
+
+    def __init__(self, provider: AgentProvider, opened: Callable[[], None]) -> None:
+        self._provider, self._opened = provider, opened
+        self.name, self.capabilities = provider.name, provider.capabilities
+        self.models, self.check = provider.models, provider.check
+
+    @asynccontextmanager
+    async def open(self, options: SessionOptions) -> AsyncGenerator[AgentSession]:
+        async with self._provider.open(options) as session:
+            self._opened()
+            yield session
+
+
 class Crew:
     """Runs the agents of one call and tells their events as those of sub-agents."""
 
@@ -37,7 +57,7 @@ class Crew:
     def __init__(self, run: Run, conversation: Conversation, agents: Agents, questions: Questions) -> None:
         self._run, self._conversation, self._agents, self._questions = run, conversation, agents, questions
         self._ends: dict[str, TurnEnded] = {}
-        self._silent: set[str] = set()  # those that nobody has heard yet
+        self._opened = 0  # sessions
 
     async def work(self, tasks: Sequence[AgentTask]) -> End:
         """Run them to their ends."""
@@ -49,12 +69,12 @@ class Crew:
         for notice in notices:
             self._run.tell(Said(text=notice, level=Level.WARNING, run=self._run.id))
         bridge = Bridge(
-            provider,
+            _Counted(provider, self._note_opened),
             entities=place.wiring.entities,
             cwd=str(place.cwd),
             ask=self._questions.asker(lambda: self._run, self._conversation.unanswered(provider)),
             record=self._conversation.record,
-            trusted=place.is_trusted,
+            trusted=await place.is_trusted(),
             mcp_servers=mcp.servers,
             disabled_mcp_servers=mcp.disabled,
             watch=self._hear,
@@ -80,12 +100,11 @@ class Crew:
         self, work: asyncio.Task[list[SubagentResult]], requests: Sequence[SubagentRequest]
     ) -> list[SubagentResult]:
         """All results; one that has not started in time is an error, one that has may take as long as it likes."""
-        self._silent = {request.id for request in requests}
         try:
             await asyncio.wait({work}, timeout=START_LIMIT)
-            if self._silent and not work.done():
-                late = ", ".join(sorted(self._silent))
-                raise TimeoutError(f"{late}: not started within {START_LIMIT:g} s (atomic doctor)")
+            late = len(requests) - self._opened
+            if late > 0 and not work.done():
+                raise HostError(f"{late} of the agents did not start within {START_LIMIT:g} s (atomic doctor)")
             return await work
         finally:
             if not work.done():
@@ -93,13 +112,15 @@ class Crew:
                 await asyncio.wait({work})
 
     def _hear(self, id: str, event: AgentEvent) -> None:
-        self._silent.discard(id)
         if isinstance(event, TurnEnded):
             self._ends[id] = event
             error = None if event.reason is EndReason.DONE else event.error or event.reason.value
             self._tell(SubagentEnded(id, event.text, error))
         else:
             self._tell(event if event.agent else msgspec.structs.replace(event, agent=id))
+
+    def _note_opened(self) -> None:
+        self._opened += 1
 
     def _tell(self, event: AgentEvent) -> None:
         self._run.tell(Activity(run=self._run.id, event=event, time=time.time()))

@@ -20,7 +20,7 @@ from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, shown
 from atomic.tui.engine.agents import Agents
 from atomic.tui.engine.chatlog import ChatLog, open_again, past_news
-from atomic.tui.engine.conversation import Conversation
+from atomic.tui.engine.conversation import BUSY, Conversation
 from atomic.tui.engine.files import ProjectFiles
 from atomic.tui.engine.host import ChatHost
 from atomic.tui.engine.place import Place
@@ -101,7 +101,6 @@ class Engine:
             loop.add_signal_handler(number, self._is_over.set)
         self._tell_status()
         self._aside(self._list_commands())
-        self._aside(self._begin())
         hearing = asyncio.create_task(self._hear())
         await self._is_over.wait()
         hearing.cancel()
@@ -113,6 +112,7 @@ class Engine:
         self._is_over.set()
 
     async def _hear(self) -> None:
+        await self._begin()  # what was sent already is meant for the conversation that is to be opened
         async for intent in self._wire.intents():
             try:
                 self._take(intent)
@@ -125,11 +125,13 @@ class Engine:
         """Stop what runs here, leave alone what runs elsewhere, keep what is to be kept."""
         limit = _GONE + (_PAUSING if self._pause else 0.0)
         asyncio.get_running_loop().call_later(limit, os._exit, 1)  # guards end what is left
+        self.conversation.log.close()  # first of all: whoever waits for us may not wait for long
         flows = self._runs.active(RunKind.WORKFLOW)
         others = [run for run in self._runs.active() if run not in flows]
         for run in [*others, *(flows if self._pause else ())]:
             self._runs.interrupt(run)
         await self._runs.over(others, _POLITE)
+        self.conversation.log.close()
         if self._pause:
             await self._runs.over(flows, _PAUSING)
         message = self._last_words(flows)
@@ -159,12 +161,17 @@ class Engine:
         return "\n".join(lines)
 
     async def _begin(self) -> None:
+        with suppress(ConfigError):  # told where an agent is looked for
+            for warning in self.place.settings.warnings:
+                self._say(warning, Level.WARNING)
         if self._start.resume is None:
             self.conversation.warm_up()
             return
         try:
             await self._open(self._start.resume)
-        except AtomicError as error:
+        except Exception as error:  # whatever it is, a new conversation can be held
+            if not isinstance(error, AtomicError):
+                _log.exception("%s cannot be opened", self._start.resume)
             self._say(message_of(error), Level.ERROR)
             self.conversation.warm_up()
 
@@ -203,6 +210,8 @@ class Engine:
     async def _carry_out(self, run: Run, text: str) -> End:
         """A slash command, agents, or a prompt for the agent."""
         host = ChatHost(self, run)
+        if not text.strip():
+            return host.end
         if not text.lstrip().startswith(("/", "@")):  # nothing of it is for us: it need not wait for our files
             self._aside(self._list_commands())
             await host.turn(TurnPrompt(text=text))
@@ -272,7 +281,7 @@ class Engine:
         if session.id == self.conversation.log.id:
             raise CommandError("This is that conversation")
         if self.conversation.is_busy:
-            raise CommandError("The agent is answering (wait for its end, or stop it)")
+            raise CommandError(BUSY)
         record = session.record
         cwd = _folder_of(record)
         log = open_again(session, project=record.project, cwd=str(cwd), store=self.place.store)
@@ -299,12 +308,11 @@ class Engine:
         """Work in another folder."""
         self.place = Place(cwd)
         self._files = ProjectFiles(cwd)
-        os.chdir(cwd)
         self._aside(self._list_commands())
 
     async def _replace(self, conversation: Conversation) -> None:
         if self.conversation.is_busy:
-            raise CommandError("The agent is answering (wait for its end, or stop it)")
+            raise CommandError(BUSY)
         before, self.conversation = self.conversation, conversation
         self._aside(before.close())
 
@@ -365,7 +373,7 @@ class Engine:
         status = StatusChanged(
             session=talk.log.id if talk.log.exists else "",
             provider=talk.agent or "",
-            model=talk.model or "",
+            model=talk.model or self._configured_model(),
             project=place.shown,
             branch=place.branch,
             context_used=talk.context.used,
@@ -377,6 +385,12 @@ class Engine:
         if status != self._status:
             self._status = status
             self._wire.tell(status)
+
+    def _configured_model(self) -> str:
+        try:
+            return self.place.settings.model or ""
+        except ConfigError:
+            return ""
 
     def _aside(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from atomic.commands import (
     AgentTask,
+    CommandError,
     CommandRegistry,
     SessionSummary,
     TurnPrompt,
@@ -16,6 +17,7 @@ from atomic.mcp import McpAnswer, McpList
 from atomic.providers import ModelInfo
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import shown
+from atomic.tui.engine.conversation import BUSY
 from atomic.tui.engine.crew import Crew
 from atomic.tui.engine.runs import End, Run
 from atomic.tui.protocol import PickKind, PickRow, RunKind, Said, ThemeSet
@@ -54,6 +56,8 @@ class ChatHost:
         self._run.tell(Said(text=text, run=self._run.id))
 
     async def turn(self, prompt: TurnPrompt) -> None:
+        if self.is_streaming:  # it is no part of the conversation then
+            raise CommandError(BUSY)
         self._run.start(RunKind.TURN)
         self.end = await self._engine.conversation.turn(self._run, prompt)
 
@@ -82,8 +86,12 @@ class ChatHost:
         await self._engine.new_conversation()
 
     async def compact(self, focus: str) -> None:
-        await self._engine.conversation.compact(self._run, focus)
-        self.show("The context was summarised.")
+        talk = self._engine.conversation
+        before = talk.context.used
+        await talk.compact(self._run, focus)
+        after = talk.context.used
+        figures = f": {before:,} → {after:,} tokens" if before and after else ""
+        self.show(f"The context was summarised{figures}.")
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
         engine = self._engine
@@ -135,7 +143,7 @@ class ChatHost:
 
     async def mcp_tools(self) -> Sequence[McpAnswer]:
         place = self._engine.place
-        return await place.wiring.mcp_tools(trusted=place.is_trusted)
+        return await place.wiring.mcp_tools(trusted=await place.is_trusted())
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
         self._engine.place.switch_mcp_server(name, enabled)

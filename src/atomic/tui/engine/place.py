@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from atomic.commands import CommandRegistry
-from atomic.config import Settings, atomic_home, find_project
+from atomic.config import ConfigError, Settings, atomic_home, find_project
 from atomic.git import find_repository
 from atomic.hosts import is_trusted
 from atomic.providers import AgentProvider
@@ -30,6 +30,7 @@ class Place:
 
     @property
     def settings(self) -> Settings:
+        """Raises ConfigError."""
         return self.wiring.settings
 
     @property
@@ -38,13 +39,16 @@ class Place:
 
     @cached_property
     def store(self) -> SessionStore:
-        """The sessions; the secrets of the settings are known to it."""
-        environments = (known.env for known in self.settings.providers.values())
+        """The sessions; the secrets of the settings are known to it, if those can be read."""
+        try:
+            environments = [known.env for known in self.settings.providers.values()]
+        except ConfigError:  # whoever needs the settings says so
+            environments = []
         return SessionStore(atomic_home(), Redactor.of_environment(*environments))
 
-    @property
-    def is_trusted(self) -> bool:
-        return is_trusted(str(self.cwd))
+    async def is_trusted(self) -> bool:
+        """Whether what the folder brings may run; to know that, its files are read."""
+        return await asyncio.to_thread(is_trusted, str(self.cwd))
 
     @property
     def shown(self) -> str:
@@ -92,7 +96,7 @@ class Place:
         known = self._mcp.get(provider.name)
         if known is not None:
             return known, ()
-        found = self._mcp[provider.name] = await self.wiring.session_mcp(provider, trusted=self.is_trusted)
+        found = self._mcp[provider.name] = await self.wiring.session_mcp(provider, trusted=await self.is_trusted())
         return found, found.notices
 
     def switch_mcp_server(self, name: str, enabled: bool) -> None:

@@ -93,7 +93,9 @@ class Runs:
         return [run for run in self._active.values() if not kinds or run.kind in kinds]
 
     def interrupt(self, run: Run) -> None:
-        """Ask it to stop; its end comes when it has."""
+        """Ask it to stop, once; its end comes when it has."""
+        if run.is_stopping:
+            return
         run.is_stopping = True
         if run.interrupt is not None:
             run.interrupt()

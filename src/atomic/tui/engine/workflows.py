@@ -76,6 +76,8 @@ class WorkflowRuns:
         if first.type == "turn_ended" and not first.error:  # it only wanted to say something: its help
             run.tell(Said(text=first.text, run=run.id))
             return End()
+        if run.is_stopping:
+            return End(INTERRUPTED)
         return End("failed", first.message or first.error or "it ended before it began")
 
     async def watch(self, run: Run, session: Session) -> End:
@@ -113,12 +115,15 @@ class WorkflowRuns:
 
     def _ask(self, run: Run, session: Session, question: Question, node: str) -> None:
         id = f"{run.id}:{question.id}"
+        mine = Session(session.dir, session.record, session.redactor)
+        if not _is_open(mine, question.id):
+            return  # the log tells of the past too
 
         def hear(answers: Answers | None) -> None:
             self._answer(session, question, answers)
 
         self._questions.put(id, run, question, node, hear)
-        self._aside(self._until_answered(session, question.id, id, run))
+        self._aside(self._until_answered(mine, question.id, id, run))
 
     def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
         """Hand the answer over. A question without an answer pauses the run: it is asked again when that goes on."""
@@ -132,12 +137,8 @@ class WorkflowRuns:
 
     async def _until_answered(self, session: Session, question: str, id: str, run: Run) -> None:
         """Close the question where somebody else has answered it."""
-        mine = Session(session.dir, session.record, session.redactor)
-        while not run.is_over:
+        while not run.is_over and _is_open(session, question):  # noqa: ASYNC110  # a file tells it
             await asyncio.sleep(POLL_SECONDS)
-            with suppress(SessionError):
-                if question not in {one.id for one in mine.reload().questions}:
-                    break
         self._questions.close(id)
 
     # the picture --------------------------------------------------------------------------------------------------
@@ -166,6 +167,15 @@ class WorkflowRuns:
         """Wait until those that were to be ended have ended."""
         if self._asides:
             await asyncio.wait(set(self._asides), timeout=limit)
+
+
+def _is_open(session: Session, question: str) -> bool:
+    """Whether somebody waits for the answer now."""
+    try:
+        record = session.reload()
+    except SessionError:
+        return False
+    return session.is_owned and question in {one.id for one in record.questions}
 
 
 def _ask_to_stop(session: Session) -> None:

@@ -175,8 +175,8 @@ def _in_full(mark: tuple[str, str], label: str, detail: str, wide: int, width: i
     column = min(wide, max(12, width // 2))
     if not detail or cell_len(label) > column or width - column - 4 < _LEAST_DETAIL:
         below = wrapped(content((detail, MUTED)), width, 4) if detail else []
-        if detail and cell_len(label) + cell_len(detail) + 4 <= width:
-            return [_in_one_line(mark, label, detail, max(wide, cell_len(label)), width)]
+        if detail and max(cell_len(label), column) + cell_len(detail) + 4 <= width:
+            return [_in_one_line(mark, label, detail, column, width)]
         first, *others = wrapped(content(label), width, 2)
         return [content(mark, first[2:]), *others, *below]
     first, *others = wrapped(content((detail, MUTED)), width, column + 4)

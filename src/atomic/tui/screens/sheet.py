@@ -34,9 +34,9 @@ class Dialog(ModalScreen[ResultT], Generic[ResultT]):
         width: 96%; max-width: 104; height: auto; max-height: 100%;
         background: $surface; border: round $primary; padding: 0 1;
     }
-    Dialog.-narrow > .frame { width: 100%; }
+    Dialog.-narrow > .frame { width: 100%; max-width: 100%; }
     """
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Pieces:
             pieces.append(Piece(part))
         else:
             self._line += part
-            if ends or _is_telling(self._line.lstrip(" ")):
+            if ends or _is_telling(self._line.lstrip()):
                 self._decide(self._line, pieces)
         if ends:
             self._end_line()
@@ -91,6 +91,7 @@ class Pieces:
         return bool(self._blanks) or kind in {"heading", "fence"}
 
     def _kind_of(self, line: str) -> str:
+        line = line[: len(line) - len(line.lstrip(" ")) + _ENOUGH]  # the same, however much of it has come
         if _HEADING.match(line):
             return "heading"
         if _FENCE.match(line.rstrip("\n")) and not line.startswith("    "):

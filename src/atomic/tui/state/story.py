@@ -38,6 +38,7 @@ from atomic.tui.state.model import AgentEntry, Block, BlockKind, Run, Screen
 from atomic.tui.state.pieces import Piece, Pieces
 
 _CLOSE_TOGETHER = frozenset({BlockKind.TOOL, BlockKind.SUBAGENT, BlockKind.THINKING, BlockKind.NODE})
+_NOTES = frozenset({BlockKind.NOTICE, BlockKind.WARNING})
 _DOING = 120  # characters
 
 
@@ -108,6 +109,7 @@ class Story:
         self.add(head, above)
         self.live[head.id] = head
         entry = AgentEntry(id, name, self._run.id, _first_line(task), started=now, depth=head.depth)
+        entry.parent = f"{self._run.id}/{parent}" if above is not None else ""
         self._screen.agents[f"{self._run.id}/{id}"] = entry
         voice = self._voices[id] = Voice(entry, head, can_return=can_return)
         return voice
@@ -430,7 +432,9 @@ def _end_of(blocks: list[Block], head: Block) -> int:
 
 
 def _needs_gap(before: Block, block: Block) -> bool:
-    return before.kind not in _CLOSE_TOGETHER or block.kind not in _CLOSE_TOGETHER
+    if before.kind is BlockKind.SUBAGENT and block.depth > before.depth:
+        return False
+    return not any({before.kind, block.kind} <= group for group in (_CLOSE_TOGETHER, _NOTES))
 
 
 def _first_line(text: str) -> str:

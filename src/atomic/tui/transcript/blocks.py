@@ -17,6 +17,7 @@ from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, cells, fit, length, wrap
 
 _KEPT = 2_000  # painted blocks
+_KEPT_LINES = 1_200  # of them all: a strip takes 2 KB and ten objects, and the collector looks at each
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧"
 _SHORT = 12  # lines of a prompt that are shown while it is folded
 _LAST = 12  # lines of a shell's output that are shown while it is folded
@@ -38,6 +39,7 @@ class Painter:
     def __init__(self, palette: Palette, width: int) -> None:
         self._palette, self._width = palette, width
         self._kept: OrderedDict[int, tuple[tuple[int, int], Painted]] = OrderedDict()
+        self._lines = 0
 
     def adapt(self, palette: Palette, width: int) -> bool:
         """Use another palette or width; whether it is another."""
@@ -45,6 +47,7 @@ class Painter:
             return False
         self._palette, self._width = palette, width
         self._kept.clear()
+        self._lines = 0
         return True
 
     @property
@@ -65,10 +68,12 @@ class Painter:
             self._kept.move_to_end(block.id)
             return kept[1]
         painted = _paint(block, self._width, self._palette, now)
+        self._lines += len(painted.strips) - (len(kept[1].strips) if kept is not None else 0)
         self._kept[block.id] = key, painted
         self._kept.move_to_end(block.id)
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        while len(self._kept) > _KEPT or (self._lines > _KEPT_LINES and len(self._kept) > 1):
+            _, (_, old) = self._kept.popitem(last=False)
+            self._lines -= len(old.strips)
         return painted
 
 
@@ -358,7 +363,7 @@ def _sign(block: Block, palette: Palette, now: float, done: str = "") -> tuple[s
 
 def _right(block: Block, now: float) -> str:
     if block.seconds is not None:
-        return seconds(block.seconds)
+        return seconds(block.seconds) if block.seconds >= 0.1 else ""
     return seconds(float(_tick(block, now))) if block.status == "running" and now - block.started >= 1 else ""
 
 

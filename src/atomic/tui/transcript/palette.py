@@ -10,6 +10,7 @@ from textual.color import Color
 
 _READABLE = 4.5  # WCAG's contrast for text
 _STEPS = 12
+_ENDS = (Color(0, 0, 0), Color(255, 255, 255))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # the same only as itself: it is the key of what is kept
@@ -89,7 +90,7 @@ class _Colours:
         if self.foreground.ansi is not None:
             return Style(reverse=True)
         back = self._find(names) or self.foreground
-        front = max((Color(0, 0, 0), Color(255, 255, 255)), key=lambda colour: _contrast(colour, back))
+        front = max(_ENDS, key=lambda colour: _contrast(colour, back))
         return Style.from_color(front.rich_color, back.rich_color)
 
     def _find(self, names: tuple[str, ...]) -> Color | None:
@@ -103,11 +104,9 @@ class _Colours:
     def _readable(self, colour: Color, behind: Color) -> Color:
         if colour.ansi is not None or behind.ansi is not None:
             return colour
-        for step in range(_STEPS):
-            candidate = colour.blend(self.foreground, step / _STEPS)
-            if _contrast(candidate, behind) >= _READABLE:
-                return candidate
-        return self.foreground
+        far = max(_ENDS, key=lambda end: _contrast(end, behind))
+        steps = (colour.blend(far, step / _STEPS) for step in range(_STEPS))
+        return next((candidate for candidate in steps if _contrast(candidate, behind) >= _READABLE), far)
 
 
 def _contrast(one: Color, other: Color) -> float:

@@ -155,7 +155,7 @@ class Prompt(Vertical):
     class TakeBack(Message):
         """The last queued text is wanted for editing."""
 
-    def __init__(self, history: PromptHistory, text: str = "") -> None:
+    def __init__(self, history: PromptHistory) -> None:
         super().__init__(id="prompt-box")
         self.pastes = Pastes()
         self.sent = history
@@ -169,8 +169,6 @@ class Prompt(Vertical):
         self._seen = ""  # the text that the offer is for
         self._asked: str | None = None
         self._area = PromptArea(self.pastes)
-        if text:
-            self._area.load_text(self.pastes.shorten(text))
         self._mark = Mark()
         self._popup = Popup()
 
@@ -181,7 +179,7 @@ class Prompt(Vertical):
         yield self._popup
 
     def on_mount(self) -> None:
-        self._area.move_cursor(self._area.document.end)
+        """Offer what there is to offer."""
         self._look()
 
     # -- what the app asks and says

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content, Span
 from textual.widget import Widget
 
+from atomic.tui.harmless import one_line
 from atomic.tui.widgets.cells import fit
 
 ROWS = 3
@@ -50,5 +51,5 @@ class QueueView(Widget):
 
 def _line(mark: str, text: str, width: int, behind: str) -> Content:
     behind = behind if len(behind) + 12 < width else ""
-    line = mark + fit(text, width - len(mark) - len(behind), pad=bool(behind)) + behind
+    line = mark + fit(one_line(text), width - len(mark) - len(behind), pad=bool(behind)) + behind
     return Content(line, spans=[Span(0, len(mark), "bold $primary")])

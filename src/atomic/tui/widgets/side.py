@@ -18,7 +18,8 @@ class SidePanels(Vertical):
 
     DEFAULT_CSS = """
     SidePanels { width: 36; padding: 0 1; background: $surface; }
-    SidePanels.-overlay { width: 1fr; padding: 0 1; }
+    SidePanels.-overlay { width: 1fr; }
+    SidePanels.-overlay Panel { max-height: 100%; }
     """
 
     def compose(self) -> ComposeResult:

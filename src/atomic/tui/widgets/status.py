@@ -14,6 +14,7 @@ from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
 
 _QUIET_FROM = 10.0  # seconds without a word after which a run is said to be quiet
 _SESSION_LETTERS = 8
+_WITH_SESSION = 60  # columns from which the session is always there
 
 IDLE_HINTS = (
     ("⏎", "send"),
@@ -53,10 +54,12 @@ def status_line(
 ) -> Content:
     """The line in so many columns."""
     lefts, rights = _lefts(screen, now, hints, words), _rights(screen)
-    for left in lefts:  # what applies now matters more than the session, but not more than the queue
-        for right in rights:
-            if left.cell_length + right.cell_length + (2 if right.cell_length else 0) <= width:
-                return spread(left, right, width)
+    pairs = [(left, right) for right in rights for left in lefts]
+    if width < _WITH_SESSION:  # what applies now matters more than the session, but not more than the queue
+        pairs = [(left, right) for left in lefts for right in rights]
+    for left, right in pairs:
+        if left.cell_length + right.cell_length + (2 if right.cell_length else 0) <= width:
+            return spread(left, right, width)
     return fit(lefts[-1], width)
 
 

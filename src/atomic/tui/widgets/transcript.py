@@ -80,6 +80,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._lines: list[Strip] = []
         self._gutters: list[int] = []
         self._cursor: int | None = None
+        self._toggled: tuple[int, int] | None = None  # the block that was clicked and its version then
         self._painter: Painter | None = None
 
     # what the app calls ------------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ class TranscriptView(ScrollView, can_focus=True):
             return  # it has no size yet: the first resize paints
         self._take_blocks()
         self._arrange()
+        self._follow_if_toggled()
 
     def follow(self) -> None:
         """Go to the end and stay there."""
@@ -155,7 +157,7 @@ class TranscriptView(ScrollView, can_focus=True):
         """Fold or unfold the block with the cursor."""
         at = self._index_of(self._cursor) if self._cursor is not None else None
         if at is not None and self._blocks[at].kind in FOLDABLE:
-            self._toggle(self._ids[at])
+            self._toggle(self._ids[at], self._blocks[at].version)
 
     def find(self, text: str, *, backwards: bool = True) -> bool:
         """Put the cursor on the next block that has a text in it; whether there is one."""
@@ -176,6 +178,7 @@ class TranscriptView(ScrollView, can_focus=True):
             return
         at = self._index_of(self._cursor) if self._cursor is not None else None
         if at is None:
+            self._arrange()  # there may be news since the last frame
             at = (self._rows[-1][0] + 1 if by < 0 else self._rows[0][0] - 1) if self._rows else 0
         at += by
         while 0 <= at < len(self._blocks) and self._blocks[at].hidden:
@@ -271,6 +274,7 @@ class TranscriptView(ScrollView, can_focus=True):
     def _forget(self) -> None:
         self._ids, self._versions, self._known = [], [], set()
         self._heights = Heights()
+        self._rows, self._lines = [], []
         self._anchor, self._following, self._new, self._cursor = (0, 0), True, 0, None
 
     def _index_of(self, id: int) -> int | None:
@@ -369,8 +373,8 @@ class TranscriptView(ScrollView, can_focus=True):
             y = max(0, total - height)
         # Set without their watchers: a new virtual size would be a layout of the whole screen in each frame.
         self.set_reactive(cast("Reactive[Size]", Widget.virtual_size), Size(self._require_painter().width, total))
-        self.set_reactive(cast("Reactive[float]", Widget.scroll_y), float(y))
-        self.set_reactive(Widget.scroll_target_y, float(y))
+        self.set_reactive(Widget.scroll_y, float(y))
+        self.set_reactive(cast("Reactive[float]", Widget.scroll_target_y), float(y))
         bar = self.vertical_scrollbar
         bar.window_virtual_size, bar.window_size, bar.position = total, height, y
 
@@ -394,8 +398,9 @@ class TranscriptView(ScrollView, can_focus=True):
         """Move by lines, exactly, whatever the heights that nobody has seen turn out to be."""
         if not self._is_ready():
             return
+        at = self._moved((len(self._ids), 0), -self._view_height) if self._following else self._anchor
         self._leave_end()
-        self._anchor = self._moved(self._anchor, by)
+        self._anchor = self._moved(at, by)
         self._arrange()
         if self._is_at_end():
             self.follow()
@@ -472,16 +477,21 @@ class TranscriptView(ScrollView, can_focus=True):
         id = self._ids[index]
         block = next((block for block in self._blocks[index:] if block.id == id), None)
         if block is not None and block.kind in FOLDABLE and line == int(block.gap):
-            self._toggle(id)
+            self._toggle(id, block.version)
 
-    def _toggle(self, id: int) -> None:
-        self._leave_end()  # what was clicked stays where it is; if the end is still seen, we follow again
+    def _toggle(self, id: int, version: int) -> None:
+        self._leave_end()  # what was clicked stays where it is; if the end is still seen then, we follow again
+        self._toggled = id, version
         self.post_message(self.Toggled(id))
-        self.call_after_refresh(self._follow_if_at_end)
 
-    def _follow_if_at_end(self) -> None:
-        if not self._following and self._is_at_end():
-            self.follow()
+    def _follow_if_toggled(self) -> None:
+        if self._toggled is None:
+            return
+        at = self._index_of(self._toggled[0])
+        if at is None or self._blocks[at].version != self._toggled[1]:
+            self._toggled = None
+            if self._is_at_end():
+                self.follow()
 
     # painting ----------------------------------------------------------------------------------------------------
 
@@ -520,7 +530,7 @@ class TranscriptView(ScrollView, can_focus=True):
         index, line = self._rows[y]
         place = index * _LINES + line
         strip = self._marked(self._lines[y], place, self._gutters[y])
-        strip = strip.apply_offsets(0, place)
+        strip = _with_offsets(strip, place, painter.width)
         if self._cursor is not None and self._cursor == self._ids[index]:
             strip = Strip([*strip.crop(0, painter.width - 1), Segment("▐", painter.palette.primary)], painter.width)
         if self._new and y == self._view_height - 1:
@@ -582,6 +592,17 @@ class TranscriptView(ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:
         """Paint what is marked."""
         self.refresh()
+
+
+def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
+    """Tell Textual's selection where each part is: `Strip.apply_offsets`, but nothing of it is kept."""
+    parts: list[Segment] = []
+    x = 0
+    for text, style, _ in strip:
+        offset = Style.from_meta({"offset": (x, place)})
+        parts.append(Segment(text, style + offset if style else offset))
+        x += len(text)
+    return Strip(parts, width)
 
 
 def _is_answer(block: Block) -> bool:
