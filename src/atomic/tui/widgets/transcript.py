@@ -290,8 +290,9 @@ class TranscriptView(ScrollView, can_focus=True):
         """The real height of a block."""
         block = self._blocks[index]
         if self._versions[index] != block.version:
-            self._heights.set(index, len(self._require_painter().paint(block, self._now).strips))
-            self._versions[index] = block.version
+            painted = self._require_painter().paint(block, self._now)
+            self._heights.set(index, len(painted.strips))
+            self._versions[index] = painted.version
         return self._heights[index]
 
     # what is seen ------------------------------------------------------------------------------------------------
