@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -41,6 +41,11 @@ class State:
     sizes: tuple[str, ...] = (NORMAL, LARGE)
     themes: tuple[str, ...] = ("dark", "light")
 
+    def themes_in(self, size: str) -> tuple[str, ...]:
+        """A small screen is about room, not colours; the rarer themes are looked at in one size."""
+        wanted = {SMALL: ("dark",), NORMAL: self.themes, LARGE: ("dark", "light")}[size]
+        return tuple(theme for theme in wanted if theme in self.themes)
+
 
 _block_ids = count(1)
 
@@ -49,23 +54,31 @@ async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[S
     """Each state in its themes, in this size."""
     taken: dict[str, dict[str, Frame]] = {state.name: {} for state in states}
     columns, rows = map(int, size.split("x"))
-    for theme in dict.fromkeys(theme for state in states for theme in state.themes):
+    for theme in dict.fromkeys(theme for state in states for theme in state.themes_in(size)):
         with _still_clock():
             app = app_with(ScriptedLink(), theme=theme)
             async with app.run_test(size=(columns, rows)) as pilot:
                 for state in states:
-                    if theme in state.themes:
+                    if theme in state.themes_in(size):
                         taken[state.name][theme] = await _frame(app, pilot, state)
     for state in states:
         yield state, taken[state.name]
 
 
 @contextmanager
-def _still_clock():
+def _still_clock() -> Iterator[None]:
     """The screen's own clock stands still; that of asyncio goes on."""
     still = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
-    with patch.object(reader, "time", still), patch.object(app_module, "time", still):
+    with patch.object(reader, "time", still), patch.object(app_module, "time", still), _NOT_PAINTED:
         yield
+
+
+def _forget_dirty(screen: TextualScreen[Any]) -> None:
+    screen._compositor._dirty_regions.clear()  # pyright: ignore[reportPrivateUsage]
+
+
+# Nobody looks between the states: what would go to a terminal is made once, when the frame is taken.
+_NOT_PAINTED = patch.object(TextualScreen, "_compositor_refresh", _forget_dirty)
 
 
 async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
@@ -75,7 +88,8 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
         block.id = next(_block_ids)  # what is painted is kept by the block's id
     app.store = Store(screen)
     app._overlay = state.overlay  # pyright: ignore[reportPrivateUsage]
-    await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
+    if state.keys[:1] == ("/",):
+        await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
     await _shown(app, pilot)
     await _do(app, pilot, state)
     await _shown(app, pilot)
@@ -95,8 +109,8 @@ async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
     if state.paste:
         app.post_message(Paste(state.paste))
         await pilot.pause()
-    await pilot.press(*state.keys)
-    await pilot.pause()
+    if state.keys:
+        await pilot.press(*state.keys)
 
 
 async def _clear(app: AtomicApp) -> None:

@@ -1,4 +1,4 @@
-"""Every state looks as its reference. `UPDATE_SNAPSHOTS=1` writes the references anew; look at them as pictures first."""
+"""Every state looks as its reference. `UPDATE_SNAPSHOTS=1` writes them anew; look at them as pictures first."""
 
 from __future__ import annotations
 
