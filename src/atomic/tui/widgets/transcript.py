@@ -413,8 +413,8 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Somebody dragged the bar, or Textual scrolled for a selection."""
-        if not self._is_ready():
-            return
+        if not self._is_ready() or (self._following and new_value >= self.max_scroll_y):
+            return  # a view that has become higher is moved by Textual itself; its end is still the end
         by = round(new_value) - round(old_value)
         if abs(by) <= 2 * self._view_height:
             self.scroll_lines(by)
