@@ -11,16 +11,17 @@ import msgspec
 from atomic.cli.arguments import Arguments
 from atomic.cli.asking import WrongAnswerError, read_answer
 from atomic.cli.errors import OK, UsageError
-from atomic.cli.progress import Asking
 from atomic.cli.resume import find_session, go_on
 from atomic.cli.running import RunFlags, host, read_flags
 from atomic.cli.streams import put, tell
+from atomic.hosts import leave_answer
 from atomic.questions import Question
-from atomic.sessions.inbox import POLL_SECONDS, Message
+from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import OpenQuestion
 from atomic.sessions.store import Session
 from atomic.workflows.events import Warning
 from atomic.workflows.executor import WorkflowRun
+from atomic.workflows.host_runtime import Person
 
 PATIENCE = 3.0  # seconds until we believe that the run's owner will read the answer
 
@@ -32,13 +33,13 @@ def answer_command(arguments: Arguments) -> int:
     question, answer = _meant(session.record.questions, arguments.words[1:])
     if arguments.has("--no-resume") or (session.is_owned and asyncio.run(_hand_over(session, question, answer))):
         if arguments.has("--no-resume"):
-            _keep(session, question, answer)
+            leave_answer(session, question.id, answer)
         return _tell_kept(session, as_json=flags.as_json)
     return _resume(session, flags, question, answer)
 
 
 def _resume(session: Session, flags: RunFlags, question: OpenQuestion, answer: str | list[str]) -> int:
-    async def start(person: Asking | None) -> WorkflowRun:
+    async def start(person: Person | None) -> WorkflowRun:
         return await go_on(session, flags, person, {question.id: answer})
 
     return host(start, as_json=flags.as_json)
@@ -66,18 +67,9 @@ def _read(asked: OpenQuestion, said: str) -> str | list[str]:
     return labels if asked.multi_select else labels[0]
 
 
-def _keep(session: Session, question: OpenQuestion, answer: str | list[str]) -> None:
-    """Leave the answer in the inbox; the next resume takes it from there."""
-    clean = session.redactor.data(answer)
-    session.inbox.put(Message("answer", question=question.id, answer=clean))
-    if not session.is_owned:
-        left = [other for other in session.record.questions if other.id != question.id]
-        session.save(questions=tuple(left))
-
-
 async def _hand_over(session: Session, question: OpenQuestion, answer: str | list[str]) -> bool:
     """Give the answer to the run's owner; False if that has gone before it read it."""
-    _keep(session, question, answer)
+    leave_answer(session, question.id, answer)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         await asyncio.sleep(POLL_SECONDS / 2)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atomic.cli.agents import Fitting, choose_provider
 from atomic.cli.signals import Stop
 from atomic.cli.streams import STDERR, one_line
-from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, current_folder, is_trusted, recordable
+from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, recordable
 from atomic.commands import AgentTask, TurnPrompt
 from atomic.config import Settings
 from atomic.entities import EntityRegistry
+from atomic.hosts import Fitting, choose_provider, current_folder, is_trusted
 from atomic.providers import (
     AgentEvent,
     EndReason,

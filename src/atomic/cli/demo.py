@@ -19,19 +19,18 @@ from typing import Any
 
 import msgspec
 
-from atomic.cli.agents import named_provider
 from atomic.cli.errors import OK, CliError
-from atomic.cli.progress import Asking
 from atomic.cli.running import host
 from atomic.cli.streams import harmless, put, screen_width
 from atomic.config import Settings, atomic_home
 from atomic.entities import EntityRegistry
 from atomic.git.calls import run_git
+from atomic.hosts import named_provider
 from atomic.workflows.builtin import builtin_workflows
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import Demo, WorkflowDefinition
 from atomic.workflows.executor import WorkflowRun, run_workflow
-from atomic.workflows.host_runtime import Choices, Runtime
+from atomic.workflows.host_runtime import Choices, Person, Runtime
 from atomic.workflows.project_tools import ToolCatalog
 
 RECORDING, PROJECT = "recording.jsonl", "project.json"
@@ -50,7 +49,7 @@ def run_demo() -> int:
     put(f"{_paragraph(demo.story)}\n\nRepository: {folder}\n")
     runs: list[WorkflowRun] = []
 
-    async def start(person: Asking | None) -> WorkflowRun:
+    async def start(person: Person | None) -> WorkflowRun:
         await make_project(demo, folder)
         runs.append(_begin(definition, demo, folder, commands))
         return runs[-1]

@@ -11,11 +11,11 @@ import msgspec
 
 from atomic import __version__
 from atomic.cli import signals
-from atomic.cli.agents import BY_PREFERENCE, CHECK_LIMIT, check, neutral_folder
 from atomic.cli.errors import FAILED, OK
 from atomic.cli.signals import Stop
 from atomic.cli.streams import one_line, put
 from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
+from atomic.hosts import BY_PREFERENCE, CHECK_LIMIT, check, neutral_folder
 from atomic.processes import ExecError, execute
 from atomic.providers import Health
 

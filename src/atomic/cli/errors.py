@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from atomic.errors import AtomicError
 
 OK, FAILED, USAGE, UNTRUSTED, WAITING, LIMITED = 0, 1, 2, 4, 5, 7
@@ -25,28 +23,15 @@ class UsageError(CliError):
         super().__init__(message, USAGE)
 
 
-def is_debugging() -> bool:
-    """Whether tracebacks and logs are wanted."""
-    return os.environ.get("ATOMIC_DEBUG", "") not in ("", "0")
-
-
-def message_of(error: Exception) -> str:
-    """What to tell the person; a mistake of ours is named, its traceback helps only those who look for it."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    if isinstance(error, AtomicError | OSError):
-        return str(error)
-    return f"internal error: {type(error).__name__}: {error} (ATOMIC_DEBUG=1 shows where)"
-
-
 def exit_code_of(error: Exception) -> int:
     """The exit code that an error ends the command with."""
     if isinstance(error, AtomicError) and isinstance(code := getattr(error, "exit_code", None), int):
         return code
     from atomic.config import ConfigError
+    from atomic.hosts import WrongAgentError
     from atomic.providers import ProviderError, UnknownProviderError, UntrustedProjectError
 
-    if isinstance(error, ConfigError | UnknownProviderError):
+    if isinstance(error, ConfigError | UnknownProviderError | WrongAgentError):
         return USAGE
     if isinstance(error, ProviderError) and error.provider == "replay":
         return USAGE  # the recording that was named is not there, or none

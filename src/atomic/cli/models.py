@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import choose_provider, list_models
 from atomic.cli.signals import Stop
 from atomic.cli.streams import one_line, put, tell
 from atomic.config import load_settings
+from atomic.hosts import choose_provider, list_models
 from atomic.providers import ModelInfo
 
 

@@ -21,8 +21,8 @@ from atomic.cli.output import Output
 from atomic.cli.reports import TextReport
 from atomic.cli.signals import Stop
 from atomic.cli.streams import harmless, one_line
-from atomic.cli.turn import current_folder
 from atomic.git import PatchError
+from atomic.hosts import current_folder
 from atomic.providers import AgentEvent, TurnEnded
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
 from atomic.providers.replay import SPEED, ReplayProvider

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from atomic.cli.arguments import Arguments
 from atomic.cli.errors import UsageError
-from atomic.cli.progress import Asking
 from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_settings
 from atomic.config import atomic_home
 from atomic.sessions.errors import SessionError
@@ -16,6 +15,7 @@ from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import WorkflowDefinition
 from atomic.workflows.executor import WorkflowRun, run_workflow
+from atomic.workflows.host_runtime import Person
 
 Answers = Mapping[str, "str | list[str]"]
 
@@ -23,7 +23,7 @@ Answers = Mapping[str, "str | list[str]"]
 def resume_command(arguments: Arguments) -> int:
     """Go on with a run to its end; its exit code."""
 
-    async def start(person: Asking | None) -> WorkflowRun:
+    async def start(person: Person | None) -> WorkflowRun:
         flags = read_flags(arguments)
         return await go_on(find_session(arguments.words[0]), flags, person)
 
@@ -52,13 +52,15 @@ def workflow_of(id: str) -> WorkflowDefinition | None:
 async def go_on(
     session: Session,
     flags: RunFlags,
-    person: Asking | None,
+    person: Person | None,
     answers: Answers | None = None,
     *,
     workflow: str | None = None,
 ) -> WorkflowRun:
     """Take a run up where it is; `workflow` is that of the run. Raises AtomicError before anything is changed."""
     record = session.record
+    if record.is_conversation:
+        raise UsageError(f"{session.id} is a conversation: atomic chat --resume {session.id}")
     flags = flags.over(record.options)
     place = _place_of(session, flags)
     os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in

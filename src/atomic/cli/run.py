@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from atomic.cli.arguments import Arguments
 from atomic.cli.errors import UsageError
-from atomic.cli.progress import Asking
 from atomic.cli.prompt import read_words
 from atomic.cli.resume import catalog_of, find_session, go_on
 from atomic.cli.running import RunFlags, host, place_here, read_flags, warn_of_settings
 from atomic.sessions.errors import SessionError
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.executor import WorkflowRun, run_workflow
+from atomic.workflows.host_runtime import Person
 
 if TYPE_CHECKING:
     from atomic.cli.workflow_flags import Find
@@ -23,13 +23,13 @@ def run_command(arguments: Arguments) -> int:
     """Run a workflow to its end; its exit code."""
     name, *words = arguments.words
 
-    async def start(person: Asking | None) -> WorkflowRun:
+    async def start(person: Person | None) -> WorkflowRun:
         return await begin(name, read_words(words), arguments.value("--resume"), read_flags(arguments), person)
 
     return host(start, as_json=arguments.has("--json"))
 
 
-async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Asking | None) -> WorkflowRun:
+async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> WorkflowRun:
     """Start a workflow, or go on with a run of it. Raises AtomicError before there is a session."""
     if resume is None:
         return await _begin(name, prompt, flags, person)
@@ -38,7 +38,7 @@ async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, per
     return await go_on(find_session(resume), flags, person, workflow=name)
 
 
-async def _begin(name: str, prompt: str, flags: RunFlags, person: Asking | None) -> WorkflowRun:
+async def _begin(name: str, prompt: str, flags: RunFlags, person: Person | None) -> WorkflowRun:
     from atomic.workflows.trust import RunTrust
 
     place = place_here(flags)

@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import BY_PREFERENCE, check, choose_provider, named_provider, neutral_folder
 from atomic.cli.arguments import Arguments
-from atomic.cli.errors import OK, CliError, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.errors import OK, CliError, UsageError, exit_code_of
 from atomic.cli.output import Output
 from atomic.cli.progress import Asking, View, view_for
 from atomic.cli.streams import STDERR, STDIN, tell
-from atomic.cli.turn import current_folder, recordable
+from atomic.cli.turn import recordable
 from atomic.cli.workflow_flags import config_of
 from atomic.config import CapSettings, Settings, atomic_home, read_duration
-from atomic.errors import AtomicError
+from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.graph import RunOwnedError
+from atomic.hosts import BY_PREFERENCE, check, choose_provider, current_folder, named_provider, neutral_folder
+from atomic.questions import Question
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.endings import Stop
 from atomic.workflows.events import RunEnded
 from atomic.workflows.executor import WorkflowRun
 from atomic.workflows.governor import Caps
-from atomic.workflows.host_runtime import Choices, Runtime
+from atomic.workflows.host_runtime import Choices, Person, Runtime
 
 if TYPE_CHECKING:
     from atomic.providers import AgentProvider, SessionOptions
@@ -154,7 +155,7 @@ class Place:
 
         return ToolCatalog(self.catalog)
 
-    async def runtime(self, flags: RunFlags, loaded: LoadedWorkflow, person: Asking | None) -> Runtime:
+    async def runtime(self, flags: RunFlags, loaded: LoadedWorkflow, person: Person | None) -> Runtime:
         """What the run gets. Raises CliError for an agent that is not there, before there is a session."""
         for name in flags.agents.values():
             named_provider(name, self.settings)
@@ -245,7 +246,15 @@ def _late(make: Callable[[], Any]) -> Any:
     return _Late(make)
 
 
-Start = Callable[["Asking | None"], Awaitable[WorkflowRun]]
+class Elsewhere:
+    """A person at another process: the screen. What they answer comes by the inbox, where the run looks by itself."""
+
+    async def ask(self, question: Question) -> None:
+        """Wait until the answer has come there."""
+        await asyncio.get_running_loop().create_future()
+
+
+Start = Callable[["Person | None"], Awaitable[WorkflowRun]]
 
 
 def host(start: Start, *, as_json: bool) -> int:
@@ -284,7 +293,9 @@ class RunHost:
         finally:
             self._view.close()
 
-    def _person(self) -> Asking | None:
+    def _person(self) -> Person | None:
+        if os.environ.pop("ATOMIC_ANSWERS", "") == "inbox":  # nothing that the run starts shall inherit it
+            return Elsewhere()
         is_somebody_there = not self._as_json and os.isatty(STDIN) and os.isatty(STDERR)
         return Asking(self._out, self._view) if is_somebody_there else None
 

@@ -137,7 +137,9 @@ def _text(history: History) -> str:
 
 
 def _drawing(history: History, columns: int) -> str:
-    """The graph with a mark at each node that ran; without the graph, the steps."""
+    """The graph with a mark at each node that ran; without the graph, the steps. A conversation has neither."""
+    if history.record.is_conversation:
+        return ""
     graph = _graph_of(history.record)
     marks = _marks(history)
     lines = [] if graph is None else _marked(graph.draw(columns), marks).rstrip("\n").split("\n")

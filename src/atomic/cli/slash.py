@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import choose_provider, list_models
 from atomic.cli.crew import CrewHost
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.prompt import Prompt
@@ -27,14 +26,15 @@ from atomic.commands import (
     agent_prompt,
     dispatch,
 )
+from atomic.hosts import choose_provider, list_models
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
 from atomic.wiring import Wiring
 
 if TYPE_CHECKING:
-    from atomic.cli.progress import Asking
     from atomic.cli.running import RunFlags
     from atomic.workflows.executor import WorkflowRun
+    from atomic.workflows.host_runtime import Person
 
 
 def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
@@ -116,7 +116,7 @@ class HeadlessContext(LimitedContext):
             self.show(verb_help(verb, typed.flags))
             return
 
-        async def start(person: Asking | None) -> WorkflowRun:
+        async def start(person: Person | None) -> WorkflowRun:
             text = "\n\n".join(part for part in (prompt, attached) if part)
             return await begin(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
 

@@ -7,7 +7,7 @@ import time
 from atomic.cli.errors import OK, CliError
 from atomic.cli.resume import find_session
 from atomic.cli.streams import tell
-from atomic.sessions.inbox import Message
+from atomic.hosts import ask_to_stop
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, shown
 
@@ -19,6 +19,9 @@ _OVER = (SessionStatus.COMPLETED, SessionStatus.CHAT, SessionStatus.CANCELLED)
 def stop_command(id: str, *, cancel: bool) -> int:
     """Ask the run's owner to stop, and wait for it."""
     session = find_session(id)
+    if session.record.is_conversation:
+        tell(f"{session.id} is a conversation: it ends with its screen")
+        return OK
     if session.is_owned:
         _ask(session, cancel=cancel)
     elif cancel and session.record.status not in _OVER:
@@ -33,7 +36,7 @@ def stop_command(id: str, *, cancel: bool) -> int:
 def _ask(session: Session, *, cancel: bool) -> None:
     owner = session.record.owner
     assert owner is not None
-    session.inbox.put(Message("cancel" if cancel else "stop", to=f"{owner.pid}|{owner.mark}"))
+    ask_to_stop(session, cancel=cancel)
     deadline = time.monotonic() + PATIENCE
     while session.is_owned:
         if time.monotonic() > deadline:

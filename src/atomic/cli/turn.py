@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from atomic.cli import signals
-from atomic.cli.agents import Fitting, choose_provider, remedy_for
 from atomic.cli.asking import Asker
-from atomic.cli.errors import FAILED, LIMITED, OK, WAITING, CliError, UsageError, exit_code_of, is_debugging, message_of
+from atomic.cli.errors import FAILED, LIMITED, OK, WAITING, UsageError, exit_code_of
 from atomic.cli.output import Output
 from atomic.cli.reports import report_for
 from atomic.cli.signals import Stop
 from atomic.cli.streams import tell
-from atomic.config import Settings, atomic_home, load_settings
-from atomic.errors import AtomicError
+from atomic.config import Settings, load_settings
+from atomic.errors import AtomicError, is_debugging, message_of
+from atomic.hosts import Fitting, choose_provider, current_folder, is_trusted, remedy_for
 from atomic.providers import AgentProvider, AgentSession, EndReason, Notice, SessionOptions, TurnEnded
 
 if TYPE_CHECKING:
@@ -205,19 +204,3 @@ def recordable(file: str) -> str:
     if not writable or not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise UsageError(f"--record cannot write to {path} (name a file in a folder that is there)")
     return path
-
-
-def is_trusted() -> bool:
-    """Whether what the current folder brings for agents may run: somebody has approved it as it is now."""
-    if not os.path.exists(atomic_home() / "trust.json"):
-        return False
-    from atomic.workflows import trust
-
-    return trust.look().allows(Path(current_folder()))
-
-
-def current_folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise CliError("the current folder does not exist any more (change to another one)") from None

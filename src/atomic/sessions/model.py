@@ -74,3 +74,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     parked_until: float | None = None  # seconds since 1970
     named: Mapping[str, Sequence[str]] = {}  # sessions that nodes share by name: provider and its id
     trust: Any = None  # what the project's code was when the run was started, and what the run made of it
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether people talk with an agent in it; a workflow that only asks an agent has a name."""
+        return self.status is SessionStatus.CHAT and not self.workflow

@@ -32,6 +32,7 @@ def facts_of(history: History) -> list[tuple[str, str]]:
         ("session", record.id),
         ("workflow", f"{record.workflow}{version}"),
         ("status", ": ".join(part for part in (str(record.status), record.reason) if part)),
+        ("agent", _agent(record)),
         ("prompt", record.prompt),
         ("project", record.project),
         ("started", local_time(record.created_at)),
@@ -47,10 +48,19 @@ def facts_of(history: History) -> list[tuple[str, str]]:
     return [(name, text) for name, text in facts if text]
 
 
+def _agent(record: SessionRecord) -> str:
+    """With whom a conversation is held; a run may have many agents."""
+    if not record.is_conversation:
+        return ""
+    return ", ".join(str(part) for part in (record.config.get("provider"), record.config.get("model")) if part)
+
+
 def next_command(record: SessionRecord) -> str:
     """The command that goes on; empty where nothing is left to do."""
     if record.questions:
         return f'atomic answer {record.id} {record.questions[0].id} "…"'
+    if record.is_conversation:
+        return f"atomic chat --resume {record.id}"
     return f"atomic resume {record.id}" if record.status in GOES_ON else ""
 
 

@@ -105,6 +105,8 @@ def play(step: dict[str, Any]) -> dict[str, Any] | None:
 
 def prompt(params: dict[str, Any]) -> dict[str, Any]:
     text = params["prompt"][0]["text"].partition("\n\n<system_prompt>")[0]
+    if not text.startswith(("[", "/")):  # what goes along with a prompt stands before it
+        text = text.rpartition("\n\n")[2]
     for step in json.loads("[]" if text.startswith("/") else text):
         if step == {"prompt": True}:
             say(json.dumps([block["text"] for block in params["prompt"]]))

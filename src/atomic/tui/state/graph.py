@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from atomic.providers.events import SkillLoaded, SubagentStarted, TextDelta, ThinkingDelta, ToolStarted
-from atomic.tasks import Task
-from atomic.tui.state.changes import Changes
-from atomic.tui.state.clip import clip
-from atomic.tui.state.model import Block, BlockKind, NodeEntry, Run, Screen
-from atomic.tui.state.story import Story
-from atomic.workflows.events import (
+from atomic.run_events import (
     AgentActivity,
     LimitReached,
     NodeEnded,
@@ -20,6 +15,11 @@ from atomic.workflows.events import (
     Warning,
     WorkflowEvent,
 )
+from atomic.tasks import Task
+from atomic.tui.state.changes import Changes
+from atomic.tui.state.clip import clip
+from atomic.tui.state.model import Block, BlockKind, NodeEntry, Run, Screen
+from atomic.tui.state.story import Story
 
 _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
 _WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}

@@ -75,6 +75,7 @@ class AgentEntry:
     ended: float | None = None
     tools: int = 0
     depth: int = 0
+    parent: str = ""  # the key of the agent that called it, empty for none
 
 
 @dataclass(slots=True)

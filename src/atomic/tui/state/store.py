@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from atomic import run_events as wf
 from atomic.tui.protocol import (
     Activity,
     Cleared,
@@ -43,7 +44,6 @@ from atomic.tui.state.clip import Clip
 from atomic.tui.state.graph import Graph
 from atomic.tui.state.model import Block, BlockKind, QuestionEntry, Queued, Run, RunState, Screen
 from atomic.tui.state.story import Story
-from atomic.workflows import events as wf
 
 __all__ = ["Changes", "Store"]
 

@@ -109,6 +109,7 @@ class Story:
         self.add(head, above)
         self.live[head.id] = head
         entry = AgentEntry(id, name, self._run.id, _first_line(task), started=now, depth=head.depth)
+        entry.parent = f"{self._run.id}/{parent}" if above is not None else ""
         self._screen.agents[f"{self._run.id}/{id}"] = entry
         voice = self._voices[id] = Voice(entry, head, can_return=can_return)
         return voice

@@ -283,6 +283,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._heights = Heights()
         self._rows, self._lines = [], []
         self._anchor, self._following, self._new, self._cursor = (0, 0), True, 0, None
+        self.refresh()  # what stood there is not known any more
 
     def _index_of(self, id: int) -> int | None:
         """Where a block is; looked for from the end, where most of the work is."""
@@ -415,8 +416,8 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Somebody dragged the bar, or Textual scrolled for a selection."""
-        if not self._is_ready():
-            return
+        if not self._is_ready() or (self._following and new_value >= self.max_scroll_y):
+            return  # a view that has become higher is moved by Textual itself; its end is still the end
         by = round(new_value) - round(old_value)
         if abs(by) <= 2 * self._view_height:
             self.scroll_lines(by)

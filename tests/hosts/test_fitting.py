@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from atomic.cli.agents import Fitting
 from atomic.commands import TurnPrompt
+from atomic.hosts import Fitting
 from atomic.providers import AgentProvider, Capabilities, ModelInfo
 
 

@@ -1,4 +1,4 @@
-"""Choose the agent that a command is for."""
+"""Choose the agent that a turn is for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atomic.cli.errors import USAGE, CliError, message_of
 from atomic.config import Settings
+from atomic.errors import message_of
+from atomic.hosts.errors import NoAgentError, NoModelsError, WrongAgentError
 from atomic.providers import (
     AgentProvider,
     Health,
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 async def choose_provider(name: str | None, settings: Settings) -> AgentProvider:
     """The agent of that name, else the configured one, else the first that can be used here.
 
-    Raises CliError if there is none, ProviderError if it cannot be used.
+    Raises NoAgentError if there is none, WrongAgentError for a wrong name, ProviderError if it cannot be used.
     """
     if name is not None:
         return named_provider(name, settings)
@@ -55,17 +56,17 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
                 missing.append(f"{candidate}: {health.remedy}")
     way_out = missing[0] if missing else "install one, for example with pip install 'atomic-workflows[claude]'"
     more = "atomic doctor says what is missing for each; atomic demo shows a run without one"
-    raise CliError(f"No agent can be used here: {way_out} ({more})")
+    raise NoAgentError(f"No agent can be used here: {way_out} ({more})")
 
 
 def named_provider(name: str, settings: Settings, *, origin: str = "") -> AgentProvider:
-    """The agent of that name. Raises CliError for a wrong name, ProgramMissingError if its SDK is not installed."""
+    """The agent of that name. Raises WrongAgentError, ProgramMissingError if its SDK is not installed."""
     try:
         return require_provider(name, settings)
     except ProgramMissingError:
         raise
     except ProviderError as error:
-        raise CliError(f"{error}{f', {origin}' if origin else ''}", USAGE) from error
+        raise WrongAgentError(f"{error}{f', {origin}' if origin else ''}") from error
 
 
 async def check(name: str, settings: Settings) -> Health:
@@ -86,15 +87,17 @@ async def remedy_for(provider: AgentProvider) -> str:
 
 
 async def list_models(provider: AgentProvider) -> Sequence[ModelInfo]:
-    """The models of an agent. Raises CliError if it does not list them."""
+    """The models of an agent. Raises NoModelsError if it does not list them."""
     if not provider.capabilities.models:
-        raise CliError(f"{provider.name} has no list of models")
+        raise NoModelsError(f"{provider.name} has no list of models")
     try:
         with neutral_folder():
             async with asyncio.timeout(MODELS_LIMIT):
                 return await provider.models()
     except TimeoutError:
-        raise CliError(f"{provider.name} did not list its models within {MODELS_LIMIT:g} s (atomic doctor)") from None
+        raise NoModelsError(
+            f"{provider.name} did not list its models within {MODELS_LIMIT:g} s (atomic doctor)"
+        ) from None
 
 
 class Fitting:

@@ -1,0 +1,35 @@
+"""Users whose agent is the puppet of the ACP tests: a prompt is a JSON list of what it does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tests.cli.command import User
+from tests.providers.acp.stage import PUPPET
+
+AGENT = "acp:puppet"
+
+
+def has_puppet(user: User, *flags: str) -> str:
+    """Let the user have it; its name."""
+    command = json.dumps([sys.executable, str(PUPPET), *flags])
+    user.sets(f"[acp.puppet]\ncommand = {command}\n")
+    return AGENT
+
+
+def steps(*given: Mapping[str, Any]) -> str:
+    return json.dumps(given)
+
+
+def form(text: str, *choices: str, default: str | None = None) -> dict[str, Any]:
+    """A question with one field, as ACP has it."""
+    field: dict[str, Any] = {"type": "string", "title": text}
+    if choices:
+        field["enum"] = list(choices)
+    if default is not None:
+        field["default"] = default
+    schema = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
+    return {"mode": "form", "message": text, "requestedSchema": schema}
