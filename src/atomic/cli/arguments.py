@@ -28,6 +28,10 @@ class Arguments:
     def __init__(self, given: dict[str, list[str]], words: list[str], flags: Sequence[Flag] = ()) -> None:
         self._given, self.words, self.flags = given, words, flags
 
+    @property
+    def flags_given(self) -> bool:
+        return bool(self._given)
+
     def has(self, name: str) -> bool:
         return name in self._given
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from atomic.cli.arguments import Flag
-from atomic.cli.verbs import HELP, TURN, VERBS, VERSION, Verb
+from atomic.cli.verbs import CHAT, HELP, TURN, VERBS, VERSION, Verb
 
 
 def top_help() -> str:
     """The help of `atomic` itself."""
-    usage = [('atomic -p "PROMPT" [flags]', TURN[0].help)]
+    usage = [("atomic [flags] [PROMPT...]", "the screen: talk with an agent, run workflows")]
+    usage += [('atomic -p "PROMPT" [flags]', TURN[0].help)]
     usage += [(verb.usage, verb.summary) for verb in VERBS.values()]
     return "\n".join(
         (
@@ -19,8 +20,11 @@ def top_help() -> str:
             "usage:",
             *_columns(usage),
             "",
-            "flags of -p:",
+            "flags of -p and of the screen (--output: of -p alone):",
             *flag_rows(TURN[1:]),
+            "",
+            "flags of the screen:",
+            *flag_rows(CHAT),
             "",
             "other flags:",
             *flag_rows((VERSION, HELP)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 from atomic.cli.arguments import Arguments, parse
 from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of
-from atomic.cli.streams import STDERR, fill_gaps, put, tell, write
-from atomic.cli.verbs import TOP, VERBS, Verb
+from atomic.cli.streams import STDERR, STDIN, STDOUT, fill_gaps, put, tell, write
+from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, run_chat
 from atomic.errors import AtomicError, closest, is_debugging, message_of
 
 
@@ -47,7 +48,7 @@ def _carry_out(words: list[str]) -> int:
         from atomic.cli.completion import complete
 
         return complete(words[1:])
-    if words and not words[0].startswith("-"):
+    if words and not words[0].startswith("-") and not _is_prompt(words[0]):
         return _verb(words)
     arguments = parse(words, TOP)
     if arguments.has("--help"):
@@ -59,12 +60,30 @@ def _carry_out(words: list[str]) -> int:
         return 0
     if arguments.has("-p"):
         return _turn(arguments)
-    if not words:
-        from atomic.cli.help import top_help
+    return _chat(arguments)
 
-        write(STDERR, top_help())
-        return USAGE
-    raise UsageError('Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest')
+
+def _is_prompt(word: str) -> bool:
+    """No verb has a blank in its name, and a person who sees the screen can take the text back."""
+    return any(map(str.isspace, word)) and _is_seen()
+
+
+def _is_seen() -> bool:
+    return os.isatty(STDIN) and os.isatty(STDOUT)
+
+
+def _chat(arguments: Arguments) -> int:
+    """`atomic [flags] [prompt]` is `atomic chat`, if somebody is there."""
+    if not _is_seen() and not arguments.has("--web") and not arguments.has("--plain"):
+        if not arguments.flags_given and not arguments.words:
+            from atomic.cli.help import top_help
+
+            write(STDERR, top_help())
+            return USAGE
+        raise UsageError('Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest')
+    if arguments.has("--output"):
+        raise UsageError("--output is the output of -p")
+    return run_chat(arguments)
 
 
 def _verb(words: list[str]) -> int:
@@ -76,7 +95,8 @@ def _verb(words: list[str]) -> int:
         put(verb_help(verb, arguments.flags))
         return 0
     verb.check(arguments.words)
-    _prepare()
+    if verb.run is not run_chat:  # the screen is there before logging could be imported, and has signals of its own
+        _prepare()
     return verb.run(arguments)
 
 
@@ -110,6 +130,9 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
 
 
 def _turn(arguments: Arguments) -> int:
+    for flag in CHAT:
+        if arguments.has(flag.name):
+            raise UsageError(f"{flag.name} is a flag of the screen: leave it out, or -p")
     _prepare()
     from atomic.cli.prompt import read_prompt
 

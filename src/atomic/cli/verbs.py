@@ -27,8 +27,16 @@ TURN = (
     ),
     Flag("--record", value="FILE", help="write what the agent does to a file that replay:FILE plays"),
 )
+THEMES = ("dark", "light", "ansi", "contrast")
+CHAT = (
+    Flag("--theme", value="THEME", choices=THEMES, help="dark, light, ansi (the terminal's own colours) or contrast"),
+    Flag("--resume", value="ID", help="go on with a conversation"),
+    Flag("--plain", help="lines only, nothing moves: for screen readers and plain terminals"),
+    Flag("--web", help="the screen in a browser on this machine"),
+    Flag("--port", value="PORT", help="the port of --web (one that is free)"),
+)
 VERSION = Flag("--version", help="the version of Atomic and of its SDK")
-TOP = (*TURN, VERSION, HELP)
+TOP = (*TURN, *CHAT, VERSION, HELP)
 
 
 PROMPT = "[PROMPT...]"  # all that follows, whatever it contains
@@ -85,6 +93,12 @@ class Verb:
 
 
 # Each is imported only to be run: `--help` and `--version` pay for none of them.
+
+
+def run_chat(arguments: Arguments) -> int:
+    from atomic.cli.chat import run_chat
+
+    return run_chat(arguments)
 
 
 def _doctor(arguments: Arguments) -> int:
@@ -385,11 +399,13 @@ _HOW = (
     _TRUST,
     _LINES,
 )
+_CHAT = (_AGENT, *(flag for flag in TURN if flag.name in ("--model", "--record")), *CHAT)
 _RUN = (*_HOW, Flag("--resume", value="ID", help="go on with a run of this workflow, as atomic resume does"))
 RESERVED = (*_RUN, HELP)  # no key of a workflow's config becomes one of these
 VERBS = {
     verb.name: verb
     for verb in (
+        Verb("chat", "talk with an agent on a screen; atomic alone is that too", _CHAT, words=(PROMPT,), run=run_chat),
         Verb("run", "run a workflow", _RUN, words=("WORKFLOW", PROMPT), run=_run, workflow=_workflow_to_run),
         Verb("resume", "go on with a run", _HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
         Verb(

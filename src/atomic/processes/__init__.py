@@ -10,6 +10,8 @@ from atomic.processes.execute import MAX_OUTPUT, ExecResult, execute
 from atomic.processes.groups import GRACE, end_group
 from atomic.processes.marks import end_marked, find_marked, new_mark
 from atomic.processes.program import Program, running
+from atomic.processes.starting import guard
+from atomic.processes.watching import ExitWatch
 
 __all__ = [
     "GRACE",
@@ -18,12 +20,14 @@ __all__ = [
     "ExecOutputError",
     "ExecResult",
     "ExecTimeoutError",
+    "ExitWatch",
     "Program",
     "ProgramNotFoundError",
     "end_group",
     "end_marked",
     "execute",
     "find_marked",
+    "guard",
     "new_mark",
     "running",
 ]

@@ -58,6 +58,7 @@ def _start_error(argv: list[str], cwd: str | None, error: OSError | ValueError) 
 # Three rounds: what is killed may have started something meanwhile. Without a mark, or without /proc, there are none.
 _GUARD = """
 read -r group && { read -r _ || {
+    [ "$2" = 0 ] || sleep "$2"
     kill -s KILL -- "-$group"
     for round in ${1:+1 2 3}; do
         for file in /proc/[0-9]*/environ; do
@@ -69,15 +70,15 @@ read -r group && { read -r _ || {
 
 
 @contextmanager
-def guard(mark: str = "") -> Generator[int]:
+def guard(mark: str = "", *, grace: float = 0) -> Generator[int]:
     """Have a program and all its children killed when Atomic dies, even by SIGKILL; give where to announce it.
 
     A shell of 1 MB reads a process group from a pipe, then waits for the end of the pipe, which only Atomic holds.
     The program announces itself before it becomes what it is: there is no instant in which it has no guard. The
     kernel's own means, the parent's death signal, would reach the program but not its children. `mark`: words in the
-    environment by which those are found that moved to a group of their own.
+    environment by which those are found that moved to a group of their own. `grace`: seconds that they have before.
     """
-    with _shell(_GUARD, "guard", mark) as guard:
+    with _shell(_GUARD, "guard", mark, f"{grace:g}") as guard:
         assert guard.stdin is not None
         try:
             yield guard.stdin.fileno()

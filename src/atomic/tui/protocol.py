@@ -12,7 +12,7 @@ import msgspec
 
 from atomic.providers.events import AgentEvent, Usage
 from atomic.questions import Question
-from atomic.workflows.events import WorkflowEvent
+from atomic.run_events import WorkflowEvent
 
 
 class RunKind(StrEnum):

@@ -56,6 +56,9 @@ class Block:
     folded: bool = True
     open: bool = False  # more text is coming
     version: int = 0
+    gap: bool = False  # an empty line stands above it
+    lead: bool = False  # the first of an answer: it carries the sign
+    hidden: bool = False  # a sub-agent above it is folded
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class AgentEntry:
     ended: float | None = None
     tools: int = 0
     depth: int = 0
+    parent: str = ""  # the key of the agent that called it, empty for none
 
 
 @dataclass(slots=True)
@@ -142,6 +146,7 @@ class Screen:
     questions: dict[str, QuestionEntry] = field(default_factory=dict[str, QuestionEntry])
     pick: PickOpened | None = None
     queue: list[Queued] = field(default_factory=list[Queued])
+    theme: str = ""  # as the person calls it; empty: nobody has chosen
     left: str | None = None  # the engine's last word, once it is said
 
     @property

@@ -1,0 +1,177 @@
+"""Where Textual's private parts are touched: gaps of 8.2.8 in what it understands of a terminal.
+
+* A paste loses the escape characters that are in it, and is read letter by letter: here it is taken as it comes.
+* Alt+Enter comes as ESC CR and loses its Alt; Shift+Enter of xterm and tmux (`CSI 27 ; 2 ; 13 ~`) is not known.
+* Kitty's lock keys are reported as keys of their own: they type nothing.
+
+Another version may have changed what is replaced here, so it is refused instead of guessed at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import textual
+from textual import events
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.keys import Keys
+
+from atomic.errors import AtomicError
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.message import Message
+
+TEXTUAL = "8.2.8"
+
+ASK_FOR_SHIFT = "\x1b[>4;1m"  # xterm's modifyOtherKeys: Enter tells whether Shift is held
+END_ASKING = "\x1b[>4;0m"
+
+_OTHER_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")  # xterm's way to say `CSI key ; modifiers u`
+_LOCKS = frozenset(("caps_lock", "scroll_lock", "num_lock"))
+
+
+class TextualVersionError(AtomicError):
+    """The Textual that is installed is not the one that this module knows from the inside."""
+
+    def __init__(self, found: str) -> None:
+        self.found = found
+        super().__init__(f"Atomic's screen needs textual {TEXTUAL}, not {found} (pip install textual=={TEXTUAL})")
+
+
+@cache
+def install() -> None:
+    """Close the gaps, once a process. Raises TextualVersionError."""
+    if (found := _textual_version()) != TEXTUAL:
+        raise TextualVersionError(found)
+    XTermParser.feed = _feed
+    XTermParser.tick = _tick
+    XTermParser._sequence_to_key_events = _keys  # pyright: ignore[reportPrivateUsage]
+
+
+def _textual_version() -> str:
+    """The installed version; the folder beside it says so much quicker than the module for it can be imported."""
+    beside = Path(textual.__file__).parent.parent / f"textual-{TEXTUAL}.dist-info"
+    if beside.is_dir():
+        return TEXTUAL
+    from importlib.metadata import version
+
+    return version("textual")
+
+
+def can_ask_for_shift() -> bool:
+    """Whether the terminal tells Shift+Enter only when it is asked in xterm's way."""
+    return bool(os.environ.get("TMUX") or os.environ.get("XTERM_VERSION"))
+
+
+def write(app: App[Any], text: str) -> None:
+    """Write to the terminal as it is: a bell, a title, the clipboard."""
+    driver = app._driver  # pyright: ignore[reportPrivateUsage]
+    if driver is not None:
+        driver.write(text)
+        driver.flush()
+
+
+def fail(app: App[Any], error: BaseException) -> None:
+    """End the app with an error that came up outside of its messages, as it ends with one that came up inside."""
+    app._handle_exception(error)  # pyright: ignore[reportPrivateUsage, reportArgumentType]  # any kind will do
+
+
+# -- pastes
+
+_feed_as_it_was = XTermParser.feed
+_tick_as_it_was = XTermParser.tick
+
+
+class _Pasting:
+    """What a parser has seen of a paste; kept beside the parser, which knows nothing of it."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] | None = None  # None: no paste is being read
+        self.tail = ""  # the last letters, in which a mark may have begun
+
+
+def _state(parser: XTermParser) -> _Pasting:
+    state = parser.__dict__.get("atomic_pasting")
+    if state is None:
+        state = parser.__dict__["atomic_pasting"] = _Pasting()
+    return state
+
+
+def _feed(self: XTermParser, data: str) -> Iterable[Message]:
+    """Pass on what is typed; of a paste, tell the parser only that it begins and ends, and give the text."""
+    state = _state(self)
+    if not data:
+        yield from _feed_as_it_was(self, data)
+        return
+    while data:
+        if state.parts is None:
+            typed, data = _until_paste(state, data)
+            yield from _feed_as_it_was(self, typed)
+        else:
+            ended, data = _until_end(state, data)
+            if ended is not None:
+                yield from _pasted(self, ended)
+
+
+def _until_paste(state: _Pasting, data: str) -> tuple[str, str]:
+    """What comes up to a paste, with the mark that begins it; and the rest."""
+    seen = state.tail + data
+    at = seen.find(BRACKETED_PASTE_START)
+    if at < 0:
+        state.tail = seen[-(len(BRACKETED_PASTE_START) - 1) :]
+        return data, ""
+    end = at + len(BRACKETED_PASTE_START) - len(state.tail)
+    state.tail, state.parts = "", []
+    return data[:end], data[end:]
+
+
+def _until_end(state: _Pasting, data: str) -> tuple[str | None, str]:
+    """The whole paste, if its end has come; and what follows."""
+    assert state.parts is not None
+    seen = state.tail + data
+    at = seen.find(BRACKETED_PASTE_END)
+    if at < 0:
+        kept = len(BRACKETED_PASTE_END) - 1
+        state.parts.append(seen[:-kept])
+        state.tail = seen[-kept:]
+        return None, ""
+    text = "".join((*state.parts, seen[:at]))
+    state.tail, state.parts = "", None
+    return text, seen[at + len(BRACKETED_PASTE_END) :]
+
+
+def _pasted(parser: XTermParser, text: str) -> Iterator[Message]:
+    for message in _feed_as_it_was(parser, BRACKETED_PASTE_END):
+        yield events.Paste(text) if isinstance(message, events.Paste) else message
+
+
+def _tick(self: XTermParser) -> Iterable[Message]:
+    """What was taken for the beginning of a sequence was a key, if nothing follows in time."""
+    waited = self._timeout_time is not None  # pyright: ignore[reportPrivateUsage]
+    yield from _tick_as_it_was(self)
+    if waited and self._timeout_time is None:  # pyright: ignore[reportPrivateUsage]
+        state = _state(self)
+        if state.parts is None:
+            state.tail = ""
+
+
+# -- keys
+
+_keys_as_they_were = XTermParser._sequence_to_key_events  # pyright: ignore[reportPrivateUsage]
+
+
+def _keys(self: XTermParser, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+    if sequence in ("\x1b\r", "\x1b\n") or (alt and sequence in ("\r", "\n")):
+        yield events.Key("alt+enter", None)
+        return
+    if (match := _OTHER_KEY.fullmatch(sequence)) is not None:
+        sequence = f"\x1b[{match[2]};{match[1]}u"
+    for key in _keys_as_they_were(self, sequence, alt):
+        is_lock = key.key.rpartition("+")[2] in _LOCKS
+        yield events.Key(Keys.Ignore, sequence) if is_lock else key

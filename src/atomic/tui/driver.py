@@ -1,0 +1,125 @@
+"""The terminal's driver of the screen: what Textual's own does, and what it leaves to chance.
+
+* The first frame is on the other screen already: it is not entered twice, and what was typed meanwhile comes first.
+* The input is waited for, not asked for ten times a second: an idle screen has no timer. Its end ends the screen.
+* Ctrl+C twice within a second reaches the supervisor from here, the input's own thread: also if the loop is stuck.
+* A terminal that is closed says "go on" as well as "hang up": only a screen that was suspended is to begin again.
+* What Textual saves as the terminal's state is ours already; on leaving it must be the person's.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from textual import events, messages
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+from atomic.tui.background import BackgroundFilter
+from atomic.tui.order import InOrder
+from atomic.tui.supervisor import Report
+from atomic.tui.terminal import ALTERNATE_SCREEN, Terminal
+
+TWICE = 1.0  # seconds between two presses of Ctrl+C that leave
+_TICK = 0.05  # seconds until an Esc that nothing followed is one
+
+
+def driver_for(
+    terminal: Terminal, report: Report, ahead: bytes, on_background: Callable[[str], None]
+) -> type[LinuxDriver]:
+    """A driver for this terminal; `ahead` was typed before it was there."""
+
+    class ScreenDriver(_ScreenDriver):
+        def __init__(self, app: App[Any], **options: Any) -> None:
+            super().__init__(app, **options)
+            self.terminal, self.report, self.ahead, self.on_background = terminal, report, ahead, on_background
+
+    return ScreenDriver
+
+
+class _ScreenDriver(InOrder, LinuxDriver):
+    terminal: Terminal
+    report: Report
+    ahead: bytes
+    on_background: Callable[[str], None]
+
+    def __init__(self, app: App[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        assert sys.__stdout__ is not None
+        self._file = sys.__stdout__  # standard error is the supervisor's file
+        self._is_first = True
+        self._last_ctrl_c = float("-inf")
+        self._stop_reading, self._reading = -1, -1
+
+    def write(self, data: str) -> None:
+        if self._is_first and data == ALTERNATE_SCREEN:
+            return
+        super().write(data)
+
+    def start_application_mode(self) -> None:
+        self._reading, self._stop_reading = os.pipe()
+        super().start_application_mode()
+        self.attrs_before = self.terminal.before
+        if not self._is_first:
+            self._app.call_later(self._app.refresh, layout=True)  # it was left: what stood there has gone
+        self._is_first = False
+        self.report.shown(True)
+
+    def close(self) -> None:
+        super().close()
+        self.report.shown(False)  # only now is all of it written
+
+    def _sigcont_application(self, *_: object) -> None:
+        if self._must_signal_resume:  # it comes with a closed terminal too, to those who were never suspended
+            super()._sigcont_application()
+
+    def disable_input(self) -> None:
+        if self._stop_reading >= 0:
+            os.close(self._stop_reading)
+            self._stop_reading = -1
+        super().disable_input()
+
+    def run_input_thread(self) -> None:
+        """Wait for input and dispatch events until the screen is left or the terminal has gone."""
+        parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
+        background = BackgroundFilter(self.on_background)
+        data, self.ahead = self.ahead, b""
+        while True:
+            for event in parser.feed(text) if (text := decode(background.strip(data))) else ():
+                self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
+            is_open = background.is_open or parser._timeout_time is not None  # half a sequence
+            ready = select.select([self.fileno, self._reading], [], [], _TICK if is_open else None)[0]
+            if self._reading in ready:
+                break
+            data = b""
+            if self.fileno in ready and not (data := self._read()):
+                self._terminal_is_gone()
+                break
+        os.close(self._reading)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.fileno, 64 * 1024)
+        except OSError:
+            return b""
+
+    def _terminal_is_gone(self) -> None:
+        self._app.post_message(messages.ExitApp())
+
+    def process_message(self, message: Message) -> None:
+        if isinstance(message, events.Key) and message.key == "ctrl+c":
+            now = monotonic()
+            if now - self._last_ctrl_c < TWICE:
+                self.report.leave()
+            self._last_ctrl_c = now
+        super().process_message(message)

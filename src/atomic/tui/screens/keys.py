@@ -1,0 +1,18 @@
+"""All keys and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atomic.tui.protocol import PickRow
+from atomic.tui.screens.listing import Listing
+
+
+class KeysScreen(Listing):
+    """Rows of (keys, what they do, where); to read and to search."""
+
+    CHOOSES = False
+    HINTS = (("↑↓", "scroll"), ("Esc", "closes"))
+
+    def __init__(self, rows: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__("Keys", [PickRow(keys, keys, does, where) for keys, does, where in rows])

@@ -1,0 +1,382 @@
+"""The question dialog: options by number or arrows, several with space, own words, and the others that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.events import Key
+from textual.message import Message
+from textual.widgets import TextArea
+
+from atomic.questions import Question
+from atomic.tui.harmless import harmless, one_line
+from atomic.tui.screens.sheet import Dialog, Item, Row, Sheet, fixed, keys_line, paragraph, wrapped
+from atomic.tui.state.model import QuestionEntry, Screen
+from atomic.tui.widgets.text import MUTED, content, fit, spread
+
+_OTHER = "other"
+_AROUND = 4  # rows of the dialog around the list: frame, title, keys
+_MOST_WORDS = 6  # rows of own words that are seen at once
+
+
+class Answered(NamedTuple):
+    """What a person said to a question; None: dismissed."""
+
+    question: str
+    answers: tuple[str, ...] | None
+
+
+@dataclass(slots=True)
+class _Draft:
+    """How far the answer to a question is; kept while the person looks at another one."""
+
+    at: int | None = None
+    checked: set[int] = field(default_factory=set[int])
+    words: str = ""
+    writes: bool = False
+
+
+class QuestionScreen(Dialog["Answered | None"]):
+    """Questions that wait, one at a time. It ends with one of them answered or dismissed, or with None: put off.
+
+    `sync` drops those that nobody waits for any more; with the last one it closes by itself. The host opens it anew
+    while others wait.
+    """
+
+    DEFAULT_CSS = """
+    QuestionScreen { align: center bottom; }
+    QuestionScreen > .frame { width: 100%; max-width: 120; border: round $warning; }
+    """
+
+    def __init__(self, entries: Sequence[QuestionEntry], first: str = "") -> None:
+        super().__init__()
+        self._entries = {entry.id: entry for entry in entries}
+        self._shown = first if first in self._entries else next(iter(self._entries), "")
+        self._drafts: dict[str, _Draft] = {}
+        self._title, self._sheet, self._words, self._keys = Row(), Sheet(reserved=_AROUND), Words(), Row()
+
+    def compose(self) -> ComposeResult:
+        """Title, text and options, own words, keys."""
+        with Vertical(classes="frame"):
+            yield self._title
+            yield self._sheet
+            yield self._words
+            yield self._keys
+
+    def on_mount(self) -> None:
+        """Show the first one."""
+        self._show(top=True)
+
+    def sync(self, screen: Screen, now: float) -> None:
+        """Take the questions that wait now; what is written for those that stay is kept."""
+        gone = self._shown not in screen.questions
+        self._entries = dict(screen.questions)
+        if not self._entries:
+            self._close(None)
+        elif gone:
+            self._shown = next(iter(self._entries))
+            self._show(top=True)
+        else:
+            self._show_frame()
+
+    # what is shown
+
+    @property
+    def _question(self) -> Question:
+        return self._entries[self._shown].question
+
+    @property
+    def _draft(self) -> _Draft:
+        if self._shown not in self._drafts:
+            self._drafts[self._shown] = _first_draft(self._question)
+        return self._drafts[self._shown]
+
+    def _show(self, *, top: bool = False) -> None:
+        draft = self._draft
+        self._show_frame()
+        self._sheet.show(_items(self._question, draft), draft.at, top=top)
+        self._make_room()
+        if draft.writes != self._words.display or top:
+            self._words.display = draft.writes
+            self._words.load_text(draft.words)
+            self._words.move_cursor(self._words.document.end)
+            self._words.placeholder = _placeholder(self._question)
+        self.set_focus(self._words if draft.writes else None)
+
+    def _make_room(self) -> None:
+        """The list has what the own words leave."""
+        words = min(_MOST_WORDS, self._words.wrapped_document.height) if self._draft.writes else 0
+        if self._sheet.reserved != _AROUND + words:
+            self._sheet.reserved = _AROUND + words
+            self._sheet.refresh(layout=True)
+
+    def _show_frame(self) -> None:
+        """Title and keys, which know how many questions there are."""
+        entry, ids = self._entries[self._shown], list(self._entries)
+        who = one_line(entry.who)
+        place = f"question {ids.index(self._shown) + 1} of {len(ids)}" if len(ids) > 1 else ""
+        header = one_line(entry.question.header)
+        left = content(("? ", "bold $warning"), (f"{who} asks" if who else "A question", "bold"))
+        named = content(left, (f" · {header}" if header else "", MUTED))
+        self._title.show(lambda width: spread(named, content((place, "$warning")), width))
+        self._keys.show(keys_line(*_hints(entry.question, self._draft, len(ids))))
+
+    # keys
+
+    BINDINGS = [
+        Binding("escape", "skip", show=False),
+        Binding("f6", "later", show=False),
+        Binding("tab", "other_question(1)", show=False, priority=True),
+        Binding("shift+tab", "other_question(-1)", show=False, priority=True),
+    ]
+
+    def action_skip(self) -> None:
+        """Dismiss this question, and no other."""
+        self._close(Answered(self._shown, None))
+
+    def action_later(self) -> None:
+        """Close the dialog; the questions go on waiting."""
+        self._close(None)
+
+    def action_other_question(self, by: int) -> None:
+        """Turn to the next question that waits; what is written here is kept."""
+        ids = list(self._entries)
+        if len(ids) > 1:
+            self._keep_words()
+            self._shown = ids[(ids.index(self._shown) + by) % len(ids)]
+            self._show(top=True)
+
+    def on_key(self, event: Key) -> None:
+        """The keys of the list; while words are written they are the text's own."""
+        if self._draft.writes:
+            return
+        does = {
+            "up": lambda: self._step(-1),
+            "down": lambda: self._step(1),
+            "ctrl+p": lambda: self._step(-1),
+            "ctrl+n": lambda: self._step(1),
+            "pageup": lambda: self._page(-1),
+            "pagedown": lambda: self._page(1),
+            "left": lambda: self.action_other_question(-1),
+            "right": lambda: self.action_other_question(1),
+            "space": lambda: self._toggle(self._draft.at),
+            "enter": self._enter,
+        }.get(event.key)
+        if does is None and event.key.isdigit() and event.key != "0":
+            does = lambda: self._number(int(event.key))  # noqa: E731
+        if does is not None:
+            event.stop()
+            event.prevent_default()
+            does()
+
+    def on_sheet_chosen(self, message: Sheet.Chosen) -> None:
+        """A click is the same as the row's number."""
+        self._number(self._numbered().index(message.at) + 1)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Own words grow."""
+        event.stop()
+        self._make_room()
+
+    def on_words_sent(self, message: Words.Sent) -> None:
+        """Enter behind own words."""
+        message.stop()
+        self._keep_words()
+        self._enter()
+
+    def on_words_left(self, message: Words.Left) -> None:
+        """Up from the first line goes back to the options."""
+        message.stop()
+        if self._question.options:
+            self._keep_words()
+            self._draft.writes = False
+            self._step(-1)
+            self._show()
+
+    def _numbered(self) -> list[int]:
+        return [at for at, item in enumerate(self._sheet.items) if item.value is not None]
+
+    def _number(self, number: int) -> None:
+        rows = self._numbered()
+        if number > len(rows):
+            return
+        self._draft.at = rows[number - 1]
+        if self._question.multi_select and not self._is_other(self._draft.at):
+            self._toggle(self._draft.at)
+        else:
+            self._sheet.choose(self._draft.at)
+            self._enter(directly=True)
+
+    def _step(self, by: int) -> None:
+        self._sheet.step(by)
+        self._draft.at = self._sheet.at
+
+    def _page(self, by: int) -> None:
+        self._sheet.move(by * max(1, self._sheet.size.height - 1))
+
+    def _toggle(self, at: int | None) -> None:
+        if at is None or not self._question.multi_select:
+            return
+        if self._is_other(at):
+            self._write()
+            return
+        self._draft.checked ^= {at}
+        self._show()
+
+    def _enter(self, *, directly: bool = False) -> None:
+        draft = self._draft
+        if draft.at is not None and self._is_other(draft.at) and not draft.writes:
+            self._write()
+            return
+        answers = self._answers(directly)
+        if answers:
+            self._close(Answered(self._shown, answers))
+
+    def _write(self) -> None:
+        self._draft.writes = True
+        self._show()
+
+    def _is_other(self, at: int) -> bool:
+        return self._sheet.items[at].value == _OTHER
+
+    def _keep_words(self) -> None:
+        if self._draft.writes:
+            self._draft.words = self._words.text
+
+    def _answers(self, directly: bool) -> tuple[str, ...]:
+        """The labels that are chosen and the own words; nothing written: the default."""
+        question, draft = self._question, self._draft
+        words = (draft.words.strip(),) if draft.writes and draft.words.strip() else ()
+        if not question.options:
+            return words or ((question.default,) if question.default else ())
+        labels = {at: option.label for at, option in zip(self._numbered(), question.options, strict=False)}
+        if question.multi_select and (draft.checked or words):
+            return (*(labels[at] for at in sorted(draft.checked)), *words)
+        if draft.writes and not directly:
+            return words
+        return (labels[draft.at],) if draft.at in labels else ()
+
+    def _close(self, result: Answered | None) -> None:
+        if self.is_current:
+            self.dismiss(result)
+
+
+class Words(TextArea):
+    """The person's own answer: Enter sends it, Ctrl+J and Alt+Enter break the line."""
+
+    DEFAULT_CSS = """
+    Words {
+        height: auto; max-height: 6; min-height: 1; width: 1fr; padding: 0 0 0 2; border: none;
+        background: $panel; color: $text; background-tint: transparent;
+        &:focus { border: none; background-tint: transparent; }
+        & .text-area--cursor, &:light .text-area--cursor {
+            color: $input-cursor-foreground; background: $input-cursor-background;
+        }
+        & .text-area--placeholder { color: $text-muted; }
+        &:nocolor .text-area--cursor { text-style: underline; }
+    }
+    """
+
+    class Sent(Message):
+        """Enter was pressed."""
+
+    class Left(Message):
+        """Up was pressed in the first line."""
+
+    def __init__(self) -> None:
+        super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False)
+        self.cursor_blink = False
+
+    async def _on_key(self, event: Key) -> None:
+        if event.key == "enter":
+            self._stop(event, self.Sent())
+        elif event.key == "up" and self.cursor_location[0] == 0:
+            self._stop(event, self.Left())
+        elif event.key in ("ctrl+j", "alt+enter", "shift+enter"):
+            event.stop()
+            event.prevent_default()
+            self.insert("\n")
+        else:
+            await super()._on_key(event)
+
+    def _stop(self, event: Key, message: Message) -> None:
+        event.stop()
+        event.prevent_default()
+        self.post_message(message)
+
+
+def _first_draft(question: Question) -> _Draft:
+    """The default is chosen; without options there is only the text to write."""
+    if not question.options:
+        return _Draft(writes=True)
+    labels = [option.label for option in question.options]
+    first = labels.index(question.default) if question.default in labels else 0
+    at = _HEAD_ITEMS + first
+    checked = {at} if question.multi_select and question.default in labels else set[int]()
+    return _Draft(at=at, checked=checked)
+
+
+_HEAD_ITEMS = 2  # the text and an empty line stand above the options
+
+
+def _items(question: Question, draft: _Draft) -> list[Item]:
+    head = [paragraph(content(harmless(question.text))), fixed(content())]
+    if not question.options:
+        return head
+    options = [
+        Item(
+            _option_lines(at, option.label, option.description, question, _HEAD_ITEMS + at in draft.checked),
+            value=str(at),
+            short=_option_lines(at, option.label, "", question, _HEAD_ITEMS + at in draft.checked),
+        )
+        for at, option in enumerate(question.options)
+    ]
+    own = harmless(" ".join(draft.words.split())) if draft.words and not draft.writes else ""
+    other = content(
+        (f"{len(options) + 1} ", "$primary"),
+        "    " if question.multi_select else "",
+        ("other…", MUTED),
+        f" {own}" if own else "",
+    )
+    return [*head, *options, Item(lambda width: [fit(other, width)], value=_OTHER)]
+
+
+def _option_lines(
+    at: int, label: str, description: str, question: Question, checked: bool
+) -> Callable[[int], list[Content]]:
+    number = f"{at + 1} " if at < 9 else "  "
+    box = ("[✓] " if checked else "[ ] ") if question.multi_select else ""
+    indent = len(number) + len(box)
+    default = "  (default)" if label == question.default else ""
+
+    def draw(width: int) -> list[Content]:
+        first = wrapped(content(one_line(label), (default, MUTED)), width, indent)
+        first[0] = content((number, "$primary"), (box, "$success" if checked else MUTED), first[0][indent:])
+        return [*first, *(wrapped(content((harmless(description), MUTED)), width, indent) if description else [])]
+
+    return draw
+
+
+def _placeholder(question: Question) -> Content:
+    if question.default and not question.options:
+        return content(f"Enter: {one_line(question.default)}")
+    return content("your own words")
+
+
+def _hints(question: Question, draft: _Draft, waiting: int) -> list[tuple[str, str]]:
+    hints = [("⏎", "answers"), ("Esc", "skips")]
+    if draft.writes:
+        hints += [("Ctrl+J", "newline"), *([("↑", "options")] if question.options else [])]
+    elif question.multi_select:
+        hints.insert(0, ("Space", "marks"))
+    else:
+        hints.insert(0, (f"1–{min(9, len(question.options) + 1)}", "choose"))
+    if waiting > 1:
+        hints.append(("Tab", "next question"))
+    return [*hints, ("F6", "later")]

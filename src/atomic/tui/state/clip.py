@@ -1,0 +1,53 @@
+"""Keep the head and the tail of a long output, and say how much is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEAD = 8_000
+TAIL = 8_000
+
+
+@dataclass(slots=True)
+class Clip:
+    """An output that grows but takes no more room than its two ends."""
+
+    _head: str = ""
+    _tail: str = ""
+    _left_out: int = 0  # lines
+    _is_cut: bool = False
+
+    def add(self, text: str) -> None:
+        """Take some more."""
+        room = HEAD - len(self._head)
+        if room > 0:
+            self._head += text[:room]
+            text = text[room:]
+        self._tail += text
+        if len(self._tail) > 2 * TAIL:  # seldom, so that not each delta copies it
+            self._cut()
+
+    def text(self) -> str:
+        """What is shown."""
+        if len(self._tail) > TAIL:
+            self._cut()
+        if not self._is_cut:
+            return self._head + self._tail
+        lines = f"{self._left_out:,} lines" if self._left_out else "a part"
+        return f"{self._head.rstrip()}\n… {lines} left out …\n{self._tail}"
+
+    def _cut(self) -> None:
+        at = len(self._tail) - TAIL
+        border = self._tail.find("\n", at, at + 400) + 1 or at  # whole lines, if they are not too long
+        self._left_out += self._tail.count("\n", 0, border)
+        self._tail = self._tail[border:]
+        self._is_cut = True
+
+
+def clip(text: str) -> str:
+    """The two ends of a text."""
+    if len(text) <= HEAD + TAIL:
+        return text
+    kept = Clip()
+    kept.add(text)
+    return kept.text()

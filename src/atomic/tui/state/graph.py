@@ -1,0 +1,144 @@
+"""What a workflow tells, folded: its nodes, its agents, its tasks and its end."""
+
+from __future__ import annotations
+
+from atomic.providers.events import SkillLoaded, SubagentStarted, TextDelta, ThinkingDelta, ToolStarted
+from atomic.run_events import (
+    AgentActivity,
+    LimitReached,
+    NodeEnded,
+    NodeStarted,
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+    TasksChanged,
+    Warning,
+    WorkflowEvent,
+)
+from atomic.tasks import Task
+from atomic.tui.state.changes import Changes
+from atomic.tui.state.clip import clip
+from atomic.tui.state.model import Block, BlockKind, NodeEntry, Run, Screen
+from atomic.tui.state.story import Story
+
+_WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
+_WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}
+
+
+_ENDS = {
+    "paused": "waiting",
+    "waiting": "waiting",
+    "interrupted": "waiting",
+    "done": "completed",
+    "completed": "completed",
+}
+
+
+class Graph:
+    """The fold of a workflow's own news."""
+
+    def __init__(self, screen: Screen, run: Run, story: Story) -> None:
+        self._screen, self._run, self._story = screen, run, story
+        self._steps: dict[str, tuple[str, Block | None]] = {}  # going on: the node, and its block if it is announced
+        self._of_node: dict[str, set[str]] = {}  # the agents that a node has called
+
+    def tell(self, event: WorkflowEvent, now: float) -> Changes:
+        """Take an event."""
+        match event:
+            case AgentActivity():
+                return self._activity(event, now)
+            case NodeStarted():
+                return self._node_started(event, now)
+            case NodeEnded():
+                return self._node_ended(event, now)
+            case TasksChanged():
+                self._screen.tasks = tuple(event.tasks)
+                return Changes.TASKS
+            case Warning():
+                return self._story.note(BlockKind.WARNING, event.text)
+            case LimitReached():
+                return self._story.note(BlockKind.WARNING, _limit(event))
+            case RunStarted():
+                return self._started(event)
+            case QuestionAsked() | RunEnded():  # each comes as news of its own, by which it can also be closed
+                return Changes.NONE
+
+    def forget(self) -> None:
+        """The transcript was emptied."""
+        self._steps = {step: (node, None) for step, (node, _) in self._steps.items()}
+
+    def end(self, status: str) -> None:
+        """No node is at work any more."""
+        for node in self._run.nodes.values():
+            if node.status == "active":
+                node.status = _ENDS.get(status, "failed")
+        self._steps.clear()
+
+    def _started(self, event: RunStarted) -> Changes:
+        self._run.title = self._run.title or event.workflow
+        if event.resumed:
+            return self._story.note(BlockKind.NOTICE, "The run goes on.") | Changes.GRAPH
+        return Changes.GRAPH
+
+    def _node_started(self, event: NodeStarted, now: float) -> Changes:
+        if event.step_id in self._steps:
+            return Changes.NONE
+        node = self._run.nodes.setdefault(event.node, NodeEntry(event.node))
+        node.status = "active"
+        if event.attempt <= 1 or not node.times:
+            node.times += 1
+        self._steps[event.step_id] = event.node, None
+        if not event.description:
+            return Changes.GRAPH
+        block = Block(0, BlockKind.NODE, title=event.node, text=event.description, status="running", started=now)
+        block.detail = f"iteration {node.times}" if node.times > 1 else ""
+        self._steps[event.step_id] = event.node, self._story.add(block)
+        self._story.live[block.id] = block
+        return Changes.GRAPH | Changes.TRANSCRIPT
+
+    def _node_ended(self, event: NodeEnded, now: float) -> Changes:
+        if event.step_id not in self._steps:
+            return Changes.NONE
+        _, block = self._steps.pop(event.step_id)
+        changed = Changes.GRAPH
+        if all(node != event.node for node, _ in self._steps.values()):  # a node can be at work several times at once
+            self._run.nodes.setdefault(event.node, NodeEntry(event.node)).status = event.status
+            changed |= self._end_agents(event, now)
+        if block is None and event.error:
+            block = self._story.add(Block(0, BlockKind.NODE, title=event.node, text=event.description, started=now))
+        if block is None:
+            return changed
+        block.output = clip(event.error or "")
+        self._story.settle(block, "done" if event.status == "completed" else event.status, now, event.seconds)
+        return changed | Changes.TRANSCRIPT
+
+    def _end_agents(self, event: NodeEnded, now: float) -> Changes:
+        changed = Changes.NONE
+        status = "done" if event.status == "completed" else event.status
+        for agent in self._of_node.pop(event.node, ()):
+            changed |= self._story.end_agent(agent, status, now)
+        return changed
+
+    def _activity(self, event: AgentActivity, now: float) -> Changes:
+        owner = "·".join(part for part in (event.node, event.task, event.role) if part)
+        changed = Changes.NONE
+        if not self._story.has_voice(owner):
+            if not isinstance(event.event, _WORK):
+                return self._story.tell(event.event, now, owner)
+            self._story.begin(owner, event.role or event.node, self._task(event.task), now, can_return=True)
+            changed = Changes.AGENTS
+        self._of_node.setdefault(event.node, set()).add(owner)
+        return changed | self._story.tell(event.event, now, owner)
+
+    def _task(self, id: str | None) -> str:
+        task: Task | None = next((task for task in self._screen.tasks if task.id == id), None)
+        if task is not None:
+            return f"#{task.id} {task.title}"
+        return f"#{id}" if id else ""
+
+
+def _limit(event: LimitReached) -> str:
+    if event.kind == "provider":
+        return "The provider does not serve now: the run waits or pauses."
+    spent = f" ({event.spent:g} of {event.limit:g})" if event.spent is not None and event.limit is not None else ""
+    return f"{_WORDS.get(event.kind, event.kind)} is reached{spent}."

@@ -1,0 +1,1 @@
+"""The transcript as lines: a block and a width become strips."""

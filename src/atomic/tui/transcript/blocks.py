@@ -1,0 +1,408 @@
+"""A block of the transcript as strips: what it looks like, of every kind."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from atomic.tui.harmless import harmless, one_line
+from atomic.tui.state.model import Block, BlockKind
+from atomic.tui.transcript.markdown import markdown_rows
+from atomic.tui.transcript.palette import Palette
+from atomic.tui.transcript.rows import Row, Run, cells, fit, length, wrap
+
+_KEPT = 2_000  # painted blocks
+_KEPT_LINES = 1_200  # of them all: a strip takes 2 KB and ten objects, and the collector looks at each
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧"
+_SHORT = 12  # lines of a prompt that are shown while it is folded
+_LAST = 12  # lines of a shell's output that are shown while it is folded
+_MOST = 1_000  # lines of a block; nobody reads more on a screen
+_LONG = 0.02  # seconds to paint a block
+_REST = 8  # times as long it is then left alone
+_BOLD, _ITALIC = Style(bold=True), Style(italic=True)
+FOLDABLE = frozenset({BlockKind.TOOL, BlockKind.THINKING, BlockKind.SUBAGENT, BlockKind.USER, BlockKind.SHELL})
+
+
+class Painted(NamedTuple):
+    """A block's lines, how many characters at the beginning of each are no text of it, and their version."""
+
+    strips: list[Strip]
+    gutters: list[int]
+    version: int
+
+
+class Painter:
+    """Paints blocks at a width; what was painted is kept."""
+
+    def __init__(self, palette: Palette, width: int) -> None:
+        self._palette, self._width = palette, width
+        self._kept: OrderedDict[int, tuple[tuple[int, int], Painted]] = OrderedDict()
+        self._lines = 0
+        self._rest: dict[int, float] = {}  # until when an open block is not painted anew
+
+    def adapt(self, palette: Palette, width: int) -> bool:
+        """Use another palette or width; whether it is another."""
+        if palette.key == self._palette.key and width == self._width:
+            return False
+        self._palette, self._width = palette, width
+        self._kept.clear()
+        self._lines = 0
+        return True
+
+    @property
+    def width(self) -> int:
+        """The cells of a line."""
+        return self._width
+
+    @property
+    def palette(self) -> Palette:
+        """The colours."""
+        return self._palette
+
+    def paint(self, block: Block, now: float) -> Painted:
+        """The lines of a block as it is now."""
+        key = block.version, _tick(block, now)
+        kept = self._kept.get(block.id)
+        if kept is not None and (kept[0] == key or (block.open and now < self._rest.get(block.id, 0.0))):
+            self._kept.move_to_end(block.id)
+            return kept[1]
+        painted = self._paint(block, now)
+        self._lines += len(painted.strips) - (len(kept[1].strips) if kept is not None else 0)
+        self._kept[block.id] = key, painted
+        self._kept.move_to_end(block.id)
+        while len(self._kept) > _KEPT or (self._lines > _KEPT_LINES and len(self._kept) > 1):
+            _, (_, old) = self._kept.popitem(last=False)
+            self._lines -= len(old.strips)
+        return painted
+
+    def _paint(self, block: Block, now: float) -> Painted:
+        """A part that is still coming and takes long to paint, twice, is left alone for a while."""
+        began = time.thread_time()
+        painted = _paint(block, self._width, self._palette, now)
+        took = time.thread_time() - began
+        if block.open and took > _LONG:
+            self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0  # the first time may import
+        elif self._rest:
+            self._rest.pop(block.id, None)
+        return painted
+
+
+def estimate(block: Block, width: int) -> int:
+    """How many lines a block will have, without painting it."""
+    if block.hidden:
+        return 0
+    width = max(10, width - 4 - 2 * block.depth)
+    if block.kind in {BlockKind.ANSWER, BlockKind.NOTICE, BlockKind.WARNING, BlockKind.ERROR}:
+        text = block.text
+        lines = 1 + max(text.count("\n", 0, len(text.rstrip())), len(text) // width)
+    elif block.kind in {BlockKind.USER, BlockKind.SHELL}:
+        text = block.text or block.output
+        lines = text.count("\n") + len(text) // width + 1
+        lines = min(lines, _SHORT + 1) if block.folded else lines
+    else:
+        lines = 1 if block.folded else 1 + block.input.count("\n") + block.output.count("\n")
+    return min(lines, _MOST) + block.gap
+
+
+def plain_text(block: Block) -> str:
+    """What a person gets who copies a block: its source."""
+    if block.kind is BlockKind.TOOL:
+        return "\n".join(part for part in (f"{block.title} {block.detail}".strip(), block.input, block.output) if part)
+    if block.kind is BlockKind.SHELL:
+        return f"$ {block.title}\n{block.output}".strip()
+    if block.kind is BlockKind.SUBAGENT:
+        return f"{block.title}: {block.text}".strip(": ")
+    return "\n".join(part for part in (block.text.strip("\n"), block.output) if part)
+
+
+def seconds(value: float) -> str:
+    """A duration as people say it."""
+    if value < 10:
+        return f"{value:.1f}s"
+    if value < 60:
+        return f"{int(value)}s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def _tick(block: Block, now: float) -> int:
+    """What changes by itself: the duration of what is running."""
+    return int(now - block.started) if block.status == "running" else 0
+
+
+def _paint(block: Block, width: int, palette: Palette, now: float) -> Painted:
+    if block.hidden:
+        return Painted([], [], block.version)
+    page = _Page(block, width, palette, now)
+    _LOOKS[block.kind](page)
+    return page.done()
+
+
+class _Page:
+    """Collects the rows of one block behind the tree lines of its depth."""
+
+    def __init__(self, block: Block, width: int, palette: Palette, now: float) -> None:
+        self.block, self.palette, self.now = block, palette, now
+        self._width = max(8, width)
+        self._tree = "│ " * min(block.depth, max(0, (self._width - 12) // 2))
+        self.room = self._width - len(self._tree) - 1  # a column stays free beside the scrollbar
+        self._strips: list[Strip] = []
+        self._gutters: list[int] = []
+        if block.gap:
+            self._add([], 0, palette.text)
+
+    def put(self, sign: Run, rows: list[Row], fill: Style | None = None) -> None:
+        """Rows behind a sign that stands on the first one."""
+        size = cells(sign[0])
+        blank = Segment(" " * size, fill or self.palette.text)
+        first = Segment(sign[0], sign[1]) if sign[0] else None
+        for at, row in enumerate(rows):
+            lead = first if at == 0 else blank
+            self._add([lead, *row] if lead is not None else row, size, fill or self.palette.text)
+
+    def line(self, runs: list[Run], right: str = "") -> None:
+        """One line, cut where it is too long, with something at its right end."""
+        right = right if cells(right) * 2 <= self.room else ""  # on a narrow screen the words matter more
+        room = self.room - (cells(right) + 2 if right else 0)
+        row: Row = []
+        for text, style in runs:
+            part = fit(text, room - length(row))
+            if part:
+                row.append(Segment(part, style))
+            if part != text:
+                break
+        if right:
+            row.append(Segment(" " * (self.room - length(row) - cells(right)), self.palette.text))
+            row.append(Segment(right, self.palette.muted))
+        self._add(row, 0, self.palette.text)
+
+    def body(self, text: str, style: Style, colour: Callable[[str], Style] | None = None) -> None:
+        """Lines of a card that is unfolded, as they came."""
+        edge = Segment("  │ ", self.palette.muted)
+        lines = harmless(text.strip("\n")).split("\n")
+        for line in lines[:_MOST]:
+            for row in wrap([(line, colour(line) if colour else style)], self.room - 4):
+                self._add([edge, *row], 4, self.palette.text)
+        if len(lines) > _MOST:
+            self._add([edge, Segment(f"… {len(lines) - _MOST:,} more lines", self.palette.muted)], 4, self.palette.text)
+
+    def _add(self, row: Row, gutter: int, fill: Style) -> None:
+        if self._tree:
+            row = [Segment(self._tree, self.palette.muted), *row]
+        free = self._width - length(row)
+        if free > 0:
+            row = [*row, Segment(" " * free, fill)]
+        self._strips.append(Strip(row, self._width))
+        self._gutters.append(len(self._tree) + gutter)
+
+    def done(self) -> Painted:
+        """All of it."""
+        return Painted(self._strips, self._gutters, self.block.version)
+
+
+# --- the looks ---
+
+
+def _user(page: _Page) -> None:
+    palette, block = page.palette, page.block
+    text = harmless(block.text.strip("\n"))
+    rows = wrap([(text, palette.user)], page.room - 2)
+    rows = _shortened(rows, block.folded, palette.comment, _SHORT)
+    page.put(("› ", palette.user + _BOLD), rows, fill=palette.user)
+
+
+def _shortened(rows: list[Row], folded: bool, style: Style, most: int) -> list[Row]:
+    most = most if folded else _MOST
+    if len(rows) <= most + 1:
+        return rows
+    return [*rows[:most], [Segment(f"… {len(rows) - most:,} more lines", style)]]
+
+
+def _answer(page: _Page) -> None:
+    block = page.block
+    rows = markdown_rows(block.text.rstrip("\n"), page.room - 2, page.palette, is_open=block.open)
+    sign = "● " if block.lead else "  "
+    page.put((sign, page.palette.primary), rows or [[]])
+
+
+def _thinking(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    style = palette.muted + _ITALIC
+    title = "Thinking" if block.open else "Thought"
+    time = f" {seconds(block.seconds)}" if block.seconds is not None and block.seconds >= 1 else ""
+    first = one_line(block.text[:400])
+    words = f"  {first}" if block.folded and first else ""
+    page.line([(_arrow(block), palette.muted), (f"{title}{time}", style), (words, style)])
+    if not block.folded:
+        page.body(block.text, style)
+
+
+def _tool(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    sign, style = _sign(block, palette, page.now)
+    name, detail = one_line(block.title), one_line(block.detail)
+    runs: list[Run] = [(sign, style), (name, palette.text + _BOLD), ("  " if detail else "", palette.text)]
+    page.line([*runs, *_detail(detail, palette)], _right(block, page.now))
+    if not block.folded:
+        page.body(block.input, palette.text, _diff_style(block, palette)) if block.input.strip() else None
+        page.body(block.output, palette.muted) if block.output.strip() else None
+    elif block.status == "failed" and block.output.strip():
+        last = one_line(block.output.strip().splitlines()[-1])
+        page.line([("  │ ", palette.muted), (last, palette.error)])
+
+
+def _detail(detail: str, palette: Palette) -> list[Run]:
+    """What a call is about; `+42 -3` in the colours of a diff."""
+    about, _, counts = detail.rpartition(" +")
+    added, _, removed = counts.partition(" -")
+    if not (added.isdigit() and removed.isdigit()):
+        return [(detail, palette.muted)]
+    return [(about, palette.muted), (f" +{added}", palette.added), (f" -{removed}", palette.removed)]
+
+
+def _diff_style(block: Block, palette: Palette) -> Callable[[str], Style] | None:
+    first = block.input.lstrip()[:1]
+    if first not in {"+", "-", "@", "*", ""} and "\n+" not in block.input and "\n-" not in block.input:
+        return None
+    styles = {"+": palette.added, "-": palette.removed, "@": palette.primary, "*": palette.primary}
+    return lambda line: styles.get(line[:1], palette.text)
+
+
+def _subagent(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    sign, style = _sign(block, palette, page.now)
+    runs: list[Run] = [(sign, style), (one_line(block.title), palette.accent + _BOLD)]
+    detail = one_line(block.detail)
+    if detail:
+        runs.append((f"  {detail}", palette.text))
+    if block.status == "running" and block.output:
+        runs.append((f" · {one_line(block.output)}", palette.muted))
+    page.line(runs, " · ".join(part for part in (block.input, _right(block, page.now)) if part))
+    if not block.folded and block.text.strip() != block.detail:
+        page.body(block.text, palette.muted)
+    elif block.folded and block.status == "failed" and block.output:
+        page.line([("  │ ", palette.muted), (one_line(block.output), palette.error)])
+
+
+def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None]:
+    def look(page: _Page) -> None:
+        style = pick(page.palette)
+        rows = wrap([(harmless(page.block.text.strip("\n")), style)], page.room - 2)
+        page.put((sign, style), rows[:_MOST])
+
+    return look
+
+
+def _notice(page: _Page) -> None:
+    """A line that one may overlook; what has more of them, as a list or a help, was asked for."""
+    is_long = "\n" in page.block.text.strip("\n")
+    _note("  " if is_long else "· ", lambda palette: palette.text if is_long else palette.muted)(page)
+
+
+def _question(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    who = f"{one_line(block.title)}: " if block.title else ""
+    style = palette.warning if block.status == "waiting" else palette.text
+    runs: list[Run] = [(who, palette.muted), (harmless(block.text.strip("\n")), style)]
+    page.put(("? ", palette.warning + _BOLD), wrap(runs, page.room - 2))
+    if block.output:
+        page.put(("  → ", palette.success), wrap([(harmless(block.output), palette.text)], page.room - 4))
+    elif block.status == "interrupted":
+        page.put(("  → ", palette.muted), [[Segment("not answered", palette.muted + _ITALIC)]])
+
+
+def _node(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    sign, style = _sign(block, palette, page.now, done="◆ ")
+    detail = f"  {one_line(block.detail)}" if block.detail else ""
+    words = one_line(block.text) or one_line(block.title)
+    page.line([(sign, style), (words, palette.text), (detail, palette.muted)], _right(block, page.now))
+    if block.output:
+        page.body(block.output, palette.error)
+
+
+def _shell(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    sign = ("! ", palette.warning + _BOLD) if block.status in {"running", "done"} else ("✗ ", palette.error)
+    page.line([sign, (one_line(block.title), palette.text + _BOLD)], _right(block, page.now))
+    text = block.output.strip("\n")
+    lines = text.split("\n")
+    if block.folded and len(lines) > _LAST + 1:
+        page.body(f"… {len(lines) - _LAST:,} lines above", palette.muted)
+        text = "\n".join(lines[-_LAST:])
+    if text:
+        page.body(text, palette.text)
+
+
+def _run(page: _Page) -> None:
+    block, palette = page.block, page.palette
+    if block.status == "running" or block.detail:
+        sign, style = _sign(block, palette, page.now, done="⚙ ")
+        detail = f"  {one_line(block.detail)}" if block.detail else ""
+        page.line(
+            [(sign, style), (one_line(block.title), palette.primary + _BOLD), (detail, palette.muted)],
+            _right(block, page.now),
+        )
+        return
+    sign, style = _END.get(block.status, ("✗ ", "error"))
+    runs: list[Run] = [(f"{sign}{one_line(block.title)} {one_line(block.status)}", getattr(palette, style) + _BOLD)]
+    page.line(runs, _right(block, page.now))
+    if block.text:
+        page.put(("  ", palette.text), wrap([(harmless(block.text), palette.text)], page.room - 2))
+    if block.output:
+        page.put(
+            ("  ", palette.text),
+            wrap([("Resume with: ", palette.muted), (harmless(block.output), palette.accent)], page.room - 2),
+        )
+
+
+_END = {
+    "completed": ("✓ ", "success"),
+    "done": ("✓ ", "success"),
+    "paused": ("⏸ ", "warning"),
+    "waiting": ("⏸ ", "warning"),
+    "interrupted": ("⏸ ", "warning"),
+    "limit": ("⏸ ", "warning"),
+}
+
+
+def _arrow(block: Block) -> str:
+    return "▸ " if block.folded else "▾ "
+
+
+def _sign(block: Block, palette: Palette, now: float, done: str = "") -> tuple[str, Style]:
+    if block.status == "running":
+        return f"{_SPINNER[_tick(block, now) % len(_SPINNER)]} ", palette.primary
+    if block.status == "failed":
+        return "✗ ", palette.error
+    if block.status in {"interrupted", "limit", "paused"}:
+        return "■ ", palette.warning
+    return done or _arrow(block), palette.success
+
+
+def _right(block: Block, now: float) -> str:
+    if block.seconds is not None:
+        return seconds(block.seconds) if block.seconds >= 0.1 else ""
+    return seconds(float(_tick(block, now))) if block.status == "running" and now - block.started >= 1 else ""
+
+
+_LOOKS: dict[BlockKind, Callable[[_Page], None]] = {
+    BlockKind.USER: _user,
+    BlockKind.ANSWER: _answer,
+    BlockKind.THINKING: _thinking,
+    BlockKind.TOOL: _tool,
+    BlockKind.SUBAGENT: _subagent,
+    BlockKind.NOTICE: _notice,
+    BlockKind.WARNING: _note("▲ ", lambda palette: palette.warning),
+    BlockKind.ERROR: _note("✗ ", lambda palette: palette.error),
+    BlockKind.QUESTION: _question,
+    BlockKind.NODE: _node,
+    BlockKind.SHELL: _shell,
+    BlockKind.RUN: _run,
+}

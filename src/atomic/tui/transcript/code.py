@@ -1,0 +1,89 @@
+"""Code as rows, coloured by its language.
+
+Pygments is imported when the first fence is seen. Only the first lines of a very long fence are coloured; one that is
+still coming is coloured in chunks, so that a frame costs a chunk and not all of it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from rich.style import Style
+
+from atomic.tui.harmless import harmless
+from atomic.tui.transcript.palette import Palette
+from atomic.tui.transcript.rows import Run
+
+_COLOURED = 400  # lines
+_WIDE = 2_000  # characters of a line that are still coloured
+CHUNK = 24  # lines
+_NAMES = {"sh": "bash", "shell": "bash", "console": "bash", "js": "javascript", "ts": "typescript", "py": "python"}
+
+
+def coloured(code: str, language: str, palette: Palette, *, is_open: bool) -> list[list[Run]]:
+    """The lines of a piece of code, each as runs."""
+    lines = harmless(code).split("\n")
+    lexer = _lexer(language)
+    if lexer is None or any(len(line) > _WIDE for line in lines):
+        return [[(line, palette.code)] for line in lines]
+    rest = [[(line, palette.code)] for line in lines[_COLOURED:]]
+    lines = lines[:_COLOURED]
+    if not is_open:
+        return [*_chunk(language, "\n".join(lines), palette), *rest]
+    chunks = ["\n".join(lines[at : at + CHUNK]) for at in range(0, len(lines), CHUNK)]
+    return [line for chunk in chunks for line in _chunk(language, chunk, palette)] + rest
+
+
+@lru_cache(maxsize=64)
+def _chunk(language: str, code: str, palette: Palette) -> list[list[Run]]:
+    lexer = _lexer(language)
+    assert lexer is not None
+    lines: list[list[Run]] = [[]]
+    for kind, text in lexer.get_tokens(code):
+        style = _style(kind, palette)
+        first, *others = text.split("\n")
+        if first:
+            lines[-1].append((first, style))
+        for other in others:
+            lines.append([(other, style)] if other else [])
+    wanted = code.count("\n") + 1
+    return lines[:wanted] + [[] for _ in range(wanted - len(lines))]
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Any:
+    """Who reads this language; None if nobody does."""
+    name = language.strip().split(maxsplit=1)[0].lower() if language.strip() else ""
+    if not name:
+        return None
+    from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]  # untyped options
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(_NAMES.get(name, name), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@lru_cache(maxsize=512)
+def _style(kind: Any, palette: Palette) -> Style:
+    from pygments.token import Token
+
+    table = (
+        (Token.Comment, palette.comment),
+        (Token.Keyword, palette.keyword),
+        (Token.Operator.Word, palette.keyword),
+        (Token.Literal.String, palette.string),
+        (Token.Literal.Number, palette.number),
+        (Token.Name.Function, palette.name),
+        (Token.Name.Class, palette.name),
+        (Token.Name.Decorator, palette.name),
+        (Token.Name.Tag, palette.keyword),
+        (Token.Name.Attribute, palette.name),
+        (Token.Name.Builtin, palette.keyword),
+        (Token.Generic.Inserted, palette.string),
+        (Token.Generic.Deleted, palette.number),
+        (Token.Generic.Heading, palette.name),
+    )
+    return next((style for token, style in table if kind in token), palette.code)

@@ -1,0 +1,246 @@
+"""Markdown as rows, in a look of our own, from the tokens of markdown-it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from rich.style import Style
+
+from atomic.tui.harmless import harmless
+from atomic.tui.transcript.code import CHUNK, coloured
+from atomic.tui.transcript.palette import Palette
+from atomic.tui.transcript.rows import Row, Run, chop, length, wrap
+from atomic.tui.transcript.tables import Table, table_rows
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+LINK = "link"  # the meta of a segment that can be opened
+_URL = re.compile(r"https?://[^\s<>\"'`\]\)]*[^\s<>\"'`\]\).,;:!?]")
+_OPENABLE = ("http://", "https://", "mailto:")
+_BULLETS = "•◦▪"
+_BOLD, _ITALIC, _STRIKE = Style(bold=True), Style(italic=True), Style(strike=True)
+_LONG_URL = 60
+_DEEPEST = 30  # lists in quotes in lists …
+_MOST = 1_000  # lines of a fence; who copies it gets all
+_LAST = 150  # lines that are shown of a long fence while it comes
+
+
+def markdown_rows(text: str, width: int, palette: Palette, *, is_open: bool = False) -> list[Row]:
+    """Paint one part of an answer."""
+    tokens = _parser().parse(text)
+    if any(token.level + 1 >= _DEEPEST for token in tokens if token.nesting == 1):
+        return wrap([(harmless(text), palette.text)], width)  # what lies deeper is in no token: show it as it is
+    page = _Page(tokens, palette, is_open)
+    return page.rows(len(tokens), width)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Imported late: the first screen needs no Markdown. Raw HTML is text like any other."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+
+
+class _Page:
+    """Walks over the tokens once."""
+
+    def __init__(self, tokens: list[Token], palette: Palette, is_open: bool) -> None:
+        self.tokens, self._palette, self._is_open = tokens, palette, is_open
+        self._at = 0
+        self._depth = 0  # of lists
+
+    def rows(self, end: int, width: int, *, is_tight: bool = False) -> list[Row]:
+        """All blocks up to a token, with empty rows between them."""
+        rows: list[Row] = []
+        while self._at < end:
+            block = self._block(max(1, width))
+            if rows and block and not is_tight:
+                rows.append([])
+            rows += block
+        return rows
+
+    def _block(self, width: int) -> list[Row]:
+        token = self.tokens[self._at]
+        self._at += 1
+        match token.type:
+            case "heading_open":
+                return self._heading(token, width)
+            case "inline":
+                return wrap(self._inline(token.children or (), self._palette.text), width)
+            case "bullet_list_open" | "ordered_list_open":
+                return self._list(token, width)
+            case "blockquote_open":
+                inner = self.rows(self._end_of(token), width - 2)
+                return [[Segment("▌ ", self._palette.muted), *row] for row in inner]
+            case "fence" | "code_block":
+                return self._code(token, width)
+            case "table_open":
+                return table_rows(self._table(self._end_of(token)), width, self._palette)
+            case "hr":
+                return [[Segment("─" * width, self._palette.muted)]]
+            case _:
+                return []  # the beginnings and ends of paragraphs
+
+    def _end_of(self, token: Token) -> int:
+        """Where the block that has just begun ends."""
+        at = self._at
+        while self.tokens[at].level > token.level:
+            at += 1
+        return at
+
+    def _heading(self, token: Token, width: int) -> list[Row]:
+        style = self._palette.primary + _BOLD
+        if token.tag == "h1":
+            style += Style(underline=True)
+        inline = self.tokens[self._at]
+        self._at += 1
+        return wrap(self._inline(inline.children or (), style), width)
+
+    def _list(self, token: Token, width: int) -> list[Row]:
+        end = self._end_of(token)
+        number = int(token.attrGet("start") or 1) if token.type == "ordered_list_open" else None
+        bullet = _BULLETS[min(self._depth, len(_BULLETS) - 1)]
+        is_tight = _is_tight(self.tokens, self._at, end)
+        rows: list[Row] = []
+        self._depth += 1
+        while self._at < end:
+            item = self.tokens[self._at]
+            self._at += 1
+            if item.type != "list_item_open":
+                continue
+            sign = f"{bullet} " if number is None else f"{number}. "
+            number = None if number is None else number + 1
+            inner = self.rows(self._end_of(item), width - len(sign), is_tight=is_tight) or [[]]
+            if rows and not is_tight:
+                rows.append([])
+            rows += self._item(sign, inner)
+        self._depth -= 1
+        return rows
+
+    def _item(self, sign: str, rows: list[Row]) -> list[Row]:
+        space = Segment(" " * len(sign), self._palette.text)
+        first = [Segment(sign, self._palette.primary), *_checked(rows[0])]
+        return [first, *([space, *row] if row else row for row in rows[1:])]
+
+    def _code(self, token: Token, width: int) -> list[Row]:
+        palette = self._palette
+        lines = token.content.removesuffix("\n").split("\n")
+        above = below = 0
+        if self._is_open and len(lines) > 2 * _LAST:
+            above = (len(lines) - _LAST) // CHUNK * CHUNK
+        elif len(lines) > _MOST:
+            below = len(lines) - _MOST
+        code = "\n".join(lines[above : len(lines) - below])
+        told = [[(f"… {above + below:,} lines", palette.comment)]] if above or below else []
+        shown = coloured(code, token.info, palette, is_open=self._is_open)
+        edge = Segment(" ", palette.code)
+        rows: list[Row] = []
+        for line in [*told, *shown] if above else [*shown, *told]:
+            for row in chop(line, width - 2):
+                space = width - 1 - length(row)
+                rows.append([edge, *row, Segment(" " * max(0, space), palette.code)])
+        return rows
+
+    def _table(self, end: int) -> Table:
+        table = Table()
+        while self._at < end:
+            token = self.tokens[self._at]
+            self._at += 1
+            if token.type == "tr_open" and table.head:
+                table.body.append([])
+            elif token.type in {"th_open", "td_open"}:
+                self._cell(token, table)
+        return table
+
+    def _cell(self, token: Token, table: Table) -> None:
+        inline = self.tokens[self._at]
+        self._at += 1
+        if token.type == "th_open":
+            table.head.append(self._inline(inline.children or (), self._palette.text + _BOLD))
+            table.alignments.append(str(token.attrGet("style") or "").removeprefix("text-align:"))
+        else:
+            table.body[-1].append(self._inline(inline.children or (), self._palette.text))
+
+    # inline ------------------------------------------------------------------------------------------------------
+
+    def _inline(self, tokens: Sequence[Token], base: Style) -> list[Run]:
+        runs: list[Run] = []
+        styles = [base]
+        link = ""
+        for token in tokens:
+            match token.type:
+                case "text":
+                    self._text(token.content, styles[-1], runs, is_link=bool(link))
+                case "code_inline":
+                    runs.append((harmless(token.content), self._palette.inline_code))
+                case "softbreak" | "hardbreak":
+                    runs.append(("\n", styles[-1]))
+                case "strong_open":
+                    styles.append(styles[-1] + _BOLD)
+                case "em_open":
+                    styles.append(styles[-1] + _ITALIC)
+                case "s_open":
+                    styles.append(styles[-1] + _STRIKE)
+                case "link_open":
+                    link = str(token.attrGet("href") or "")
+                    styles.append(styles[-1] + _link_style(link))
+                    runs.append(("", styles[-1]))
+                case "link_close":
+                    styles.pop()
+                    self._where(link, runs)
+                    link = ""
+                case "strong_close" | "em_close" | "s_close":
+                    styles.pop()
+                case "image":
+                    runs.append((harmless(f"[image: {token.content}]"), self._palette.muted))
+                case _:
+                    runs.append((harmless(token.content), styles[-1]))
+        return runs
+
+    def _text(self, text: str, style: Style, runs: list[Run], *, is_link: bool) -> None:
+        """Text as it is; an address in it can be opened."""
+        if is_link or "://" not in text:
+            runs.append((harmless(text), style))
+            return
+        at = 0
+        for found in _URL.finditer(text):
+            runs.append((harmless(text[at : found.start()]), style))
+            runs.append((harmless(found[0]), style + _link_style(found[0])))
+            at = found.end()
+        runs.append((harmless(text[at:]), style))
+
+    def _where(self, link: str, runs: list[Run]) -> None:
+        """Say where a link leads if its text does not: nobody can hover over it."""
+        shown = "".join(text for text, _ in runs)
+        if link and not shown.endswith(link):
+            short = link if len(link) <= _LONG_URL else f"{link[:_LONG_URL]}…"
+            runs.append((harmless(f" ({short})"), self._palette.muted))
+
+
+def _link_style(url: str) -> Style:
+    """Underlined; opened by a click if it is of a kind that can do no harm. Never a link of the terminal's own."""
+    meta: dict[str, Any] = {LINK: url} if url.lower().startswith(_OPENABLE) else {}
+    return Style(underline=True, meta=meta) if meta else Style(underline=True)
+
+
+def _is_tight(tokens: list[Token], at: int, end: int) -> bool:
+    level = tokens[at].level + 1
+    return all(token.hidden for token in tokens[at:end] if token.type == "paragraph_open" and token.level == level)
+
+
+def _checked(row: Row) -> Row:
+    """`[x]` as a box."""
+    if not row:
+        return row
+    text, style, _ = row[0]
+    for mark, box in (("[ ] ", "☐ "), ("[x] ", "☑ "), ("[X] ", "☑ ")):
+        if text.startswith(mark):
+            return [Segment(box + text[len(mark) :], style), *row[1:]]
+    return row

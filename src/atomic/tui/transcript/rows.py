@@ -1,0 +1,123 @@
+"""Styled text broken into rows of cells. Whatever becomes a row has passed `harmless`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from rich.cells import cell_len, chop_cells
+from rich.segment import Segment
+from rich.style import Style
+
+from atomic.tui.harmless import harmless
+
+Run: TypeAlias = tuple[str, Style]
+Row: TypeAlias = list[Segment]
+
+# Between two wide characters a line may always be broken.
+_WIDE = (
+    "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
+    "\U0001f300-\U0001faff\U00020000-\U0003fffd"
+)
+_TOKEN = re.compile(rf"\n| +|[{_WIDE}]|[^\s{_WIDE}]+|\s")
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def fit(text: str, width: int) -> str:
+    """A text in no more than `width` cells; what is cut off is marked."""
+    if width <= 0:
+        return ""
+    if cells(text) <= width:
+        return text
+    return f"{chop_cells(text, width - 1)[0]}…" if width > 1 else "…"
+
+
+def safe(text: str, style: Style) -> Run:
+    """Text from outside as a run."""
+    return harmless(text), style
+
+
+def wrap(runs: Sequence[Run], width: int) -> list[Row]:
+    """Break at words; a word that is too long, at its cells."""
+    width = max(1, width)
+    plain = "".join([text for text, _ in runs])
+    if len(plain) <= width and plain.isascii() and "\n" not in plain:
+        return [[Segment(text, style) for text, style in runs if text]]
+    return list(_slices(runs, _breaks(plain, width)))
+
+
+def chop(runs: Sequence[Run], width: int) -> list[Row]:
+    """Break at cells alone, as for code."""
+    width = max(1, width)
+    plain = "".join([text for text, _ in runs])
+    if cells(plain) <= width:
+        return [[Segment(text, style) for text, style in runs if text]]
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for part in chop_cells(plain, width):
+        spans.append((start, start + len(part)))
+        start += len(part)
+    return list(_slices(runs, spans))
+
+
+def length(row: Iterable[Segment]) -> int:
+    """The cells of a row."""
+    return sum([cells(segment.text) for segment in row])
+
+
+def _breaks(text: str, width: int) -> list[tuple[int, int]]:
+    """Where each line begins and ends, without the spaces at its end."""
+    spans: list[tuple[int, int]] = []
+    start, used = 0, 0
+    measure = len if text.isascii() else cell_len
+    for found in _TOKEN.finditer(text):
+        token, at = found[0], found.start()
+        if token == "\n":
+            spans.append((start, at))
+            start, used = found.end(), 0
+            continue
+        size = measure(token)
+        if token[0] == " ":
+            used += size
+            continue
+        if used + size > width and used and at > start:
+            spans.append((start, _trimmed(text, start, at)))
+            start, used = at, 0
+        while size > width:
+            part = token[:width] if measure is len else chop_cells(token[: 4 * width], width)[0]
+            spans.append((start, start + len(part)))
+            start += len(part)
+            token = token[len(part) :]
+            size = measure(token)
+        used += size
+    spans.append((start, len(text)))
+    return spans
+
+
+def _trimmed(text: str, start: int, end: int) -> int:
+    while end > start and text[end - 1] == " ":
+        end -= 1
+    return end
+
+
+def _slices(runs: Sequence[Run], spans: Iterable[tuple[int, int]]) -> Iterable[Row]:
+    at, index = 0, 0  # where the run at `index` begins
+    for start, end in spans:
+        row: Row = []
+        while index < len(runs) and at + len(runs[index][0]) <= start:
+            at += len(runs[index][0])
+            index += 1
+        look, here = index, at
+        while look < len(runs) and here < end:
+            text, style = runs[look]
+            part = text[max(0, start - here) : end - here]
+            if part:
+                row.append(Segment(part, style))
+            here += len(text)
+            look += 1
+        yield row

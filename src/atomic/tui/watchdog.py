@@ -1,0 +1,100 @@
+"""Notices that the screen's event loop stands still, and writes down where.
+
+A thread asks the loop for a sign of life, but only while there is something to do: an idle screen is left in peace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+PATIENCE = 0.25  # seconds
+_AWAKE = 2.0  # seconds for which it watches after something happened
+_MOST = 1024 * 1024  # bytes of the file; then it begins anew
+
+
+class Watchdog:
+    """Watches the loop of the thread that starts it."""
+
+    def __init__(self, file: Path | None, *, patience: float = PATIENCE) -> None:
+        self._file, self._patience = file, patience
+        self._woken = threading.Event()
+        self._answered = threading.Event()
+        self._until = 0.0
+        self._is_over = False
+        self._is_paused = False
+        self._watched = threading.get_ident()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Begin; needs a running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._watched = threading.get_ident()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def wake(self) -> None:
+        """Something happens: watch for a while."""
+        self._until = time.monotonic() + _AWAKE
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def pause(self, is_paused: bool) -> None:
+        """While the editor has the terminal, the loop stands still on purpose."""
+        self._is_paused = is_paused
+
+    def stop(self) -> None:
+        self._is_over = True
+        self._woken.set()
+        self._answered.set()
+
+    def _watch(self) -> None:
+        while not self._is_over:
+            self._woken.wait()
+            while not self._is_over and time.monotonic() < self._until:
+                self._look()
+            self._woken.clear()
+
+    def _look(self) -> None:
+        """Ask for a sign of life; write down what the loop does if none comes."""
+        assert self._loop is not None
+        self._answered.clear()
+        asked = time.monotonic()
+        try:
+            self._loop.call_soon_threadsafe(self._answered.set)
+        except RuntimeError:  # it has been closed
+            self._is_over = True
+            return
+        if not self._answered.wait(self._patience) and not self._is_paused:
+            stack = self._stack()
+            self._answered.wait()
+            self._write(time.monotonic() - asked, stack)
+        self._pause_until_next(asked)
+
+    def _pause_until_next(self, asked: float) -> None:
+        left = asked + self._patience - time.monotonic()
+        if left > 0 and not self._is_over:
+            time.sleep(left)
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._watched)  # pyright: ignore[reportPrivateUsage]  # its only name
+        return "".join(traceback.format_stack(frame)) if frame is not None else "?"
+
+    def _write(self, seconds: float, stack: str) -> None:
+        if self._file is None or self._is_over or self._is_paused:
+            return
+        text = f"{time.strftime('%Y-%m-%d %H:%M:%S')} the screen stood still for {seconds:.2f} s\n{stack}\n"
+        with suppress(OSError):  # a full disk must not become a second trouble
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_long = self._file.exists() and self._file.stat().st_size > _MOST
+            flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_long else os.O_APPEND)
+            number = os.open(self._file, flags, 0o600)
+            try:
+                os.write(number, text.encode("utf-8", "replace"))
+            finally:
+                os.close(number)

@@ -1,0 +1,103 @@
+"""Who is at work: each agent with its time and the last thing it did, sub-agents below the one that called them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from atomic.tui.harmless import one_line
+from atomic.tui.protocol import RunKind
+from atomic.tui.state.model import AgentEntry, Screen
+from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.text import MUTED, clock, content, fit, heading, windowed
+
+ICONS = {"running": "▶", "done": "✓", "failed": "✗", "interrupted": "⊘", "waiting": "?"}
+COLOURS = {"running": "$primary", "done": "$success", "failed": "$error", "interrupted": MUTED, "waiting": "$warning"}
+_LONGEST_NAME = 16
+
+
+class AgentPanel(Panel):
+    """The agents of what is at work, else of the last workflow."""
+
+    DEFAULT_CSS = """
+    AgentPanel { height: auto; max-height: 14; }
+    """
+
+    def has_something(self) -> bool:
+        """Whether anybody is at work, or was in a workflow."""
+        return bool(agents_shown(self.state))
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        """A heading and a row for each."""
+        return agent_lines(self.state, self.now, width, height, self.shift)
+
+
+def agents_shown(screen: Screen) -> list[tuple[AgentEntry, int]]:
+    """Those of the runs that go on, else of the last workflow or crew if nothing came after it; with their depth."""
+    active = {run.id for run in screen.runs.values() if run.is_active}
+    if not active and screen.runs:
+        last = next(reversed(screen.runs.values()))
+        active = {last.id} if last.kind in (RunKind.WORKFLOW, RunKind.CREW) else set[str]()
+    agents = {key: agent for key, agent in screen.agents.items() if agent.run in active}
+    if all(not agent.parent and screen.runs[agent.run].kind is RunKind.TURN for agent in agents.values()):
+        return []  # the conversation's own agent: the transcript shows what it does, and the panel would come and go
+    return _as_tree(agents)
+
+
+def agent_lines(screen: Screen, now: float, width: int, height: int, shift: int = 0) -> list[Content]:
+    """The panel in so much room."""
+    agents = agents_shown(screen)
+    name = min(_LONGEST_NAME, width // 2, max((cell_len(_name(*agent)) for agent in agents), default=0))
+    rows = [_line(agent, depth, now, width, name) for agent, depth in agents]
+    focus = next((at for at, (agent, _) in enumerate(agents) if agent.status == "running"), max(0, len(agents) - 1))
+    shown = windowed(rows, height - 1, min(max(0, focus + shift), max(0, len(rows) - 1)))
+    return [heading(content(("agents", "bold"), " ", agent_count(agent for agent, _ in agents)), width), *shown]
+
+
+def agent_count(agents: Iterable[AgentEntry]) -> Content:
+    """How many there are of each kind: `5▶ 3✓`."""
+    counts = dict.fromkeys(ICONS, 0)
+    for agent in agents:
+        counts[_status(agent)] += 1
+    words = [(f"{count}{ICONS[status]} ", COLOURS[status]) for status, count in counts.items() if count]
+    return content(*words).rstrip()
+
+
+def _as_tree(agents: dict[str, AgentEntry]) -> list[tuple[AgentEntry, int]]:
+    """Each behind the one that called it; one whose caller is not here stays where it is."""
+    below: dict[str, list[str]] = {}
+    for key, agent in agents.items():
+        below.setdefault(agent.parent if agent.parent in agents else "", []).append(key)
+    ordered: list[tuple[AgentEntry, int]] = []
+    waiting = [(key, 0) for key in reversed(below.get("", []))]
+    while waiting:
+        key, depth = waiting.pop()
+        ordered.append((agents[key], depth))
+        waiting += [(child, depth + 1) for child in reversed(below.get(key, []))]
+    if len(ordered) != len(agents):  # a circle: as they came
+        return [(agent, agent.depth) for agent in agents.values()]
+    return ordered
+
+
+def _line(agent: AgentEntry, depth: int, now: float, width: int, name: int) -> Content:
+    status = _status(agent)
+    seconds = clock((now if agent.ended is None else agent.ended) - agent.started)
+    doing = one_line(agent.doing or agent.task) if agent.ended is None else one_line(agent.task or agent.doing)
+    who = fit(content((_name(agent, depth), "bold" if status == "running" else "")), name)
+    row = content((f"{ICONS[status]} ", COLOURS[status]), who, (f" {seconds:>5}  ", MUTED), (doing, MUTED))
+    return fit(row, width)
+
+
+def _name(agent: AgentEntry, depth: int) -> str:
+    return ("  " * (min(depth, 4) - 1) + "└ " if depth else "") + one_line(agent.name or agent.id)
+
+
+def _status(agent: AgentEntry) -> str:
+    return agent.status if agent.status in ICONS else "running" if agent.ended is None else "done"
+
+
+def agent_strip(agents: Sequence[tuple[AgentEntry, int]]) -> Content:
+    """The same in a few columns."""
+    return content(("agents ", MUTED), agent_count(agent for agent, _ in agents)) if agents else content()

@@ -1,0 +1,206 @@
+"""The graph of a workflow as it runs: its picture with a mark at each node, or a chain where room is short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from textual.content import Content, Span
+
+from atomic.tui.harmless import harmless, one_line
+from atomic.tui.protocol import RunKind
+from atomic.tui.state.model import NodeEntry, Run, Screen
+from atomic.tui.widgets.agents import agent_strip, agents_shown
+from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.text import MUTED, content, first_that_fits, fit, heading, spread, window
+
+MARKS = {"active": "▶", "completed": "✓", "failed": "✗", "waiting": "?"}
+COLOURS = {"active": "bold $primary", "completed": "$success", "failed": "$error", "waiting": "$warning"}
+_NOT_YET = "○"
+_WITH_AGENTS = 60  # columns from which the strip counts the agents too
+_LEAST_ROWS = 8  # below that a piece of a picture says nothing
+
+
+class GraphPanel(Panel):
+    """The graph of the workflow that is at work, else of the last one."""
+
+    DEFAULT_CSS = """
+    GraphPanel { height: auto; max-height: 45%; }
+    """
+
+    def has_something(self) -> bool:
+        """Whether there is a workflow that has begun."""
+        return workflow_shown(self.state) is not None
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        """A heading, and the picture or the chain."""
+        run = workflow_shown(self.state)
+        return [] if run is None else graph_lines(run, width, height, self.shift)
+
+
+class GraphStrip(Panel):
+    """The same in one line, for a narrow screen."""
+
+    DEFAULT_CSS = """
+    GraphStrip { height: 1; padding: 0 1; }
+    """
+
+    def has_something(self) -> bool:
+        """Whether there is a workflow at work."""
+        run = workflow_shown(self.state)
+        return run is not None and run.is_active
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        """Its one line."""
+        run = workflow_shown(self.state)
+        return [] if run is None else [graph_strip(run, self.state, width)]
+
+
+def workflow_shown(screen: Screen) -> Run | None:
+    """The newest workflow that goes on, else the newest, if anything is known of its nodes."""
+    known = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW and (run.nodes or run.picture)]
+    return next((run for run in reversed(known) if run.is_active), known[-1] if known else None)
+
+
+def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Content]:
+    """The panel in so much room: a window of the picture around what is active, else the chain."""
+    head = heading(content((one_line(run.title) or "workflow", "bold"), *_active_words(run)), width)
+    if run.picture and height > _LEAST_ROWS:
+        return [head, *_picture(run, width, height - 1, shift)]
+    return [head, *_folded_chain(run, width)[: max(1, height - 1)]]
+
+
+def graph_strip(run: Run, screen: Screen, width: int) -> Content:
+    """The workflow, its nodes around the active one, its agents."""
+    agents = agent_strip(agents_shown(screen)) if width >= _WITH_AGENTS else content()
+    title = content(("⚙ ", MUTED), (one_line(run.title) or "workflow", "bold"), "  ")
+    room = width - title.cell_length - agents.cell_length - 2
+    return spread(content(title, chain(run, room)), agents, width)
+
+
+def chain(run: Run, width: int) -> Content:
+    """`planner ✓ → work ▶ (3) → review ○`; too long: the nodes around the active one."""
+    nodes = list(run.nodes.values())
+    choices = [_joined(nodes[begin:end], begin > 0, end < len(nodes)) for begin, end in _narrower(nodes)]
+    alone = [_word(nodes[_focus(nodes)])] if nodes else [content()]
+    return first_that_fits([*choices, *alone], max(width, 0))
+
+
+def _narrower(nodes: Sequence[NodeEntry]) -> list[tuple[int, int]]:
+    """Windows of the chain from all to one, each with the active node in it."""
+    focus = _focus(nodes)
+    return [window(len(nodes), count, focus) for count in range(min(len(nodes), 40), 0, -1)]
+
+
+def _focus(nodes: Sequence[NodeEntry]) -> int:
+    """The last one that is active or waits, else the last that has begun."""
+    at_work = [at for at, node in enumerate(nodes) if node.status in ("active", "waiting")]
+    begun = [at for at, node in enumerate(nodes) if node.status]
+    return at_work[-1] if at_work else begun[-1] if begun else 0
+
+
+def _joined(nodes: Sequence[NodeEntry], more_before: bool, more_after: bool) -> Content:
+    arrow = content((" → ", MUTED))
+    parts = [_word(node) for node in nodes]
+    ends = ([content(("…", MUTED))] if more_before else []), ([content(("…", MUTED))] if more_after else [])
+    return arrow.join([*ends[0], *parts, *ends[1]])
+
+
+def _word(node: NodeEntry) -> Content:
+    colour = COLOURS.get(node.status, MUTED)
+    times = f" ({node.times})" if node.times > 1 else ""
+    return content((one_line(node.id), colour), (f" {MARKS.get(node.status, _NOT_YET)}{times}", colour))
+
+
+def _folded_chain(run: Run, width: int) -> list[Content]:
+    """The chain in as many lines as it needs; a line ends behind an arrow."""
+    rows = [content()]
+    words = [_word(node) for node in run.nodes.values()]
+    for at, word in enumerate(words):
+        piece = content(word, (" → ", MUTED)) if at + 1 < len(words) else word
+        if rows[-1].cell_length and rows[-1].cell_length + word.cell_length + 2 > width:
+            rows.append(content())
+        rows[-1] = content(rows[-1], piece)
+    return rows
+
+
+def _active_words(run: Run) -> list[Content]:
+    """Which nodes are active, and for how manieth time."""
+    active = [node for node in run.nodes.values() if node.status in ("active", "waiting")]
+    if not active:
+        status = run.status if not run.is_active else ""
+        return [content((f"  {status}", MUTED))] if status else []
+    return [content("  ", _word(node)) for node in active[:3]]
+
+
+def _picture(run: Run, width: int, height: int, shift: int) -> list[Content]:
+    """The part of the picture that has room, with the active node in it."""
+    grid = [_cells(row) for row in run.picture]
+    styles = _mark(grid, run)
+    row, column = _centre(run)
+    broad = max(map(len, grid), default=0)
+    top, bottom = window(len(grid), height, min(max(0, row + shift), len(grid) - 1))
+    left = 0 if broad <= width else max(0, min(column - width // 2, broad - width))
+    return [_crop(grid[at], styles.get(at, []), left, width) for at in range(top, bottom)]
+
+
+def _centre(run: Run) -> tuple[int, int]:
+    nodes = [run.nodes[id] for id in run.nodes if id in run.places]
+    if not nodes:
+        return 0, 0
+    row, column, cells = run.places[nodes[_focus(nodes)].id]
+    return row, column + cells // 2
+
+
+def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str]]]:
+    """Put each node's sign before its name and its iteration behind, where the box leaves blanks; where they are."""
+    styles: dict[int, list[tuple[int, int, str]]] = {}
+    for id, (row, column, cells) in run.places.items():
+        node = run.nodes.get(id)
+        if node is None or not node.status or not 0 <= row < len(grid):
+            continue
+        begin = _put(grid[row], column - 1, MARKS.get(node.status, _NOT_YET), column)
+        end = column + cells
+        if node.times > 1:
+            end = max(_put(grid[row], end, sign, end) for sign in (f" ×{node.times}", f"×{node.times}"))
+        styles.setdefault(row, []).append((begin, end, COLOURS.get(node.status, "")))
+    return styles
+
+
+def _put(row: list[str], at: int, sign: str, otherwise: int) -> int:
+    """Write over blanks only; the outer edge of what is marked."""
+    end = at + len(sign)
+    if at < 0 or end > len(row) or any(cell != " " for cell in row[at:end]):
+        return otherwise
+    row[at:end] = sign
+    return at if at < otherwise else end
+
+
+def _cells(text: str) -> list[str]:
+    """A cell for each column; the second of a wide letter is empty."""
+    cells: list[str] = []
+    for letter in harmless(text):
+        wide = cell_len(letter)
+        if wide == 0 and cells:
+            cells[-1] += letter
+        else:
+            cells += [letter, *[""] * (wide - 1)]
+    return cells
+
+
+def _crop(row: list[str], marks: Sequence[tuple[int, int, str]], left: int, width: int) -> Content:
+    """So many columns of a row; half a wide letter at the edge is a blank."""
+    shown = row[left : left + width]
+    if shown and shown[0] == "":
+        shown[0] = " "
+    if shown and cell_len(shown[-1]) > 1:
+        shown[-1] = " "
+    offsets = [0]
+    for cell in shown:
+        offsets.append(offsets[-1] + len(cell))
+    spans = [Span(0, offsets[-1], MUTED)]
+    for begin, end, style in marks:
+        first, last = (min(max(0, at - left), len(shown)) for at in (begin, end))
+        if first < last and style:
+            spans.append(Span(offsets[first], offsets[last], style))
+    return fit(Content("".join(shown), spans), width)

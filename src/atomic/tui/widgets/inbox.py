@@ -1,0 +1,39 @@
+"""Questions that wait: how many, who asks, and the key that opens them."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from atomic.tui.harmless import one_line
+from atomic.tui.state.model import QuestionEntry
+from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.text import MUTED, content, fit, heading, windowed
+
+
+class InboxPanel(Panel):
+    """One row for each question."""
+
+    DEFAULT_CSS = """
+    InboxPanel { height: auto; max-height: 6; }
+    """
+
+    def has_something(self) -> bool:
+        """Whether any question waits."""
+        return bool(self.state.questions)
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        """A heading and who asks what."""
+        return inbox_lines(list(self.state.questions.values()), width, height, self.shift)
+
+
+def inbox_lines(questions: list[QuestionEntry], width: int, height: int, shift: int = 0) -> list[Content]:
+    """The panel in so much room."""
+    count = "1 question" if len(questions) == 1 else f"{len(questions)} questions"
+    head = heading(content((f"? {count}", "bold $warning"), ("  F6 answers", MUTED)), width)
+    return [head, *windowed([_line(entry, width) for entry in questions], height - 1, max(0, shift))]
+
+
+def _line(entry: QuestionEntry, width: int) -> Content:
+    who = one_line(entry.who)
+    said = one_line(entry.question.header or entry.question.text)
+    return fit(content(("? ", "$warning"), (f"{who} " if who else "", "bold"), (said, "")), width)

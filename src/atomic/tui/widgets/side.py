@@ -1,0 +1,39 @@
+"""The panels beside the transcript, or above it where the screen is narrow."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from atomic.tui.state.model import Screen
+from atomic.tui.widgets.agents import AgentPanel
+from atomic.tui.widgets.graph import GraphPanel
+from atomic.tui.widgets.inbox import InboxPanel
+from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.tasks import TaskPanel
+
+
+class SidePanels(Vertical):
+    """All panels below each other; those that have nothing to show take no room."""
+
+    DEFAULT_CSS = """
+    SidePanels { width: 36; padding: 0 1; background: $surface; }
+    SidePanels.-overlay { width: 1fr; }
+    SidePanels.-overlay Panel { max-height: 100%; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """Questions first, because somebody waits."""
+        yield InboxPanel()
+        yield GraphPanel()
+        yield AgentPanel()
+        yield TaskPanel()
+
+    def sync(self, screen: Screen, now: float) -> None:
+        """Hand on what is new."""
+        for panel in self.query(Panel):
+            panel.sync(screen, now)
+
+    def has_something(self) -> bool:
+        """Whether any of the panels has something to show."""
+        return any(panel.has_something() for panel in self.query(Panel))

@@ -1,0 +1,123 @@
+"""The last line: what applies now, and on its right the queue and the session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from atomic.tui.harmless import one_line
+from atomic.tui.protocol import RunKind
+from atomic.tui.state.model import Run, RunState, Screen
+from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
+
+_QUIET_FROM = 10.0  # seconds without a word after which a run is said to be quiet
+_SESSION_LETTERS = 8
+_WITH_SESSION = 60  # columns from which the session is always there
+
+IDLE_HINTS = (
+    ("⏎", "send"),
+    ("Ctrl+J", "newline"),
+    ("/", "commands"),
+    ("@", "files"),
+    ("!", "shell"),
+    ("?", "keys"),
+)
+
+
+class StatusLine(Panel):
+    """One line. `hints` and `words` are for what the state does not know: a popup that is open, `again to leave`."""
+
+    DEFAULT_CSS = """
+    StatusLine { height: 1; width: 1fr; background: $panel; padding: 0 1; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.hints: Sequence[tuple[str, str]] = IDLE_HINTS
+        self.words = ""
+
+    def say(self, words: str = "", hints: Sequence[tuple[str, str]] = IDLE_HINTS) -> None:
+        """Show these words before all else, or these keys while nothing is at work."""
+        if (words, hints) != (self.words, self.hints):
+            self.words, self.hints = words, hints
+            self.refresh()
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        """Its one line."""
+        return [status_line(self.state, self.now, width, self.hints, self.words)]
+
+
+def status_line(
+    screen: Screen, now: float, width: int, hints: Sequence[tuple[str, str]] = IDLE_HINTS, words: str = ""
+) -> Content:
+    """The line in so many columns."""
+    lefts, rights = _lefts(screen, now, hints, words), _rights(screen)
+    pairs = [(left, right) for right in rights for left in lefts]
+    if width < _WITH_SESSION:  # what applies now matters more than the session, but not more than the queue
+        pairs = [(left, right) for left in lefts for right in rights]
+    for left, right in pairs:
+        if left.cell_length + right.cell_length + (2 if right.cell_length else 0) <= width:
+            return spread(left, right, width)
+    return fit(lefts[-1], width)
+
+
+def foreground(screen: Screen) -> Run | None:
+    """The run that Esc would stop: the newest of the conversation, else the newest workflow."""
+    active = [run for run in screen.runs.values() if run.is_active]
+    return next((run for run in reversed(active) if run.kind is not RunKind.WORKFLOW), active[-1] if active else None)
+
+
+def _lefts(screen: Screen, now: float, hints: Sequence[tuple[str, str]], words: str) -> list[Content]:
+    """What applies, from its rich to its poor form."""
+    if words:
+        return [content((one_line(words), "$warning"))]
+    run = foreground(screen)
+    if run is not None and run.state is RunState.STOPPING:
+        return _stopping(run, now)
+    if screen.questions:
+        return _asked(len(screen.questions))
+    if run is not None:
+        return _working(run, now, sum(other.is_active for other in screen.runs.values()) - 1)
+    if hints is IDLE_HINTS and screen.status.problem:
+        return [content((one_line(screen.status.problem), "$warning"))]
+    return [_keys(hints[:count]) for count in range(len(hints), 0, -1)] or [content()]
+
+
+def _stopping(run: Run, now: float) -> list[Content]:
+    what = "stopping now" if run.forced else f"stopping {clock(now - run.heard) if run.heard else ''}".rstrip()
+    tail = "" if run.forced else " · Esc again forces"
+    return [content((what, "$warning"), (tail, MUTED)), content((what, "$warning"))]
+
+
+def _asked(count: int) -> list[Content]:
+    asked = "1 question waits" if count == 1 else f"{count} questions wait"
+    return [content((f"? {asked}", "bold $warning"), (" · F6 answers", MUTED)), content((f"? {count}", "$warning"))]
+
+
+def _working(run: Run, now: float, others: int) -> list[Content]:
+    name = one_line(run.title) if run.kind is RunKind.WORKFLOW and run.title else "working"
+    word = "starting" if run.state is RunState.STARTING else name
+    base = content(("● ", "$success"), f"{word} {clock(now - run.started)}")
+    quiet = now - run.heard if run.heard else 0.0
+    silence = content((f" · quiet for {clock(quiet)}", MUTED)) if quiet >= _QUIET_FROM else content()
+    more = content((f" · {others} more", MUTED)) if others > 0 else content()
+    keys = content((" · Esc pauses" if run.kind is RunKind.WORKFLOW else " · Esc stops", MUTED))
+    return [content(base, more, silence, keys), content(base, keys), base]
+
+
+def _keys(hints: Sequence[tuple[str, str]]) -> Content:
+    parts: list[Content | str | tuple[str, str]] = []
+    for key, does in hints:
+        parts += [(" · ", MUTED)] if parts else []
+        parts += [(key, "$primary"), (f" {does}", MUTED)]
+    return content(*parts)
+
+
+def _rights(screen: Screen) -> list[Content]:
+    queued = content((f"queued {len(screen.queue)}", "$accent")) if screen.queue else content()
+    id = one_line(screen.status.session)[:_SESSION_LETTERS]
+    session = content((f"session {id}", MUTED)) if id else content()
+    gap = content((" · ", MUTED)) if queued.cell_length and id else content()
+    return [content(queued, gap, session), queued]

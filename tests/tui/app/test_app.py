@@ -1,0 +1,576 @@
+"""The screen as a person has it: what is sent, stopped, queued, asked and left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from atomic.config import Settings
+from atomic.providers.events import PlanChanged, PlanItem
+from atomic.questions import Option, Question
+from atomic.tui.app import AtomicApp
+from atomic.tui.protocol import (
+    Activity,
+    Answer,
+    Cleared,
+    CommandInfo,
+    CommandsListed,
+    FilesFound,
+    FindFiles,
+    Interrupt,
+    Leave,
+    Left,
+    Picked,
+    PickKind,
+    PickOpened,
+    PickRow,
+    QuestionClosed,
+    QuestionOpened,
+    RunKind,
+    RunStarted,
+    Said,
+    ScreenSize,
+    Shell,
+    Submit,
+    ThemeSet,
+)
+from atomic.tui.state.model import RunState
+from atomic.tui.widgets.transcript import TranscriptView
+from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
+
+COMMANDS = CommandsListed(
+    commands=(
+        CommandInfo("help", "Show help", "builtin", ("h",), "[command]"),
+        CommandInfo("model", "Choose a model", "builtin", ("m",), "select | <model>"),
+        CommandInfo("ralph", "Work on tasks", "workflow", ("loop",), "<prompt>"),
+    ),
+    agents=(CommandInfo("planner", "Plans", "agent"),),
+)
+
+
+def question(id: str, text: str = "Which branch?") -> QuestionOpened:
+    asked = Question(id=id, text=text, options=(Option("main"), Option("develop")))
+    return QuestionOpened(id=id, run="", question=asked, who="worker")
+
+
+def _written_to(written: list[str]) -> Callable[[object, str], None]:
+    return lambda _, text: written.append(text)
+
+
+def last_line(app: AtomicApp) -> str:
+    return shown(app).splitlines()[-1]
+
+
+async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() -> None:
+    link = ScriptedLink()
+    async with app_with(link).run_test(size=(90, 24)) as pilot:
+        await until(pilot, lambda: link.sent)
+        assert link.sent == [ScreenSize(width=90)]
+        await pilot.resize_terminal(70, 24)
+        await until(pilot, lambda: ScreenSize(width=70) in link.sent)
+
+
+async def test_a_text_is_on_the_screen_before_anybody_answers_and_its_answer_behind_it() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"hello", "enter")
+        await until(pilot, lambda: "› hello" in shown(app))
+        assert link.last(Submit).text == "hello"
+        assert app.store.screen.is_busy
+
+        run = link.begin()
+        link.answer(run, "Good ")
+        link.answer(run, "morning")
+        await until(pilot, lambda: "Good morning" in shown(app))
+        link.end(run)
+        await until(pilot, lambda: "working" not in shown(app))
+        assert not app.store.screen.is_busy
+
+
+async def test_a_prompt_of_the_command_line_is_sent() -> None:
+    link = ScriptedLink()
+    async with app_with(link, prompt="from outside").run_test() as pilot:
+        await until(pilot, lambda: link.all(Submit))
+        assert link.last(Submit).text == "from outside"
+
+
+async def test_a_shell_command_goes_to_the_shell() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"!ls -l", "enter")
+        await until(pilot, lambda: link.all(Shell))
+        assert link.last(Shell).command == "ls -l"
+
+
+# -- stopping
+
+
+async def test_esc_is_stopping_at_once_and_the_second_forces() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        await until(pilot, lambda: app.store.screen.runs[run].state is not RunState.ENDED)
+        before = time.monotonic()
+        await pilot.press("escape")
+        assert app.store.screen.runs[run].state is RunState.STOPPING
+        await until(pilot, lambda: "stopping" in last_line(app))
+        assert time.monotonic() - before < 2.0  # a generous wall clock; the frame clock holds back 0.2 s at most
+        assert link.last(Interrupt) == Interrupt(run=run)
+
+        await pilot.press("escape")
+        assert link.last(Interrupt) == Interrupt(run=run, force=True)
+        link.end(run, "interrupted")
+        await until(pilot, lambda: "stopping" not in last_line(app))
+
+
+async def test_esc_works_before_the_engine_has_begun() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"go", "enter", "escape")
+        await until(pilot, lambda: link.all(Interrupt))
+        assert link.last(Interrupt).run == link.last(Submit).run
+
+
+async def test_a_run_that_ends_while_another_goes_on_leaves_no_spinner() -> None:
+    """The old freeze: a reviewer ends while another is active, and nobody hears of it."""
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(*(RunStarted(run=run, kind=RunKind.CREW, title=run) for run in ("worker", "reviewer")))
+        await until(pilot, lambda: len(app.store.screen.runs) == 2)
+        for run in ("reviewer", "reviewer", "worker"):  # one of them twice
+            link.end(run)
+        await until(pilot, lambda: not app.store.screen.is_busy)
+        await until(pilot, lambda: "send" in last_line(app))
+        link.answer("worker", "too late")
+        await pilot.pause(0.2)
+        assert "too late" not in shown(app)
+
+
+async def test_nothing_moves_while_nothing_happens() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        link.end(run)
+        await until(pilot, lambda: not app.store.screen.is_busy)
+        await pilot.pause(1.2)  # the last tick of the durations
+        assert app._timer is None  # pyright: ignore[reportPrivateUsage]
+        assert app._tick is None  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_reduced_motion_counts_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATOMIC_REDUCED_MOTION", "1")
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"go", "enter")
+        await until(pilot, lambda: "working" in last_line(app) or "starting" in last_line(app))
+        assert app._tick is None  # pyright: ignore[reportPrivateUsage]
+
+
+# -- Ctrl+C
+
+
+async def test_ctrl_c_closes_then_stops_then_clears_then_asks(tmp_path: Path) -> None:
+    now = [1000.0]
+    link = ScriptedLink()
+    app = app_with(link, home=tmp_path, clock=lambda: now[0])
+
+    async def press() -> None:
+        now[0] += 5.0
+        await pilot.press("ctrl+c")
+        now[0] += 5.0
+
+    async with app.run_test() as pilot:
+        link.say(COMMANDS)
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        await pilot.press("/")
+        now[0] += 1
+        await until(pilot, lambda: "/ralph" in shown(app))
+        await press()
+        assert "/ralph" not in shown(app)
+        assert not link.all(Interrupt)
+        await press()
+        assert link.last(Interrupt) == Interrupt(run=run)
+        link.end(run, "interrupted")
+        await until(pilot, lambda: not app.store.screen.is_busy)
+        await press()
+        assert app._prompt.is_empty  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("up")
+        assert app._prompt.text == "/"  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("backspace", "ctrl+c")
+        await pilot.pause(0.1)
+        assert "Ctrl+C again leaves" in last_line(app)
+        now[0] += 1.5  # slower than twice within a second, and still in time
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+    assert link.all(Leave)
+    assert link.is_closed
+
+
+@pytest.mark.parametrize("state", ["idle", "text", "busy", "dialog"])
+async def test_two_within_a_second_leave_at_once_from_any_state(state: str) -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        if state == "text":
+            await pilot.press(*"some text")
+        elif state == "busy":
+            await pilot.press(*"go", "enter")
+        elif state == "dialog":
+            await pilot.press("f1")
+            await until(pilot, lambda: len(app.screen_stack) > 1)
+        await pilot.press("ctrl+c", "ctrl+c")
+        await until(pilot, lambda: not app.is_running)
+    assert link.is_closed
+    assert link.all(Leave) == [Leave()]
+
+
+# -- leaving
+
+
+async def test_ctrl_d_leaves_with_the_engines_last_word() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press("x", "ctrl+d")
+        assert not link.all(Leave)  # only on the empty prompt
+        await pilot.press("backspace", "ctrl+d")
+        assert link.all(Leave) == [Leave(pause=True)]
+        link.say(Left(message="go on with: atomic chat --resume abc"))
+        await until(pilot, lambda: not app.is_running)
+    assert app.return_value == "go on with: atomic chat --resume abc"
+    assert link.is_closed
+
+
+async def test_a_command_that_leaves_leaves() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(Left(message="bye"))
+        await until(pilot, lambda: not app.is_running)
+    assert app.return_value == "bye"
+
+
+async def test_a_signal_ends_the_engine_too() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        app.exit(None, 129)
+    assert link.is_closed
+    assert link.all(Leave) == [Leave()]
+
+
+# -- the queue
+
+
+async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"first", "enter")
+        run = link.begin()
+        await pilot.press(*"second", "enter", *"third", "enter")
+        await until(pilot, lambda: "1 second" in shown(app) and "2 third" in shown(app))
+        assert [sent.text for sent in link.all(Submit)] == ["first"]
+
+        await pilot.press("up")
+        await until(pilot, lambda: app._prompt.text == "third")  # pyright: ignore[reportPrivateUsage]
+        await pilot.press(*" edited", "enter")
+        link.end(run)
+        await until(pilot, lambda: len(link.all(Submit)) == 2)
+        await pilot.pause(0.2)
+        assert [sent.text for sent in link.all(Submit)] == ["first", "second"]
+        link.end(link.begin())
+        await until(pilot, lambda: len(link.all(Submit)) == 3)
+        assert link.last(Submit).text == "third edited"
+        await until(pilot, lambda: "edits" not in shown(app))
+
+
+async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobody_wait() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"first", "enter")
+        link.begin()
+        await pilot.press(*"/help", "enter")
+        await until(pilot, lambda: [sent.text for sent in link.all(Submit)] == ["first", "/help"])
+        for sent in link.all(Submit):
+            link.end(sent.run)
+        link.say(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", session="s"))
+        await until(pilot, lambda: list(app.store.screen.runs.values())[-1].kind is RunKind.WORKFLOW)
+        await pilot.press(*"second", "enter")
+        await until(pilot, lambda: link.last(Submit).text == "second")
+
+
+# -- questions and pickers
+
+
+async def test_a_question_opens_by_itself_and_its_answer_goes_back() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(question("q1"), question("q2", "Sure?"))
+        await until(pilot, lambda: "Which branch?" in shown(app) and len(app.screen_stack) == 2)
+        await pilot.press("2")
+        await until(pilot, lambda: link.all(Answer))
+        assert link.last(Answer) == Answer(question="q1", answers=("develop",))
+        await until(pilot, lambda: len(app.screen_stack) == 2 and "Sure?" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: len(link.all(Answer)) == 2)
+        assert link.last(Answer) == Answer(question="q2", answers=None)
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_a_question_does_not_take_the_letters_of_a_text() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"I am typ")
+        link.say(question("q1"))
+        await until(pilot, lambda: "1 question waits" in shown(app))
+        await pilot.press(*"ing 1")
+        assert app._prompt.text == "I am typing 1"  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("f6")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        link.say(QuestionClosed(id="q1"))
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert not link.all(Answer)
+
+
+async def test_a_question_that_was_put_off_stays_shut() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(question("q1"), question("q2"))
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f6")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        link.say(QuestionClosed(id="q2"))
+        await until(pilot, lambda: len(app.store.screen.questions) == 1)
+        await pilot.pause(0.2)
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_picker_gives_back_what_was_chosen() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press("f2")
+        await until(pilot, lambda: link.all(Submit))
+        assert link.last(Submit).text == "/model"
+        rows = (PickRow("opus", "Opus", current=True), PickRow("sonnet", "Sonnet"))
+        link.say(PickOpened(request="p1", kind=PickKind.MODEL, title="Models", rows=rows))
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: link.all(Picked))
+        assert link.last(Picked) == Picked(request="p1", value="sonnet")
+        link.say(PickOpened(request="p2", kind=PickKind.MODEL, title="Models", rows=rows))
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(link.all(Picked)) == 2)
+        assert link.last(Picked) == Picked(request="p2", value=None)
+
+
+# -- keys
+
+
+async def test_keys_are_remapped_and_what_is_wrong_with_them_is_said() -> None:
+    link = ScriptedLink()
+    settings = Settings(keys={"keys": ["f9"], "nope": ["f8"]}, warnings=("config.toml: something",))
+    app = app_with(link, settings=settings)
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, lambda: "keys.nope: there is no such action" in shown(app))
+        assert "config.toml: something" in shown(app)
+        await pilot.press("question_mark")
+        assert app._prompt.text == "?"  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("backspace", "f9")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+
+
+async def test_a_question_mark_lists_the_keys_only_on_the_empty_prompt() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "Keys" in shown(app) and "Ctrl+C" in shown(app))
+        await pilot.press("escape", *"what?")
+        assert app._prompt.text == "what?"  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_palette_runs_commands_and_actions() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(100, 30)) as pilot:
+        link.say(COMMANDS)
+        await until(pilot, lambda: app.store.screen.commands)
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press(*"/ralph", "enter")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app._prompt.text == "/ralph "  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("ctrl+c", "ctrl+p")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press(*"/help", "enter")
+        await until(pilot, lambda: link.all(Submit))
+        assert link.last(Submit).text == "/help"
+
+
+async def test_the_transcript_is_read_block_by_block() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    copied: list[str] = []
+    app._copy = lambda text, nothing: copied.append(text)  # pyright: ignore[reportPrivateUsage]
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(Said(text="one"), Said(text="two"), Said(text="three"))
+        await until(pilot, lambda: "three" in shown(app))
+        await pilot.press("ctrl+o", "y", "k", "y", "g", "y", "j", "y", "G", "y", "x")
+        assert copied == ["three", "two", "one", "two", "three"]
+        await pilot.press("q", *"jy")
+        assert app._prompt.text == "jy"  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_last_answer_is_copied_and_the_way_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMUX", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    link = ScriptedLink()
+    app = app_with(link)
+    written: list[str] = []
+    monkeypatch.setattr("atomic.tui.compat.write", _written_to(written))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: "There is no answer yet" in shown(app))
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        link.answer(run, "the **answer**")
+        link.end(run)
+        await until(pilot, lambda: "the answer" in shown(app))
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: "Copied by the terminal (OSC 52)" in shown(app))
+        assert "\x1b]52;c;dGhlICoqYW5zd2VyKio=\x07" in written
+
+
+async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    opened: list[str] = []
+    copied: list[str] = []
+    app = app_with(ScriptedLink())
+    app.open_url = lambda url, new_tab=True: opened.append(url)
+    app._copy = lambda text, nothing: copied.append(text)  # pyright: ignore[reportPrivateUsage]
+    async with app.run_test(notifications=True) as pilot:
+        view = app.query_one(TranscriptView)
+        view.post_message(TranscriptView.LinkOpened("https://example.com/a"))
+        view.post_message(TranscriptView.LinkOpened("file:///etc/passwd"))
+        await until(pilot, lambda: "file:///etc/passwd" in shown(app))
+        assert (opened, copied) == ([], ["https://example.com/a"])
+        monkeypatch.setenv("DISPLAY", ":0")
+        view.post_message(TranscriptView.LinkOpened("https://example.com/b"))
+        await until(pilot, lambda: opened == ["https://example.com/b"])
+
+
+async def test_who_looks_elsewhere_is_called_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TERM_PROGRAM", raising=False)
+    link = ScriptedLink()
+    app = app_with(link)
+    written: list[str] = []
+    monkeypatch.setattr("atomic.tui.compat.write", _written_to(written))
+    async with app.run_test() as pilot:
+        await pilot.press(*"one", "enter")
+        link.end(link.begin())
+        await until(pilot, lambda: not app.store.screen.is_busy)
+        await pilot.pause(0.2)
+        assert not any("\x07" in words for words in written)  # it was looked at
+        await pilot.press(*"two", "enter")
+        run = link.begin()
+        app.app_focus = False
+        link.end(run)
+        await until(pilot, lambda: any("done" in words for words in written))
+        assert written[-1].startswith("\x07")
+        assert "\x1b]0;● Atomic is done\x07" in written[-1]
+
+
+async def test_files_are_offered_for_the_letters_that_were_asked_last() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        link.say(COMMANDS)
+        await pilot.press(*"see @sr")
+        await until(pilot, lambda: len(link.all(FindFiles)) == 3)
+        late, last = link.all(FindFiles)[1], link.last(FindFiles)
+        link.say(FilesFound(request=last.request, paths=("src/app.py", "src/b.py")))
+        link.say(FilesFound(request=late.request, paths=("nonsense",)))
+        await until(pilot, lambda: "@src/app.py" in shown(app))
+        assert "nonsense" not in shown(app)
+        await pilot.press("down", "tab")
+        assert app._prompt.text == "see @src/b.py "  # pyright: ignore[reportPrivateUsage]
+        assert "app.py" not in shown(app)
+
+
+async def test_a_theme_is_set_and_an_unknown_one_is_said() -> None:
+    link = ScriptedLink()
+    app = app_with(link, theme="light")
+    async with app.run_test(notifications=True) as pilot:
+        await until(pilot, lambda: app.theme == "atomic-light")
+        link.say(ThemeSet(name="contrast"))
+        await until(pilot, lambda: app.theme == "atomic-contrast")
+        link.say(ThemeSet(name="pink"))
+        await until(pilot, lambda: 'There is no theme "pink"' in shown(app))
+
+
+async def test_a_late_colour_of_the_terminal_changes_the_theme_unless_one_was_chosen() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.theme == "atomic-dark")
+        app.hear_background("rgb:ffff/ffff/ffff")
+        assert app.theme == "atomic-light"
+    chosen = app_with(ScriptedLink(), theme="dark")
+    async with chosen.run_test():
+        chosen.hear_background("rgb:ffff/ffff/ffff")
+        assert chosen.theme == "atomic-dark"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)])
+async def test_panels_stand_beside_or_above(size: tuple[int, int]) -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(*"go", "enter")
+        link.say(Activity(run=link.begin(), event=PlanChanged((PlanItem("the first step"),))))
+        is_beside = size[0] >= 100
+        await until(pilot, lambda: "the first step" in shown(app))
+        assert app._side.display is is_beside  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: app._side.display is not is_beside)  # pyright: ignore[reportPrivateUsage]
+        assert app._transcript.display is is_beside  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("escape" if not is_beside else "ctrl+t")
+        await until(pilot, lambda: app._side.display is is_beside)  # pyright: ignore[reportPrivateUsage]
+        assert not link.all(Interrupt)
+
+
+async def test_a_new_conversation_is_empty() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(Said(text="something old"))
+        await until(pilot, lambda: "something old" in shown(app))
+        link.say(Cleared(session="new"))
+        await until(pilot, lambda: "something old" not in shown(app))

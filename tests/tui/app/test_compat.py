@@ -1,0 +1,80 @@
+"""What a terminal sends, and what Textual makes of it with our help."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import events
+from textual._xterm_parser import XTermParser
+
+from atomic.tui import compat
+
+compat.install()
+
+
+def parsed(*pieces: str) -> list[str | tuple[str]]:
+    """Keys by name, pastes as a tuple with their text."""
+    parser = XTermParser()
+    messages = [message for piece in (*pieces, "") for message in parser.feed(piece)]
+    return [
+        message.key if isinstance(message, events.Key) else (message.text,)
+        for message in messages
+        if isinstance(message, events.Key | events.Paste)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ("\x1b\r", "alt+enter"),
+        ("\x1b\n", "alt+enter"),
+        ("\n", "ctrl+j"),
+        ("\r", "enter"),
+        ("\x1b[13;2u", "shift+enter"),  # kitty
+        ("\x1b[27;2;13~", "shift+enter"),  # xterm and tmux
+        ("\x1b[27;3;13~", "alt+enter"),
+        ("\x1b[27;5;106~", "ctrl+j"),
+        ("\x1b[99;133u", "ctrl+c"),  # with Num Lock
+        ("\x1bb", "ctrl+left"),  # Alt+B as terminals send it
+        ("\x1f", "ctrl+underscore"),
+    ],
+)
+def test_keys_are_known_by_all_their_names(sent: str, key: str) -> None:
+    assert parsed(sent) == [key]
+
+
+def test_lock_keys_type_nothing() -> None:
+    assert parsed("a\x1b[57358u\x1b[57360;129ub") == ["a", "b"]
+
+
+def test_a_paste_keeps_its_escape_characters() -> None:
+    assert parsed("x\x1b[200~a\x1b[31m\x1b]0;t\x07\x00\r\nb\x1b[201~y") == [
+        "x",
+        ("a\x1b[31m\x1b]0;t\x07\x00\r\nb",),
+        "y",
+    ]
+
+
+@given(st.text(max_size=40).filter(lambda text: "\x1b" not in text), st.lists(st.integers(1, 60), max_size=6))
+def test_a_paste_may_come_in_any_pieces(text: str, cuts: list[int]) -> None:
+    whole = f"a\x1b[200~{text}\x1b[201~b"
+    places = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+    pieces = [whole[start:end] for start, end in itertools.pairwise(places)]
+
+    assert parsed(*pieces) == ["a", (text,), "b"]
+
+
+def test_two_pastes_are_two() -> None:
+    assert parsed("\x1b[200~one\x1b[201~\x1b[200~two\x1b[201~") == [("one",), ("two",)]
+
+
+def test_another_textual_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "TEXTUAL", "8.2.7")
+    compat.install.cache_clear()
+    with pytest.raises(compat.TextualVersionError, match=r"needs textual 8\.2\.7, not 8\.2\.8"):
+        compat.install()
+    monkeypatch.undo()
+    compat.install()

@@ -1,0 +1,91 @@
+"""The table of keys, and what a person may make of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from atomic.tui.keys import TABLE, Where, keymap, normal, shown
+
+TYPING = (Where.EMPTY, Where.PROMPT, Where.ANYWHERE)
+
+
+def test_the_table_has_no_clash_of_its_own() -> None:
+    keys, warnings = keymap()
+
+    assert warnings == ()
+    assert keys.action("enter", *TYPING) == "send"
+    assert keys.action("question_mark", *TYPING) == "keys"
+    assert keys.action("question_mark", Where.PROMPT, Where.ANYWHERE) is None
+    assert keys.action("up", Where.POPUP, *TYPING) == "popup_previous"
+
+
+def test_names_are_used_once() -> None:
+    assert len({action.name for action in TABLE}) == len(TABLE)
+
+
+def test_a_key_can_be_given_to_another_action() -> None:
+    keys, warnings = keymap({"tasks": ["f9", "Alt-T"]})
+
+    assert warnings == ()
+    assert keys.action("f9", *TYPING) == keys.action("alt+t", *TYPING) == "tasks"
+    assert keys.action("ctrl+t", *TYPING) is None
+    assert keys.shown("tasks") == "F9"
+
+
+@pytest.mark.parametrize(
+    ("remapped", "said"),
+    [
+        ({"taks": ["f9"]}, "keys.taks: there is no such action (did you mean tasks?)"),
+        ({"tasks": ["ctrl+nix"]}, 'keys.tasks: "ctrl+nix" is no key (write it like ctrl+t, alt+enter or f3)'),
+        ({"tasks": ["t"]}, 'keys.tasks: "t" could not be typed any more (take it with ctrl or alt)'),
+        ({"tasks": ["ctrl+p"]}, "keys.tasks: Ctrl+P is the key of palette too; tasks has it"),
+    ],
+)
+def test_what_is_wrong_is_said_once(remapped: dict[str, list[str]], said: str) -> None:
+    keys, warnings = keymap(remapped)
+
+    assert warnings == (said,)
+    assert keys.action("ctrl+t", *TYPING) == ("tasks" if "Ctrl+P" not in said else None)
+
+
+def test_a_clash_of_two_remapped_ones_leaves_the_first_with_the_key() -> None:
+    keys, warnings = keymap({"tasks": ["f9"], "agents": ["f9"]})
+
+    assert keys.action("f9", *TYPING) == "tasks"
+    assert len(warnings) == 1
+
+
+def test_an_action_can_be_left_without_a_key() -> None:
+    keys, warnings = keymap({"suspend": []})
+
+    assert warnings == ()
+    assert keys.action("ctrl+z", *TYPING) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ("Ctrl+T", "ctrl+t"),
+        ("ctrl-shift-z", "ctrl+shift+z"),
+        ("Shift+Ctrl+Z", "ctrl+shift+z"),
+        ("Esc", "escape"),
+        ("PgUp", "pageup"),
+        ("?", "question_mark"),
+        ("ctrl+_", "ctrl+underscore"),
+        ("G", "G"),
+        ("F12", "f12"),
+        ("ctrl+", None),
+        ("", None),
+        ("hyperspace", None),
+        ("foo+a", None),
+    ],
+)
+def test_keys_are_read_as_people_write_them(written: str, key: str | None) -> None:
+    assert normal(written) == key
+
+
+def test_every_key_of_the_table_can_be_written_as_it_is_shown() -> None:
+    arrows = {"↑": "up", "↓": "down"}
+    for action in TABLE:
+        for key in action.keys:
+            assert normal(arrows.get(shown(key), shown(key))) == key

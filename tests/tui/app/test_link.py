@@ -1,0 +1,254 @@
+"""The link to a real engine process: whatever becomes of that, each run has its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from atomic.tui.link import ProcessLink
+from atomic.tui.protocol import (
+    Activity,
+    Interrupt,
+    Leave,
+    Left,
+    News,
+    RunEnded,
+    RunStarted,
+    Said,
+    ScreenSize,
+    StatusChanged,
+    Submit,
+)
+from tests.tui.app.engines import engine_program
+
+LIMIT = 15.0  # seconds
+
+
+class Listener:
+    """Hears all that a link says."""
+
+    def __init__(self, link: ProcessLink) -> None:
+        self.link = link
+        self.heard: list[News] = []
+        self._more = asyncio.Event()
+
+    async def listen(self) -> None:
+        async for news in self.link.news():
+            self.heard.append(news)
+            self._more.set()
+
+    async def until(self, is_it: Callable[[News], bool]) -> News:
+        """The first that is it, from the beginning."""
+        async with asyncio.timeout(LIMIT):
+            while True:
+                found = next((news for news in self.heard if is_it(news)), None)
+                if found is not None:
+                    return found
+                self._more.clear()
+                await self._more.wait()
+
+    async def end_of(self, run: str) -> RunEnded:
+        news = await self.until(lambda news: isinstance(news, RunEnded) and news.run == run)
+        assert isinstance(news, RunEnded)
+        return news
+
+    async def status(self, at: int = 0) -> StatusChanged:
+        await self.until(lambda _: len(self._statuses()) > at)
+        return self._statuses()[at]
+
+    def _statuses(self) -> list[StatusChanged]:
+        return [news for news in self.heard if isinstance(news, StatusChanged)]
+
+
+@asynccontextmanager
+async def listening(folder: Path, **options: str) -> AsyncGenerator[Listener]:
+    link = ProcessLink(["--agent", "claude"], program=engine_program(folder), **options)
+    listener = Listener(link)
+    task = asyncio.create_task(listener.listen())
+    try:
+        yield listener
+    finally:
+        async with asyncio.timeout(LIMIT):
+            await link.close()
+            await task
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+async def test_the_first_intent_starts_an_engine_with_the_arguments(tmp_path: Path) -> None:
+    async with listening(tmp_path, session="old") as listener:
+        assert listener.heard == []
+        listener.link.send(ScreenSize(width=80))
+
+        assert (await listener.status()).provider == "--agent claude --resume old"
+
+
+async def test_a_run_ends_once_and_the_engine_ends_with_the_link(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="echo"))
+        assert (await listener.end_of("1")).status == "done"
+        pid = (await listener.status()).model
+    assert not is_alive(pid)
+    assert len([news for news in listener.heard if isinstance(news, RunEnded)]) == 1
+
+
+async def test_a_dead_engine_ends_all_runs_and_the_next_text_starts_another(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="nothing"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        listener.link.send(Submit(run="2", text="workflow"))
+        listener.link.send(Submit(run="3", text="die"))
+        listener.link.send(Submit(run="4", text="never read"))
+
+        first, flow, third, last = [await listener.end_of(run) for run in "1234"]
+        assert first.status == third.status == last.status == "failed"
+        assert first.message == "The engine died (exit code 3): a last word"
+        assert (flow.status, flow.resume) == ("detached", "/resume w-1")
+
+        listener.link.send(Interrupt(run="1"))  # nothing is started for that
+        listener.link.send(Submit(run="5", text="echo"))
+        assert (await listener.end_of("5")).status == "done"
+        assert (await listener.status(1)).provider == "--agent claude --resume s-1"
+
+
+async def test_a_killed_engine_whose_child_holds_the_wire_is_noticed(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        started = time.monotonic()
+        listener.link.send(Submit(run="1", text="leave a child"))
+
+        assert (await listener.end_of("1")).status == "failed"
+        assert time.monotonic() - started < 5
+
+
+async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="stick"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        pid = (await listener.status()).model
+        started = time.monotonic()
+        listener.link.send(Interrupt(run="1"))
+        listener.link.send(Interrupt(run="1", force=True))
+
+        assert (await listener.end_of("1")).status == "failed"
+        assert 0.9 < time.monotonic() - started < 3
+        assert not is_alive(pid)
+
+
+async def test_an_engine_that_never_begins_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atomic.tui.link.START_LIMIT", 1.5)
+    async with listening(tmp_path) as listener:
+        listener.link.send(ScreenSize(width=80))
+        await listener.status()
+        listener.link.send(Submit(run="1", text="stick"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        listener.link.send(Submit(run="2", text="never read"))
+
+        assert (await listener.end_of("2")).status == "failed"
+
+
+async def test_an_engine_that_talks_but_does_not_stop_cannot_hold_the_run(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="nothing"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        listener.link.send(Interrupt(run="1", force=True))
+
+        assert (await listener.end_of("1")).status == "interrupted"
+        assert is_alive((await listener.status()).model)
+
+
+async def test_keys_are_not_kept_waiting_by_a_flood(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        worst = 0.0
+        listener.link.send(Submit(run="1", text="flood"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        while not isinstance(listener.heard[-1], RunEnded):
+            before = time.process_time()  # of this process alone: the machine may be busy
+            await asyncio.sleep(0)
+            worst = max(worst, time.process_time() - before)
+        texts = [news for news in listener.heard if isinstance(news, Activity)]
+
+    assert len(texts) == 20000
+    assert worst < 0.05
+
+
+async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="garbage"))
+
+        assert (await listener.end_of("1")).status == "done"
+        assert any("cannot be read" in news.text for news in listener.heard if isinstance(news, Said))
+
+
+async def test_the_engine_has_the_last_word(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="nothing"))
+        listener.link.send(Leave())
+
+        news = await listener.until(lambda news: isinstance(news, Left))
+        assert news == Left(message="go on with it")
+        assert (await listener.end_of("1")).status == "interrupted"
+
+
+async def test_closing_is_bounded_even_if_the_engine_is_stuck(tmp_path: Path) -> None:
+    async with listening(tmp_path) as listener:
+        listener.link.send(Submit(run="1", text="stick"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        pid = (await listener.status()).model
+        started = time.monotonic()
+        await listener.link.close()
+
+        assert time.monotonic() - started < 4.5
+        assert not is_alive(pid)
+
+
+async def test_an_engine_that_cannot_be_started_ends_the_run(tmp_path: Path) -> None:
+    link = ProcessLink(program=[str(tmp_path / "nothing")])
+    listener = Listener(link)
+    task = asyncio.create_task(listener.listen())
+    link.send(Submit(run="1", text="hello"))
+
+    assert "could not be started" in (await listener.end_of("1")).message
+    await link.close()
+    await task
+
+
+@pytest.mark.full
+async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
+    """`kill -9` of the screen: the engine sees the end of the wire, and a stuck one is killed by its guard."""
+    program = engine_program(tmp_path)
+    code = (
+        "import asyncio, sys\n"
+        "from atomic.tui.link import ProcessLink\n"
+        "from atomic.tui.protocol import Submit\n"
+        "async def main():\n"
+        "    link = ProcessLink(program=sys.argv[1:])\n"
+        "    link.send(Submit(run='1', text='stick'))\n"
+        "    async for news in link.news():\n"
+        "        print(getattr(news, 'model', ''), flush=True)\n"
+        "asyncio.run(main())\n"
+    )
+    screen = await asyncio.create_subprocess_exec(program[0], "-c", code, *program, stdout=asyncio.subprocess.PIPE)
+    assert screen.stdout is not None
+    pid = ""
+    async with asyncio.timeout(LIMIT):
+        while not pid:
+            pid = (await screen.stdout.readline()).decode().strip()
+        await screen.stdout.readline()  # the run has started: it is stuck now
+        screen.kill()
+        await screen.wait()
+        while is_alive(pid):
+            await asyncio.sleep(0.1)
+    with suppress(ProcessLookupError):
+        os.kill(int(pid), 0)

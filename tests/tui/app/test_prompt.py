@@ -1,0 +1,377 @@
+"""The prompt: breaking lines, history, pastes, the list, the editor, and the keys of a shell."""
+
+from __future__ import annotations
+
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+from textual.geometry import Offset
+from textual.pilot import Pilot
+
+from atomic.config import Settings
+from atomic.tui.app import AtomicApp
+from atomic.tui.history import PromptHistory
+from atomic.tui.protocol import CommandInfo, CommandsListed, Submit
+from atomic.tui.widgets.prompt import Prompt, PromptArea
+from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
+
+COMMANDS = CommandsListed(
+    commands=(
+        CommandInfo("help", "Show help", "builtin", ("h",), "[command]"),
+        CommandInfo("ralph", "Work on tasks", "workflow", ("loop",), "<prompt>"),
+        CommandInfo("research", "Read the code", "command", (), "<question or topic of some length>"),
+    )
+)
+
+
+def prompt_of(app: AtomicApp) -> Prompt:
+    return app.query_one(Prompt)
+
+
+def area_of(app: AtomicApp) -> PromptArea:
+    return app.query_one(PromptArea)
+
+
+async def paste(pilot: Pilot[Any], text: str) -> None:
+    pilot.app.post_message(events.Paste(text))
+    await pilot.pause()
+
+
+async def sent_text(pilot: Pilot[Any], link: ScriptedLink) -> str:
+    await pilot.press("enter")
+    await until(pilot, lambda: link.all(Submit))
+    return link.last(Submit).text
+
+
+@pytest.mark.parametrize("key", ["ctrl+j", "alt+enter", "shift+enter"])
+async def test_lines_break_and_enter_sends(key: str) -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"one", key, *"two", "backslash", "enter", *"three")
+        assert await sent_text(pilot, link) == "one\ntwo\nthree"
+        assert prompt_of(app).is_empty
+
+
+async def test_keys_that_come_at_once_keep_their_order() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        link.say(COMMANDS)
+        await until(pilot, lambda: app.store.screen.commands)
+        await pilot.pause(0.3)
+        for key in (*"abc", "enter", *"/he", "enter", *"xy", "left", "backspace", *"z"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        app.post_message(events.Paste("pasted"))
+        app.post_message(events.Key("enter", "\r"))
+        await until(pilot, lambda: len(link.all(Submit)) == 2 and app.store.screen.queue)
+        assert [sent.text for sent in link.all(Submit)] == ["abc", "/help"]
+        assert app.store.screen.queue[0].text == "zpastedy"
+
+
+async def test_letters_find_the_prompt_wherever_was_clicked() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await pilot.click("TranscriptView")
+        await pilot.press(*"hi")
+        assert prompt_of(app).text == "hi"
+        assert app.focused is area_of(app)
+
+
+async def test_nothing_is_sent_of_nothing() -> None:
+    link = ScriptedLink()
+    async with app_with(link).run_test() as pilot:
+        await pilot.press("enter", "space", "enter")
+        await pilot.pause(0.1)
+        assert not link.all(Submit)
+
+
+async def test_the_keys_of_a_shell() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        area = area_of(app)
+        await pilot.press(*"one two three", "ctrl+w")
+        assert area.text == "one two "
+        await pilot.press("ctrl+a", *"x", "ctrl+e", *"y")
+        assert area.text == "xone two y"
+        await pilot.press("alt+b", "alt+b", "ctrl+k")
+        assert area.text == "xone "
+        await pilot.press("ctrl+underscore")
+        assert area.text == "xone two y"
+        await pilot.press("alt+f", "alt+f", "alt+f", "ctrl+u")
+        assert area.text == ""
+
+
+# -- pastes
+
+
+async def test_a_paste_of_100_kb_is_one_word_and_arrives_byte_for_byte() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    text = "".join(f"{number:05} \x1b[31m\u202e ünï\tcödé 漢字 {'x' * 30}\r\n" for number in range(1_900))
+    assert len(text.encode()) > 100_000
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"see ")
+        before = time.process_time()
+        await paste(pilot, text)
+        assert time.process_time() - before < 0.3
+        assert prompt_of(app).text == "see [Pasted 1,900 lines]"
+        assert "see [Pasted 1,900 lines]" in shown(app)
+        await pilot.press(*" now")
+        assert await sent_text(pilot, link) == f"see {text} now"
+
+
+async def test_a_small_paste_is_text() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await paste(pilot, "two\rlines")
+        assert prompt_of(app).text == "two\nlines"
+
+
+async def test_backspace_removes_a_whole_paste_and_undo_brings_it_back() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press("a")
+        await paste(pilot, "line\n" * 50)
+        await pilot.press("b", "left", "backspace")
+        assert prompt_of(app).text == "ab"
+        await pilot.press("ctrl+underscore")
+        assert prompt_of(app).text == "a[Pasted 50 lines]b"
+        assert await sent_text(pilot, link) == "a" + "line\n" * 50 + "b"
+
+
+async def test_a_queued_paste_stays_whole_when_it_comes_back() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"first", "enter")
+        run = link.begin()
+        await paste(pilot, "line\n" * 50)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.store.screen.queue)
+        await pilot.pause(0.2)
+        await pilot.press("up")
+        await until(pilot, lambda: prompt_of(app).text == "[Pasted 50 lines]")
+        await pilot.press("enter")
+        link.end(run)
+        await until(pilot, lambda: len(link.all(Submit)) == 2)
+        assert link.last(Submit).text == "line\n" * 50
+
+
+# -- wide characters
+
+
+async def test_the_cursor_of_the_terminal_is_where_the_next_letter_goes() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test(size=(40, 12)) as pilot:
+        area = area_of(app)
+        assert app.cursor_position == area.content_region.offset  # before anything is typed
+        for text, cells in (("漢字", 4), ("ab", 2), ("한글", 4), ("é", 1)):
+            before = app.cursor_position
+            await paste(pilot, text)
+            assert app.cursor_position - before == Offset(cells, 0)
+        end = app.cursor_position
+        await pilot.press("left", "left")
+        assert end - app.cursor_position == Offset(3, 0)
+        await pilot.press("backspace")
+        assert area.text == "漢字ab글é"
+
+
+async def test_the_cursor_of_the_terminal_moves_with_the_layout() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(40, 12)) as pilot:
+        link.say(COMMANDS)
+        await pilot.press("/")
+        await until(pilot, lambda: "/ralph" in shown(app))
+        await pilot.pause()
+        row = next(at for at, line in enumerate(shown(app).splitlines()) if line.startswith(" › /"))
+        assert app.cursor_position == Offset(4, row)
+
+
+async def test_keys_of_an_input_method_come_as_whole_words() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        for sign in "日本語":
+            app.post_message(events.Key(sign, sign))
+        await pilot.pause()
+        assert await sent_text(pilot, link) == "日本語"
+
+
+# -- the list
+
+
+async def test_the_list_filters_completes_and_hints() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        link.say(COMMANDS)
+        await pilot.press("/")
+        await until(pilot, lambda: "/research" in shown(app))
+        assert "<question or topic o..." in shown(app)
+        await pilot.press(*"ra")
+        await pilot.pause()
+        assert "/research" not in shown(app)
+        await pilot.press("tab")
+        await pilot.pause()
+        assert prompt_of(app).text == "/ralph "
+        assert "› /ralph <prompt>" in shown(app)
+        await pilot.press("right")
+        assert prompt_of(app).text == "/ralph "  # the hint is no text
+        await pilot.press("x")
+        await pilot.pause()
+        assert "<prompt>" not in shown(app)
+        await pilot.press("backspace", "backspace")
+        await pilot.pause()
+        assert "Work on tasks" in shown(app)
+
+
+async def test_enter_completes_what_needs_an_argument_and_runs_the_rest() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        link.say(COMMANDS)
+        await pilot.press("/")
+        await until(pilot, lambda: "/ralph" in shown(app))
+        await pilot.press("enter")
+        assert prompt_of(app).text == "/ralph "
+        assert not link.all(Submit)
+        await pilot.press("ctrl+u", *"/he", "enter")
+        await until(pilot, lambda: link.all(Submit))
+        assert link.last(Submit).text == "/help"
+
+
+async def test_esc_closes_the_list_until_the_text_changes() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        link.say(COMMANDS)
+        await pilot.press("/")
+        await until(pilot, lambda: "/ralph" in shown(app))
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "/ralph" not in shown(app)
+        assert prompt_of(app).text == "/"
+        await pilot.press("r")
+        await until(pilot, lambda: "/ralph" in shown(app))
+        await pilot.press("escape", "tab")
+        await until(pilot, lambda: "/ralph" in shown(app))
+
+
+async def test_the_list_is_moved_in_with_arrows_and_wraps() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        link.say(COMMANDS)
+        await pilot.press("/")
+        await until(pilot, lambda: "▸ /ralph" in shown(app))
+        await pilot.press("up")
+        await pilot.pause()
+        assert "▸ /help" in shown(app)
+        await pilot.press("ctrl+n", "down")
+        await pilot.pause()
+        assert "▸ /research" in shown(app)
+
+
+async def test_a_long_list_scrolls_and_says_how_much_more_there_is() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    many = tuple(CommandInfo(f"command-{number:02}", "Does it", "command") for number in range(30))
+    async with app.run_test(size=(40, 12)) as pilot:
+        link.say(CommandsListed(commands=many))
+        await pilot.press("/")
+        await until(pilot, lambda: "▸ /command-00" in shown(app))
+        assert "↓26" in shown(app)
+        await pilot.press(*["down"] * 10)
+        await pilot.pause()
+        assert "▸ /command-10" in shown(app)
+        assert "↑7" in shown(app)
+
+
+# -- history
+
+
+async def test_arrows_walk_through_what_was_sent_and_come_back_to_the_draft(tmp_path: Path) -> None:
+    link = ScriptedLink()
+    app = app_with(link, home=tmp_path)
+    async with app.run_test() as pilot:
+        for text in ("first", "second"):
+            await pilot.press(*text, "enter")
+            await until(pilot, lambda: link.all(Submit))
+            link.end(link.begin())
+            await until(pilot, lambda: not app.store.screen.is_busy)
+        await pilot.press(*"draft", "up", "up")
+        assert prompt_of(app).text == "first"
+        await pilot.press("down")
+        assert prompt_of(app).text == "second"
+        await pilot.press("down")
+        assert prompt_of(app).text == "draft"
+    assert stat.S_IMODE((tmp_path / "history.jsonl").stat().st_mode) == 0o600
+    assert PromptHistory(tmp_path / "history.jsonl", "/project").texts() == ["second", "first"]
+
+
+async def test_arrows_move_inside_of_a_text_of_several_lines_first() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await pilot.press(*"one", "ctrl+j", *"two", "up", *"x")
+        assert prompt_of(app).text == "onex\ntwo"
+
+
+async def test_ctrl_r_searches_and_enter_takes(tmp_path: Path) -> None:
+    history = PromptHistory(tmp_path / "history.jsonl", "/project")
+    for text in ("fix the login", "write docs", "fix the tests"):
+        history.add(text, 1.0)
+    app = app_with(ScriptedLink(), home=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "▸ fix the tests" in shown(app) and "write docs" in shown(app))
+        await pilot.press(*"fix")
+        await pilot.pause()
+        assert "write docs" not in shown(app)
+        await pilot.press("ctrl+r", "enter")
+        assert prompt_of(app).text == "fix the login"
+        await pilot.pause()
+        assert "fix the tests" not in shown(app)
+        await pilot.press("ctrl+u", *"x", "ctrl+r", "escape")
+        assert prompt_of(app).text == "x"
+
+
+# -- the editor
+
+
+async def test_the_editor_gets_pastes_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "editor.sh"
+    script.write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/seen\nprintf " and more" >> "$1"\n')
+    script.chmod(0o755)
+    link = ScriptedLink()
+    app = app_with(link, settings=Settings(editor=str(script)))
+    monkeypatch.setattr(AtomicApp, "suspend", _nothing)
+    async with app.run_test() as pilot:
+        await pilot.press(*"look ")
+        await paste(pilot, "line\n" * 50)
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        assert (tmp_path / "seen").read_text() == "look " + "line\n" * 50
+        assert prompt_of(app).text == "look [Pasted 50 lines] and more"
+        assert await sent_text(pilot, link) == "look " + "line\n" * 50 + " and more"
+
+
+async def test_an_editor_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_with(ScriptedLink(), settings=Settings(editor="false"))
+    monkeypatch.setattr(AtomicApp, "suspend", _nothing)
+    async with app.run_test(notifications=True) as pilot:
+        await pilot.press(*"text", "ctrl+g")
+        await until(pilot, lambda: "ended with 1" in shown(app))
+        assert prompt_of(app).text == "text"
+
+
+def _nothing(app: AtomicApp) -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext()

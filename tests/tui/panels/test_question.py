@@ -1,0 +1,173 @@
+"""The question dialog, by its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from textual.app import App
+from textual.events import Paste
+
+from atomic.questions import Option, Question
+from atomic.tui.screens.question import Answered, QuestionScreen
+from atomic.tui.state.model import QuestionEntry, Screen
+from tests.tui.snapshots.frames import frame_of
+
+BRANCH = Question("Which branch?", options=("main", "develop", "release"), default="develop")
+SUITES = Question("Which suites?", options=("unit", "e2e", "bench"), default="unit", multi_select=True)
+NAME = Question("What is it called?", default="v2")
+FREE = Question("Why?")
+
+
+class _Asking(App[None]):
+    def __init__(self, questions: Sequence[Question]) -> None:
+        super().__init__()
+        self.entries = {f"q{at}": QuestionEntry(f"q{at}", "r", question, f"agent {at}")
+                        for at, question in enumerate(questions, 1)}  # fmt: skip
+        self.results: list[Answered | None] = []
+
+    def on_mount(self) -> None:
+        if self.entries:
+            self.push_screen(QuestionScreen(list(self.entries.values())), self.results.append)
+
+    def now_waiting(self, *ids: str) -> None:
+        dialog = self.screen
+        assert isinstance(dialog, QuestionScreen)
+        dialog.sync(Screen(questions={id: self.entries[id] for id in ids}), 0.0)
+
+    @property
+    def text(self) -> str:
+        return frame_of(self).text
+
+
+async def _answered(questions: Sequence[Question], *keys: str) -> list[Answered | None]:
+    app = _Asking(questions)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*keys)
+        await pilot.pause()
+    return app.results
+
+
+_CASES = [
+    (BRANCH, ("enter",), ("develop",)),  # the default is marked
+    (BRANCH, ("1",), ("main",)),
+    (BRANCH, ("3",), ("release",)),
+    (BRANCH, ("down", "enter"), ("release",)),
+    (BRANCH, ("up", "enter"), ("main",)),
+    (BRANCH, ("down", "down", "down", "enter"), ("main",)),  # past "other…", round the end
+    (BRANCH, ("escape",), None),
+    (BRANCH, ("4", "h", "o", "t", "enter"), ("hot",)),
+    (BRANCH, ("4", "h", "i", "ctrl+j", "y", "o", "enter"), ("hi\nyo",)),
+    (BRANCH, ("4", "x", "up", "enter"), ("release",)),  # back from the own words
+    (BRANCH, ("4", "x", "escape"), None),
+    (SUITES, ("enter",), ("unit",)),
+    (SUITES, ("down", "space", "enter"), ("unit", "e2e")),
+    (SUITES, ("3", "1", "enter"), ("bench",)),
+    (SUITES, ("space", "down", "enter"), ("e2e",)),  # nothing marked: where the cursor is
+    (SUITES, ("2", "4", "l", "i", "n", "t", "enter"), ("unit", "e2e", "lint")),
+    (NAME, ("enter",), ("v2",)),
+    (NAME, ("v", "3", "enter"), ("v3",)),
+    (FREE, ("escape",), None),
+]
+
+
+async def test_keys_answer() -> None:
+    app = _Asking([])
+    given: list[object] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        for question, keys, _ in _CASES:
+            await app.push_screen(QuestionScreen([QuestionEntry("q", "r", question)]), given.append)
+            await pilot.press(*keys)
+            await pilot.pause()
+    expected = [(question.text, keys, Answered("q", answers)) for question, keys, answers in _CASES]
+    assert [(case[0].text, case[1], result) for case, result in zip(_CASES, given, strict=True)] == expected
+
+
+async def test_an_empty_answer_is_none_and_the_dialog_stays() -> None:
+    assert await _answered([FREE], "enter", "space", "enter") == []
+
+
+async def test_f6_puts_all_off() -> None:
+    assert await _answered([BRANCH, NAME], "f6") == [None]
+
+
+@pytest.mark.parametrize(
+    ("keys", "result"),
+    [
+        (("tab", "1", "enter"), Answered("q2", ())),
+        (("right", "escape"), Answered("q2", None)),
+        (("shift+tab", "enter"), Answered("q3", ("v2",))),
+        (("left", "x", "tab", "enter"), Answered("q1", ("develop",))),
+        (("tab", "tab", "tab", "escape"), Answered("q1", None)),
+    ],
+)
+async def test_several_wait_and_one_is_answered(keys: tuple[str, ...], result: Answered) -> None:
+    if result.answers == ():  # the mark of "unit" was taken away, so the row with the cursor counts
+        result = Answered("q2", ("unit",))
+    assert await _answered([BRANCH, SUITES, NAME], *keys) == [result]
+
+
+async def test_what_is_written_is_kept_while_another_question_is_looked_at() -> None:
+    app = _Asking([FREE, BRANCH])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("s", "o", "tab")
+        assert "question 2 of 2" in app.text
+        assert "so" not in app.text.splitlines()[-3]
+        await pilot.press("tab", "!", "enter")
+    assert app.results == [Answered("q1", ("so!",))]
+
+
+async def test_a_question_that_nobody_waits_for_gives_way_to_the_next() -> None:
+    app = _Asking([BRANCH, SUITES, NAME])
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.now_waiting("q2", "q3")
+        await pilot.pause()
+        assert "Which suites?" in app.text
+        assert "question 1 of 2" in app.text
+        app.now_waiting("q2")
+        await pilot.pause()
+        assert "question" not in app.text
+        app.now_waiting()
+        await pilot.pause()
+        assert not isinstance(app.screen, QuestionScreen)
+    assert app.results == [None]
+
+
+async def test_a_new_question_does_not_disturb_the_one_that_is_answered() -> None:
+    app = _Asking([FREE, BRANCH])
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.now_waiting("q1")
+        await pilot.press("b", "e", "c")
+        app.now_waiting("q1", "q2")
+        await pilot.press("a", "u", "s", "e")
+        await pilot.pause()
+        assert "question 1 of 2" in app.text
+        await pilot.press("enter")
+    assert app.results == [Answered("q1", ("because",))]
+
+
+async def test_a_click_is_the_number_of_the_row() -> None:
+    app = _Asking([BRANCH])
+    async with app.run_test(size=(80, 24)) as pilot:
+        row = next(at for at, text in enumerate(app.text.splitlines()) if "release" in text)
+        await pilot.click(offset=(10, row))
+    assert app.results == [Answered("q1", ("release",))]
+
+
+async def test_hostile_words_are_shown_and_come_back_as_they_were() -> None:
+    label = "a\x1b]0;title\x07\u202eb[red]x[/red]"
+    app = _Asking([Question("Really\x1b[2J?\nyes", options=(Option(label, "d\x9bm"),), default=label)])
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert not any(sign in app.text for sign in "\x1b\x07\x9b\u202e")
+        assert "[red]x[/red]" in app.text
+        await pilot.press("enter")
+    assert app.results == [Answered("q1", (label,))]
+
+
+async def test_a_paste_of_several_lines_stays_whole() -> None:
+    app = _Asking([FREE])
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.post_message(Paste("one\ntwo\nthree"))
+        await pilot.pause()
+        await pilot.press("enter")
+    assert app.results == [Answered("q1", ("one\ntwo\nthree",))]

@@ -1,0 +1,113 @@
+"""Pictures of all states: `python -m tests.tui.snapshots.pictures OUT [NAME...]` writes an SVG and a PNG of each."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from shutil import which
+from tempfile import TemporaryDirectory
+
+from tests.tui.snapshots.frames import Frame, Look
+from tests.tui.snapshots.stage import SIZES, frames_of
+from tests.tui.snapshots.states import STATES
+
+_CELL, _LINE = 9, 19
+_TERMINAL = {  # what stands for a terminal's own colours in a picture
+    "default": "#d4d4d4", "black": "#000000", "red": "#e06c75", "green": "#98c379", "yellow": "#e5c07b",
+    "blue": "#61afef", "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#d4d4d4", "bright_white": "#ffffff",
+}  # fmt: skip
+
+
+def svg_of(frame: Frame, title: str = "") -> str:
+    """The frame as SVG; each run of letters is as broad as its cells, whatever the font."""
+    width, height = len(frame.letters[0]) * _CELL, len(frame.letters) * _LINE
+    shapes = [shape for y, _ in enumerate(frame.letters) for shape in _row(frame, y)]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'font-family="DejaVu Sans Mono, monospace" font-size="15">\n'
+        f"<title>{escape(title)}</title>\n" + "\n".join(shapes) + "\n</svg>\n"
+    )
+
+
+def _row(frame: Frame, y: int) -> list[str]:
+    shapes: list[str] = []
+    cells = list(zip(range(len(frame.letters[y])), frame.letters[y], frame.looks[y], strict=True))
+    for look, group in groupby(cells, key=lambda cell: cell[2]):
+        run = list(group)
+        ink, paper = _colours(look)
+        x, wide = run[0][0] * _CELL, len(run) * _CELL
+        shapes.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{paper}"/>')
+        shapes += [_text(at, y, letter, ink, look) for at, letter, _ in run if letter.strip()]
+    return shapes
+
+
+def _text(x: int, y: int, letter: str, ink: str, look: Look) -> str:
+    weight = ' font-weight="bold"' if "bold" in look.signs else ""
+    slant = ' font-style="italic"' if "italic" in look.signs else ""
+    under = ' text-decoration="underline"' if "underline" in look.signs else ""
+    return f'<text x="{x * _CELL}" y="{y * _LINE + 15}" fill="{ink}"{weight}{slant}{under}>{escape(letter)}</text>'
+
+
+def _colours(look: Look) -> tuple[str, str]:
+    ink = look.ink if look.ink.startswith("#") else _TERMINAL.get(look.ink, "#d4d4d4")
+    paper = look.paper if look.paper.startswith("#") else _TERMINAL.get(look.paper, "#1e1e1e")
+    paper = "#1e1e1e" if look.paper == "default" else paper
+    return (paper, ink) if "reverse" in look.signs else (ink, paper)
+
+
+def photograph(svg: Path, png: Path, width: int, height: int) -> None:
+    """Let Chromium make a PNG of it."""
+    chromium = which("chromium")
+    if chromium is None:
+        sys.exit("pictures: Chromium is not installed (apt-get install chromium)")
+    with TemporaryDirectory() as home:
+        subprocess.run(
+            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={home}",
+             f"--window-size={width},{height}", f"--screenshot={png}", svg.as_uri()],
+            check=True, capture_output=True, timeout=60,
+        )  # fmt: skip
+
+
+def sheet_of(frames: Sequence[tuple[str, Frame]], columns: int) -> tuple[str, int, int]:
+    """Several frames in one picture, each below its name."""
+    wide = max(len(frame.letters[0]) for _, frame in frames) * _CELL + 20
+    high = max(len(frame.letters) for _, frame in frames) * _LINE + 40
+    parts: list[str] = []
+    for at, (name, frame) in enumerate(frames):
+        x, y = at % columns * wide + 10, at // columns * high + 30
+        parts.append(f'<text x="{x}" y="{y - 8}" fill="#c00" font-family="sans-serif">{escape(name)}</text>')
+        parts.append(f'<g transform="translate({x},{y})">{svg_of(frame)}</g>')
+    width, height = wide * columns, high * -(-len(frames) // columns)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{"".join(parts)}</svg>',
+        width,
+        height,
+    )
+
+
+async def main(out: Path, names: Sequence[str]) -> None:
+    """Take all pictures, or those of some states, and sheets with a few of them each."""
+    out.mkdir(parents=True, exist_ok=True)
+    for size in SIZES:
+        states = [state for state in STATES if size in state.sizes and (not names or state.name in names)]
+        taken: list[tuple[str, Frame]] = []
+        async for state, frames in frames_of(states, size):
+            taken += [(f"{state.name}@{size}-{theme}", frame) for theme, frame in frames.items()]
+        for name, frame in taken:
+            (out / f"{name}.svg").write_text(svg_of(frame, name), "utf-8")
+        for at in range(0, len(taken), 6):
+            picture, width, height = sheet_of(taken[at : at + 6], 2)
+            svg = out / f"sheet-{size}-{at // 6:02}.svg"
+            svg.write_text(picture, "utf-8")
+            photograph(svg, svg.with_suffix(".png"), width, height)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: python -m tests.tui.snapshots.pictures OUT [NAME...]")
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,125 @@
+"""Plays states on the real screen, one app for each size and theme, and takes what it shows. The clock stands still."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from textual.events import Paste
+from textual.pilot import Pilot
+from textual.screen import Screen as TextualScreen
+
+from atomic.tui import app as app_module
+from atomic.tui import reader
+from atomic.tui.app import AtomicApp
+from atomic.tui.reader import EVERYTHING
+from atomic.tui.state.model import Screen
+from atomic.tui.state.store import Store
+from tests.tui.app.scripted import ScriptedLink, app_with
+from tests.tui.snapshots.frames import Frame, frame_of
+
+SMALL, NORMAL, LARGE = "40x12", "80x24", "120x40"
+SIZES = (SMALL, NORMAL, LARGE)
+NOW = 10_000.0
+
+
+@dataclass(frozen=True)
+class State:
+    """A moment: what the screen knows, what is open above it, and the keys that were pressed then."""
+
+    name: str
+    screen: Callable[[], Screen]
+    dialog: Callable[[], TextualScreen[Any]] | None = None
+    keys: tuple[str, ...] = ()
+    paste: str = ""
+    overlay: str = ""  # the panel that covers a narrow screen
+    sizes: tuple[str, ...] = (NORMAL, LARGE)
+    themes: tuple[str, ...] = ("dark", "light")
+
+    def themes_in(self, size: str) -> tuple[str, ...]:
+        """A small screen is about room, not colours; the rarer themes are looked at in one size."""
+        wanted = {SMALL: ("dark",), NORMAL: self.themes, LARGE: ("dark", "light")}[size]
+        return tuple(theme for theme in wanted if theme in self.themes)
+
+
+_block_ids = count(1)
+
+
+async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[State, dict[str, Frame]]]:
+    """Each state in its themes, in this size."""
+    taken: dict[str, dict[str, Frame]] = {state.name: {} for state in states}
+    columns, rows = map(int, size.split("x"))
+    for theme in dict.fromkeys(theme for state in states for theme in state.themes_in(size)):
+        with _still_clock():
+            app = app_with(ScriptedLink(), theme=theme)
+            async with app.run_test(size=(columns, rows)) as pilot:
+                for state in states:
+                    if theme in state.themes_in(size):
+                        taken[state.name][theme] = await _frame(app, pilot, state)
+    for state in states:
+        yield state, taken[state.name]
+
+
+@contextmanager
+def _still_clock() -> Generator[None]:
+    """The screen's own clock stands still; that of asyncio goes on."""
+    still = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
+    with patch.object(reader, "time", still), patch.object(app_module, "time", still), _NOT_PAINTED:
+        yield
+
+
+def _forget_dirty(screen: TextualScreen[Any]) -> None:
+    screen._compositor._dirty_regions.clear()  # pyright: ignore[reportPrivateUsage]
+
+
+# Nobody looks between the states: what would go to a terminal is made once, when the frame is taken.
+_NOT_PAINTED = patch.object(TextualScreen, "_compositor_refresh", _forget_dirty)
+
+
+async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
+    await _clear(app, pilot)
+    screen = state.screen()
+    for block in screen.blocks:
+        block.id = next(_block_ids)  # what is painted is kept by the block's id
+    app.store = Store(screen)
+    app._overlay = state.overlay  # pyright: ignore[reportPrivateUsage]
+    if state.keys[:1] == ("/",):
+        await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
+    await _shown(app, pilot)
+    await _do(app, pilot, state)
+    await _shown(app, pilot)
+    return frame_of(app)
+
+
+async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
+    app._last_key = float("inf")  # pyright: ignore[reportPrivateUsage]  # somebody types: no dialog opens by itself
+    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+    await pilot.pause()
+
+
+async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
+    if state.dialog is not None:
+        await app.push_screen(state.dialog())
+        await pilot.pause()
+    if state.paste:
+        app.post_message(Paste(state.paste))
+        await pilot.pause()
+    if state.keys:
+        await pilot.press(*state.keys)
+
+
+async def _clear(app: AtomicApp, pilot: Pilot[Any]) -> None:
+    while len(app.screen_stack) > 1:
+        await app.pop_screen()
+    app.store = Store(Screen())
+    app._prompt.clear()  # pyright: ignore[reportPrivateUsage]
+    app._status.say()  # pyright: ignore[reportPrivateUsage]
+    app.clear_notifications()
+    app._overlay = ""  # pyright: ignore[reportPrivateUsage]
+    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+    await pilot.pause()  # each state begins with the same empty screen, whatever was there before

@@ -1,0 +1,54 @@
+"""Every state looks as its reference. `UPDATE_SNAPSHOTS=1` writes them anew; look at them as pictures first."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.tui.snapshots.frames import unreadable, written
+from tests.tui.snapshots.stage import SIZES, frames_of
+from tests.tui.snapshots.states import STATES
+
+REFERENCES = Path(__file__).with_name("references")
+
+
+def reference(name: str, size: str) -> Path:
+    return REFERENCES / size / f"{name}.txt"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_states_look_as_their_references(size: str) -> None:
+    states = [state for state in STATES if size in state.sizes]
+    other: list[str] = []
+    async for state, frames in frames_of(states, size):
+        text, file = written(frames), reference(state.name, size)
+        if os.environ.get("UPDATE_SNAPSHOTS"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        elif not file.exists() or file.read_text("utf-8") != text:
+            other.append(f"{state.name}: {_difference(file, text)}")
+        other += [f"{state.name} in {theme}: {words}" for theme, frame in frames.items() for words in unreadable(frame)]
+    assert not other, "\n".join([*other, "UPDATE_SNAPSHOTS=1 takes them over, once they are looked at"])
+
+
+def test_every_reference_has_its_state() -> None:
+    wanted = {reference(state.name, size) for state in STATES for size in state.sizes}
+    assert set(REFERENCES.glob("*/*.txt")) == wanted
+
+
+def test_states_are_as_many_as_were_promised() -> None:
+    assert len({state.name for state in STATES}) >= 40
+    assert len({state.name for state in STATES}) == len(STATES)
+
+
+def _difference(file: Path, text: str) -> str:
+    """The first line that is another."""
+    if not file.exists():
+        return "has no reference"
+    old, new = file.read_text("utf-8").splitlines(), text.splitlines()
+    for at, (before, after) in enumerate(zip(old, new, strict=False), 1):
+        if before != after:
+            return f"line {at}\n  was {before!r}\n  is  {after!r}"
+    return f"has {len(new)} lines instead of {len(old)}"

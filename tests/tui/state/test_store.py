@@ -1,0 +1,511 @@
+"""News become the state of the screen."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from atomic.providers.events import (
+    AgentEvent,
+    EndReason,
+    PlanChanged,
+    PlanItem,
+    SubagentEnded,
+    SubagentStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UsageReported,
+)
+from atomic.questions import Question
+from atomic.tasks import Task
+from atomic.tui.protocol import (
+    Activity,
+    Cleared,
+    GraphDrawn,
+    History,
+    Interrupt,
+    Level,
+    News,
+    QuestionClosed,
+    QuestionOpened,
+    RunEnded,
+    RunKind,
+    RunStarted,
+    Said,
+    ShellSaid,
+    WorkflowNews,
+    encode,
+)
+from atomic.tui.state.model import Block, BlockKind, RunState
+from atomic.tui.state.store import Changes, Store
+from atomic.workflows import events as wf
+
+
+def started(run: str = "r", kind: RunKind = RunKind.TURN, **more: Any) -> RunStarted:
+    return RunStarted(run=run, kind=kind, **more)
+
+
+def ended(run: str = "r", status: str = "done", **more: Any) -> RunEnded:
+    return RunEnded(run=run, status=status, **more)
+
+
+def does(*events: AgentEvent, run: str = "r") -> list[Activity]:
+    return [Activity(run=run, event=event) for event in events]
+
+
+def told(*news: News, store: Store | None = None) -> Store:
+    store = store or Store()
+    for number, one in enumerate(news):
+        store.apply(one, 100.0 + number)
+    return store
+
+
+def kinds(store: Store) -> list[BlockKind]:
+    return [block.kind for block in store.screen.blocks]
+
+
+def shown(store: Store, kind: BlockKind) -> list[Block]:
+    return [block for block in store.screen.blocks if block.kind is kind]
+
+
+def live(store: Store) -> list[Block]:
+    return [block for block in store.screen.blocks if block.open or block.status in {"running", "waiting"}]
+
+
+def test_an_answer_becomes_blocks_and_only_the_last_is_open() -> None:
+    store = told(started(prompt="hi"), *does(TextDelta("One.\n\nTwo.\n\n```py\nx\n\ny"), TextDelta("\n```\nThree")))
+    answer = shown(store, BlockKind.ANSWER)
+    assert [block.text for block in answer] == ["One.\n", "Two.\n", "```py\nx\n\ny\n```\n", "Three"]
+    assert [block.open for block in answer] == [False, False, False, True]
+    assert [block.lead for block in answer] == [True, False, False, False]
+    told(ended(), store=store)
+    assert live(store) == []
+    assert not store.screen.is_busy
+
+
+def test_interleaved_sub_agents_keep_their_own_blocks() -> None:
+    events = does(
+        SubagentStarted("a", "alice"),
+        SubagentStarted("b", "bob"),
+        TextDelta("al", agent="a"),
+        TextDelta("bo", agent="b"),
+        TextDelta("ice", agent="a"),
+        TextDelta("b", agent="b"),
+        TextDelta("main"),
+    )
+    store = told(started(), *events)
+    assert [(block.title or block.text, block.depth) for block in store.screen.blocks] == [
+        ("alice", 0),
+        ("alice", 1),
+        ("bob", 0),
+        ("bob", 1),
+        ("main", 0),
+    ]
+
+
+def test_a_sub_agent_of_a_sub_agent_is_deeper() -> None:
+    events = does(SubagentStarted("a", "a"), SubagentStarted("b", "b", agent="a"), TextDelta("x", agent="b"))
+    store = told(started(), *events)
+    assert [(block.kind, block.depth) for block in store.screen.blocks] == [
+        (BlockKind.SUBAGENT, 0),
+        (BlockKind.SUBAGENT, 1),
+        (BlockKind.ANSWER, 2),
+    ]
+
+
+def test_a_folded_sub_agent_hides_what_it_does_and_shows_it_again() -> None:
+    events = does(
+        SubagentStarted("a", "a"),
+        SubagentStarted("b", "b", agent="a"),
+        TextDelta("x", agent="b"),
+        TextDelta("y", agent="a"),
+    )
+    store = told(started(), *events)
+    head, inner, deep, own = store.screen.blocks
+    assert head.folded
+    assert inner.hidden
+    assert deep.hidden
+    assert own.hidden
+    assert not head.hidden
+    store.toggle(head.id)
+    assert not inner.hidden
+    assert deep.hidden
+    assert not own.hidden
+    store.toggle(inner.id)
+    assert not deep.hidden
+    store.toggle(head.id)
+    assert inner.hidden
+    assert deep.hidden
+    assert own.hidden
+
+
+def test_the_agents_of_a_crew_are_shown_at_once() -> None:
+    store = told(started(kind=RunKind.CREW), *does(SubagentStarted("a", "a"), TextDelta("x", agent="a")))
+    assert [block.hidden for block in store.screen.blocks] == [False, False]
+
+
+def test_a_tool_is_a_card_with_what_it_is_about() -> None:
+    edit = {"file_path": "src/auth.py", "old_string": "a\nb", "new_string": "a\nc\nd"}
+    events = does(ToolStarted("t", "Edit", edit), ToolEnded("t", "ok"))
+    store = told(started(), *events)
+    (card,) = shown(store, BlockKind.TOOL)
+    assert (card.title, card.detail, card.status) == ("Edit", "src/auth.py  +2 -1", "done")
+    assert card.input == " a\n-b\n+c\n+d"
+    assert card.output == "ok"
+    assert card.seconds == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "input", "title", "detail"),
+    [
+        ("bash", {"command": "ls -l"}, "Bash", "ls -l"),
+        ("Bash", {"command": "a\nb\nc", "description": "d"}, "Bash", "a … +2 lines"),
+        ("Write", {"file_path": "a.py", "content": "x\ny\n"}, "Write", "a.py  +2 -0"),
+        ("mcp__github__search", {"query": "login"}, "github · search", "login"),
+        ("Grep", {"pattern": "def", "path": "src"}, "Grep", "src"),
+        ("apply_patch", {"input": "*** Begin Patch\n+a\n-b\n-c"}, "Apply_patch", "+1 -2"),
+        ("Odd", {"n": 1, "deep": {"a": [1]}}, "Odd", ""),
+        ("Empty", {}, "Empty", ""),
+    ],
+)
+def test_the_title_and_detail_of_a_card(name: str, input: dict[str, Any], title: str, detail: str) -> None:
+    store = told(started(), *does(ToolStarted("t", name, input)))
+    (card,) = shown(store, BlockKind.TOOL)
+    assert (card.title, card.detail) == (title, detail)
+
+
+def test_a_long_output_keeps_its_two_ends() -> None:
+    lines = [f"line {number}\n" for number in range(50_000)]
+    store = told(started(), *does(ToolStarted("t", "Bash", {}), *(ToolOutput("t", line) for line in lines)))
+    (card,) = shown(store, BlockKind.TOOL)
+    assert card.output.startswith("line 0\n")
+    assert card.output.endswith("line 49999\n")
+    assert len(card.output) < 20_000
+    left_out = int(card.output.split("… ")[1].split(" lines")[0].replace(",", ""))
+    assert left_out + card.output.count("line ") == pytest.approx(50_000, abs=2)
+
+
+def test_a_failed_tool_says_why() -> None:
+    store = told(started(), *does(ToolStarted("t", "Bash", {}), ToolEnded("t", "out", error="exit 1")))
+    (card,) = shown(store, BlockKind.TOOL)
+    assert card.status == "failed"
+    assert card.output == "out\nexit 1"
+
+
+def test_the_end_of_a_run_ends_all_that_belongs_to_it() -> None:
+    store = told(
+        started(prompt="go"),
+        *does(ToolStarted("t", "Bash", {}), SubagentStarted("a", "a"), ThinkingDelta("hm", agent="a"), TextDelta("x")),
+        QuestionOpened(id="q", run="r", question=Question("Which?")),
+        ended(status="interrupted"),
+    )
+    screen = store.screen
+    assert not screen.is_busy
+    assert not screen.questions
+    assert live(store) == []
+    assert {agent.ended is not None for agent in screen.agents.values()} == {True}
+    assert shown(store, BlockKind.TOOL)[0].status == "interrupted"
+    assert shown(store, BlockKind.QUESTION)[0].status == "interrupted"
+
+
+def test_what_comes_after_the_end_is_dropped() -> None:
+    store = told(started(), *does(TextDelta("a")), ended())
+    before = len(store.screen.blocks)
+    late = [*does(TextDelta("b"), ToolStarted("t", "Bash", {})), ended(status="failed", message="x"), started()]
+    assert [store.apply(news, 200.0) for news in late] == [Changes.NONE] * 4
+    assert store.apply(QuestionOpened(id="q", run="r", question=Question("?")), 200.0) is Changes.NONE
+    assert len(store.screen.blocks) == before
+    assert not store.screen.questions
+    assert not store.screen.is_busy
+
+
+def test_news_of_an_unknown_run_are_dropped() -> None:
+    store = told(*does(TextDelta("b"), run="nobody"), ended("nobody"), ShellSaid(run="nobody", text="x"))
+    assert store.screen.blocks == []
+    assert store.screen.runs == {}
+
+
+def test_a_review_sub_agent_that_ends_while_another_is_active_ends_for_good() -> None:
+    """The old freeze: a completion was put off while another agent was active, and nobody ever came back to it."""
+    store = told(
+        started(kind=RunKind.CREW),
+        *does(SubagentStarted("review", "reviewer"), SubagentStarted("work", "worker")),
+        *does(ToolStarted("t", "Bash", {}, agent="work"), TextDelta("Looks good.", agent="review")),
+        *does(SubagentEnded("review", "Looks good.")),
+    )
+    review, work = store.screen.agents["r/review"], store.screen.agents["r/work"]
+    assert (review.status, work.status) == ("done", "running")
+    assert [block.title for block in live(store)] == ["worker", "Bash"]
+    assert store.screen.is_busy
+    told(*does(SubagentEnded("work"), run="r"), ended(), store=store)
+    assert not store.screen.is_busy
+    assert live(store) == []
+
+
+def test_a_turn_that_ends_while_its_sub_agents_never_do_is_over() -> None:
+    store = told(started(), *does(SubagentStarted("a", "a"), TurnEnded(EndReason.DONE)), ended())
+    assert not store.screen.is_busy
+    assert live(store) == []
+
+
+def test_esc_stops_at_once_and_twice_by_force() -> None:
+    store = told(started("w", RunKind.WORKFLOW), started("t"))
+    assert store.stop_foreground(5.0) == Interrupt(run="t")
+    assert store.screen.runs["t"].state is RunState.STOPPING
+    assert store.screen.is_busy
+    assert store.stop_foreground(5.1) == Interrupt(run="t", force=True)
+    assert store.screen.runs["t"].forced
+    told(ended("t", "interrupted"), store=store)
+    assert store.stop_foreground(5.2) == Interrupt(run="w")
+    told(ended("w", "paused"), store=store)
+    assert store.stop_foreground(5.3) is None
+    assert store.stop("t", 5.4) is None
+
+
+def test_what_was_sent_is_shown_before_the_engine_answers() -> None:
+    store = Store()
+    store.begin("r", RunKind.TURN, "hello", 1.0)
+    assert store.screen.is_busy
+    assert [block.text for block in store.screen.blocks] == ["hello"]
+    told(started(prompt="hello"), *does(TextDelta("hi there you")), ended(), store=store)
+    assert kinds(store) == [BlockKind.USER, BlockKind.ANSWER]
+    assert not store.screen.is_busy
+
+
+def test_what_was_sent_can_turn_out_to_be_a_workflow() -> None:
+    store = Store()
+    store.begin("r", RunKind.TURN, "/ralph x", 1.0)
+    told(started(kind=RunKind.WORKFLOW, title="ralph", prompt="/ralph x", session="s1"), store=store)
+    assert kinds(store) == [BlockKind.USER, BlockKind.RUN]
+    assert store.screen.runs["r"].kind is RunKind.WORKFLOW
+    assert store.screen.agents == {}
+    told(ended(status="completed"), store=store)
+    assert live(store) == []
+
+
+def test_an_answer_that_was_never_streamed_is_shown() -> None:
+    store = told(started(), *does(TurnEnded(EndReason.DONE, "All at once.")), ended())
+    assert [block.text for block in shown(store, BlockKind.ANSWER)] == ["All at once."]
+
+
+def test_an_error_is_said_once() -> None:
+    store = told(started(), *does(TurnEnded(EndReason.ERROR, error="boom")), ended(status="failed", message="boom"))
+    assert [block.text for block in shown(store, BlockKind.ERROR)] == ["boom"]
+
+
+def test_a_shell_command_and_what_it_wrote() -> None:
+    store = told(started(kind=RunKind.SHELL, prompt="!ls"), ShellSaid(run="r", text="a\n"), ended())
+    (block,) = store.screen.blocks
+    assert (block.kind, block.title, block.output, block.status) == (BlockKind.SHELL, "ls", "a\n", "done")
+
+
+def test_questions_wait_until_they_are_answered() -> None:
+    question = QuestionOpened(id="q", run="r", question=Question("Which?", options=("a", "b")), who="planner")
+    store = told(started(), question, question)
+    assert list(store.screen.questions) == ["q"]
+    assert len(shown(store, BlockKind.QUESTION)) == 1
+    store.close_question("q")
+    assert store.screen.questions == {}
+    told(QuestionClosed(id="q", answers=("b",)), QuestionClosed(id="q", answers=("a",)), store=store)
+    assert [(block.output, block.status) for block in shown(store, BlockKind.QUESTION)] == [("b", "done")]
+
+
+class Workflow:
+    """Words of a workflow."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+
+    def says(self, kind: type[Any], **fields: Any) -> WorkflowNews:
+        self.seq += 1
+        return WorkflowNews(run="w", event=kind(run="s1", seq=self.seq, time=float(self.seq), **fields))
+
+    def node(self, node: str, step: str, description: str = "", attempt: int = 1) -> WorkflowNews:
+        return self.says(wf.NodeStarted, node=node, step_id=step, attempt=attempt, description=description)
+
+    def over(self, node: str, step: str, status: str = "completed", error: str | None = None) -> WorkflowNews:
+        return self.says(wf.NodeEnded, node=node, step_id=step, attempt=1, status=status, seconds=2.5, error=error)
+
+    def agent(self, event: AgentEvent, node: str = "worker", task: str | None = None) -> WorkflowNews:
+        return self.says(wf.AgentActivity, node=node, task=task, role=node, event=event)
+
+
+def workflow(*news: News) -> Store:
+    return told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", session="s1"), *news)
+
+
+def test_nodes_count_how_often_they_began() -> None:
+    w = Workflow()
+    store = workflow(
+        w.node("plan", "1", "Plans the work"),
+        w.over("plan", "1"),
+        w.node("worker", "2", "Works"),
+        w.node("worker", "2", "Works", attempt=2),
+        w.over("worker", "2"),
+        w.node("worker", "3", "Works"),
+    )
+    nodes = store.screen.runs["w"].nodes
+    assert {id: (node.status, node.times) for id, node in nodes.items()} == {
+        "plan": ("completed", 1),
+        "worker": ("active", 2),
+    }
+    told = [(block.text, block.detail, block.status) for block in shown(store, BlockKind.NODE)]
+    assert told == [("Plans the work", "", "done"), ("Works", "", "done"), ("Works", "iteration 2", "running")]
+
+
+def test_a_node_at_work_twice_is_active_until_both_have_ended() -> None:
+    w = Workflow()
+    store = workflow(w.node("map", "1"), w.node("map", "2"), w.agent(TextDelta("x"), "map"), w.over("map", "1"))
+    assert store.screen.runs["w"].nodes["map"].status == "active"
+    assert [agent.status for agent in store.screen.agents.values()] == ["running"]
+    told(w.over("map", "2"), store=store)
+    assert store.screen.runs["w"].nodes["map"].status == "completed"
+    assert [agent.status for agent in store.screen.agents.values()] == ["done"]
+
+
+def test_nodes_without_a_description_stay_silent_unless_they_fail() -> None:
+    w = Workflow()
+    store = workflow(w.node("a", "1"), w.over("a", "1"), w.node("b", "2"), w.over("b", "2", "failed", "no disk"))
+    assert [(block.title, block.output) for block in shown(store, BlockKind.NODE)] == [("b", "no disk")]
+
+
+def test_workers_stand_in_the_panel_with_their_task_and_what_they_do() -> None:
+    w = Workflow()
+    store = workflow(
+        w.says(wf.TasksChanged, tasks=[Task("3", "refresh endpoint")]),
+        w.agent(ToolStarted("t", "Bash", {"command": "pytest"}), task="3"),
+        w.agent(UsageReported(Usage(10, 5)), task="3"),
+    )
+    (agent,) = store.screen.agents.values()
+    assert (agent.name, agent.task, agent.doing, agent.tools) == ("worker", "#3 refresh endpoint", "Bash pytest", 1)
+    assert store.screen.runs["w"].usage == Usage(10, 5)
+    assert [task.title for task in store.screen.tasks] == ["refresh endpoint"]
+
+
+def test_a_worker_has_a_new_head_for_each_turn() -> None:
+    w = Workflow()
+    turn = [w.agent(TextDelta("some text")), w.agent(TurnEnded(EndReason.DONE))]
+    store = workflow(*turn, *turn)
+    assert [block.status for block in shown(store, BlockKind.SUBAGENT)] == ["done", "done"]
+
+
+def test_a_workflows_end_says_how_to_go_on() -> None:
+    store = workflow()
+    told(ended("w", "paused", message="Paused.", resume="atomic resume s1"), store=store)
+    head, end = shown(store, BlockKind.RUN)
+    assert head.status == "paused"
+    assert (end.text, end.output) == ("Paused.", "atomic resume s1")
+
+
+def test_the_graph_of_a_run_that_has_ended_can_still_be_drawn() -> None:
+    store = workflow()
+    told(ended("w", "completed"), GraphDrawn(run="w", lines=("a",), places={"a": (0, 0, 1)}), store=store)
+    assert store.screen.runs["w"].picture == ("a",)
+
+
+def history(*news: News, junk: int = 0) -> History:
+    raw = [msgspec.Raw(encode(one).strip()) for one in news]
+    return History(news=(*raw, *([msgspec.Raw(b'{"type":"of tomorrow"}')] * junk)))
+
+
+def test_a_conversation_opened_again_looks_as_it_did() -> None:
+    news = [
+        started(prompt="hi", time=10.0),
+        *does(TextDelta("One.\n\nTwo."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "a")),
+        ended(time=12.0),
+        Said(text="note"),
+    ]
+    live_store, old_store = told(*news), told(history(*news))
+    fields = ("kind", "text", "title", "detail", "output", "status", "depth", "gap", "lead", "hidden", "folded")
+    looks = [[tuple(getattr(b, f) for f in fields) for b in s.screen.blocks] for s in (live_store, old_store)]
+    assert looks[0] == looks[1]
+    assert len(looks[0]) > 4
+
+
+def test_a_turn_that_was_cut_off_then_is_not_active_now() -> None:
+    store = told(history(started(time=1.0), *does(TextDelta("half"), ToolStarted("t", "Bash", {}))))
+    assert not store.screen.is_busy
+    assert live(store) == []
+
+
+def test_a_workflow_of_a_history_has_no_spinner_but_the_way_to_it() -> None:
+    w = Workflow()
+    store = told(history(started("w", RunKind.WORKFLOW, session="s1", time=1.0), w.node("a", "1", "Does a")))
+    assert not store.screen.is_busy
+    assert live(store) == []
+    assert "atomic attach s1" in shown(store, BlockKind.RUN)[-1].text
+
+
+def test_a_run_that_is_watched_later_has_its_own_times() -> None:
+    w = Workflow()
+    begun = w.says(wf.RunStarted, workflow="ralph", prompt="x", session_dir="d")
+    over = w.says(wf.RunEnded, status="completed", reason="", message="", exit_code=0)
+    store = told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", time=100.0), begun)
+    told(w.node("a", "1", "Does a"), w.over("a", "1"), over, ended("w", "completed", time=103.0), store=store)
+    head, end = shown(store, BlockKind.RUN)
+    assert head.seconds == end.seconds == pytest.approx(1.0)
+
+
+def test_a_question_of_the_past_does_not_wait() -> None:
+    w = Workflow()
+    asked = w.says(wf.QuestionAsked, question=Question("Which?", id="q1"), node="ask")
+    store = workflow(asked)
+    assert [block.status for block in shown(store, BlockKind.QUESTION)] == [""]
+    told(QuestionOpened(id="w:q1", run="w", question=Question("Which?", id="q1"), who="ask"), store=store)
+    assert [block.status for block in shown(store, BlockKind.QUESTION)] == ["waiting"]
+    told(QuestionClosed(id="w:q1", answers=("main",)), ended("w", "completed"), store=store)
+    assert [(block.status, block.output) for block in shown(store, BlockKind.QUESTION)] == [("done", "main")]
+
+
+def test_what_cannot_be_read_is_counted_and_said_once() -> None:
+    store = told(history(Said(text="x"), junk=3), history())
+    assert [block.text for block in shown(store, BlockKind.WARNING)] == [
+        "3 entries of a newer Atomic could not be read."
+    ]
+
+
+def test_a_cleared_transcript_is_empty_but_a_workflow_goes_on() -> None:
+    w = Workflow()
+    store = workflow(w.node("a", "1", "Does a"), w.agent(TextDelta("some text")))
+    told(
+        Cleared(session="new"), w.agent(TextDelta("more text")), w.over("a", "1"), ended("w", "completed"), store=store
+    )
+    assert live(store) == []
+    assert not store.screen.is_busy
+    assert store.screen.blocks[-1].kind is BlockKind.RUN
+
+
+def test_plan_and_notices() -> None:
+    plan = (PlanItem("one"),)
+    store = told(started(), *does(PlanChanged(plan)), Said(text="careful", level=Level.WARNING))
+    assert store.screen.plan == plan
+    assert shown(store, BlockKind.WARNING)[0].text == "careful"
+
+
+def test_the_queue_is_taken_in_order_and_can_be_edited() -> None:
+    store = Store()
+    for text in ("one", "two", "three"):
+        store.enqueue(text)
+    first, second, _ = store.screen.queue
+    store.edit_queue(first.id, "ONE")
+    store.edit_queue(second.id, " ")
+    assert [store.dequeue(), store.dequeue(), store.dequeue()] == ["ONE", "three", None]
+
+
+def test_a_delta_takes_less_than_50_microseconds() -> None:
+    deltas = does(
+        *(TextDelta(f"word {number} of a text.\n\n" if number % 9 == 0 else "word ") for number in range(5000))
+    )
+    store = told(started())
+    before = time.process_time()
+    for delta in deltas:
+        store.apply(delta, 1.0)
+    assert (time.process_time() - before) / len(deltas) < 50e-6

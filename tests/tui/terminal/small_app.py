@@ -1,0 +1,54 @@
+"""The app of `small_screen`: a line of status and one to type in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from textual.app import App, ComposeResult
+from textual.widgets import Input, Static
+
+from atomic.tui.supervisor import Report
+
+
+class Small(App[None]):
+    """What is typed and sent is how it ends."""
+
+    def __init__(self, background: str, report: Report) -> None:
+        super().__init__()
+        self.colour, self.report = background, report
+
+    def compose(self) -> ComposeResult:
+        yield Static("", markup=False, id="status")
+        yield Input()
+
+    def on_mount(self) -> None:
+        self.query_one(Input).cursor_blink = False
+        self.say(f"READY on {self.colour or 'unknown'}")
+        self.report.way("chat", "go on with: atomic chat --resume abc")
+
+    def say(self, text: str) -> None:
+        self.query_one("#status", Static).update(text)
+
+    def hear_background(self, colour: str) -> None:
+        self.say(f"READY on {colour}, late")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        match event.value:
+            case "exception":
+                raise RuntimeError("boom")
+            case "exit":
+                self.report.last("Left in order.\nGo on: atomic chat --resume xyz")
+                self.exit()
+            case "code":
+                self.exit(None, 5)
+            case "segv":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "stuck":
+                self.say("STUCK")
+                self.call_after_refresh(self.set_timer, 0.05, lambda: time.sleep(600))
+            case "suspend":
+                self.action_suspend_process()
+            case _:
+                self.say(f"GOT {event.value}")

@@ -1,0 +1,97 @@
+"""The first frame: at once, in the right place, and nothing that was typed is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atomic.tui.background import BackgroundFilter
+from atomic.tui.first_frame import HINT, first_frame
+from tests.tui.terminal.emulator import Emulator
+from tests.tui.terminal.test_supervisor import ROOT, SMALL
+from tests.tui.terminal.window import window
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (40, 12), (200, 60), (12, 4), (3, 2), (1, 1)])
+def test_it_fits_the_terminal(columns: int, rows: int) -> None:
+    emulator = Emulator(columns, rows)
+    emulator.modes.discard(7)  # nothing may depend on wrapping
+    emulator.feed(first_frame(columns, rows, colours=True).encode())
+    assert emulator.clears == 0
+    assert len(emulator.lines) == rows
+    if columns >= 80:
+        assert emulator.lines[0] == " atomic"
+        assert emulator.lines[-2] == " ›"
+        assert emulator.lines[-1] == f" {HINT}"
+
+
+def test_no_color_means_none() -> None:
+    assert "\x1b[2m" in first_frame(80, 24, colours=True)
+    assert "\x1b[2m" not in first_frame(80, 24, colours=False)
+
+
+def test_what_is_typed_early_is_kept(env: dict[str, str]) -> None:
+    with window(SMALL, env=env, cwd=ROOT, ahead=b"before ") as one:
+        one.shows(" ›")
+        one.type("and while it starts")
+        one.shows("before and while it starts")
+        assert one.emulator.clears == 0
+
+
+@pytest.mark.parametrize("background", ["1e1e/1e1e/1e1e", "ffff/ffff/ffff"])
+def test_the_background_is_known_and_not_typed(env: dict[str, str], background: str) -> None:
+    with window(SMALL, env=env, cwd=ROOT, background=background) as one:
+        one.shows(f"READY on rgb:{background}")
+        one.type("x")
+        one.shows("  x  ")
+
+
+def test_a_terminal_that_answers_nothing_costs_nothing(env: dict[str, str]) -> None:
+    with window(SMALL, env=env, cwd=ROOT, answers=False) as one:
+        one.shows("READY on unknown")
+        one.type("exit\r")
+        assert one.exit_code() == 0
+        assert one.modes_left() == set()
+
+
+def test_nothing_heavy_is_imported_before_it() -> None:
+    code = "import sys; import atomic.tui.main; print(*sys.modules)"
+    told = subprocess.run(
+        (sys.executable, "-c", code), env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True
+    )
+    assert not {"textual", "rich", "asyncio", "msgspec", "typing", "json", "re"} & set(told.stdout.split())
+
+
+TYPED = st.binary(max_size=40).map(lambda data: data.replace(b"\x1b", b""))
+
+
+@given(before=TYPED, after=TYPED, cut=st.integers(0, 100))
+def test_the_answer_is_taken_out_wherever_it_is_cut(before: bytes, after: bytes, cut: int) -> None:
+    heard: list[str] = []
+    sent = before + b"\x1b]11;rgb:0000/0000/0000\x1b\\" + after
+    answer = BackgroundFilter(heard.append)
+    got = b"".join(answer.strip(piece) for piece in (sent[:cut], sent[cut:]) if piece)
+    # An escape alone has left already when the rest comes: no terminal cuts there.
+    if sent[:cut].endswith(b"\x1b") and not heard:
+        return
+    assert got == before + after
+    assert heard == ["rgb:0000/0000/0000"]
+
+
+def test_alt_and_a_bracket_are_let_go() -> None:
+    answer = BackgroundFilter(lambda _: None)
+    assert answer.strip(b"a\x1b]") == b"a"
+    assert answer.is_open
+    assert answer.strip(b"") == b"\x1b]"
+    assert not answer.is_open

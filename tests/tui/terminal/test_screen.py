@@ -1,0 +1,143 @@
+"""The real screen in a real terminal, on a scripted engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.tui.terminal.conftest import ROOT, SCRIPTED
+from tests.tui.terminal.window import Window, cpu_seconds, eventually, is_alive, tree, window
+
+GO_ON = "Go on with: atomic chat --resume 0f5e2c1a-scripted"
+
+
+def test_a_turn_from_the_first_key_to_the_last_word(screen: Window) -> None:
+    screen.type("hello\r")
+    screen.shows("You said: hello")
+    screen.type("tool\r")
+    screen.shows("All tests pass.")
+    screen.type("\x03\x03")
+    assert screen.exit_code() == 0
+    assert screen.modes_left() == set()
+    assert screen.lines[0] == GO_ON
+
+
+def test_a_stream_never_clears_the_screen_and_frames_are_whole(screen: Window) -> None:
+    screen.type("stream 300 0\r")
+    screen.shows("STREAM-DONE")
+    assert screen.emulator.clears == 0
+    assert screen.emulator.frames > 0
+    log = bytes(screen.log)
+    assert log.count(b"\x1b[?2026h") == log.count(b"\x1b[?2026l")
+
+
+def test_resizing_ends_in_a_whole_picture(screen: Window) -> None:
+    screen.type("hello\r")
+    screen.shows("You said: hello")
+    for columns, rows in ((120, 40), (40, 12), (80, 24)):
+        screen.resize(columns, rows)
+        screen.wait(lambda: screen.emulator.lines[-2].startswith(" ›"), "prompt in its place")
+        screen.shows("You said: hello")
+
+
+def test_nothing_is_written_while_nothing_happens(screen: Window) -> None:
+    screen.type("hello\r")
+    screen.shows("You said: hello")
+    _await_quiet(screen)
+    began, used = len(screen.log), cpu_seconds(screen.children())
+    os.kill(screen.process.pid, 0)
+    _pass(3.0)
+    assert bytes(screen.log[began:]) == b""
+    assert cpu_seconds(screen.children()) - used <= 0.05
+
+
+def _await_quiet(one: Window) -> None:
+    """Until nothing has been written for a second."""
+    seen, since = len(one.log), monotonic()
+    while monotonic() - since < 1.0:
+        _pass(0.05)
+        if len(one.log) != seen:
+            seen, since = len(one.log), monotonic()
+
+
+def _pass(seconds: float) -> None:
+    """Time that passes is what is tested here."""
+    signal.sigtimedwait([], seconds)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_screen_leaves_no_engine_and_a_usable_terminal(screen: Window, number: signal.Signals) -> None:
+    screen.type("hang\r")
+    screen.shows("I work and work.")
+    child, *below = tree(screen.process.pid)[1:]
+    assert below, "there must be an engine"
+    os.kill(child, number)
+    assert screen.exit_code() == 1
+    assert screen.modes_left() == set()
+    assert screen.lines[1] == "go on with: atomic chat --resume 0f5e2c1a-scripted"
+    eventually(lambda: not any(map(is_alive, below)), "end of the engine", 10)
+
+
+def test_an_engine_that_dies_is_told_and_the_next_prompt_has_another(screen: Window) -> None:
+    screen.type("die\r")
+    screen.shows("SIGKILL")
+    screen.type("again\r")
+    screen.shows("You said: again")
+
+
+def test_one_that_does_not_stop_is_left_after_the_second_escape(screen: Window) -> None:
+    screen.type("deaf\r")
+    screen.shows("I work and work.")
+    screen.type("\x1b")
+    screen.wait(lambda: "stopping" in screen.emulator.text.lower(), "word that it stops", 5)
+    screen.type("\x1b")
+    screen.wait(lambda: "stopping" not in screen.emulator.text.lower(), "end of it", 8)
+    screen.type("hello\r")
+    screen.shows("You said: hello")
+
+
+@pytest.mark.parametrize("moment", ["", "hang\r", "ask\r", "stream 2000 250\r", "/", "@"])
+def test_ctrl_c_twice_leaves_at_any_moment(screen: Window, moment: str) -> None:
+    screen.type(moment)
+    if moment:
+        screen.wait(lambda: screen.emulator.has(moment.strip()), "what was typed")
+    below = tree(screen.process.pid)[1:]
+    began = monotonic()
+    screen.type("\x03\x03")
+    assert screen.exit_code(timeout=5) in (0, 130)
+    assert monotonic() - began < 5
+    assert screen.modes_left() == set()
+    eventually(lambda: not any(map(is_alive, below)), "end of all processes", 5)
+
+
+def test_a_closed_window_leaves_no_process(screen: Window) -> None:
+    screen.type("hang\r")
+    screen.shows("I work and work.")
+    below = tree(screen.process.pid)[1:]
+    screen.hang_up()
+    assert screen.process.wait(20) == 129
+    eventually(lambda: not any(map(is_alive, below)), "end of all processes", 10)
+
+
+def test_a_mistake_in_the_configuration_is_one_line(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / ".atomic").mkdir()
+    (tmp_path / ".atomic" / "config.toml").write_text("agent = [\n")
+    with window(SCRIPTED, env=env, cwd=ROOT) as one:
+        assert one.exit_code() == 2
+        assert "config.toml" in "".join(one.lines[:3])
+        assert one.modes_left() == set()
+
+
+def test_keys_that_come_at_once_stay_in_their_order(screen: Window) -> None:
+    screen.type("abc\x7f\x7fxyz\x1b[D\x1b[D--\r")
+    screen.shows("You said: ax--yz")
+
+
+def test_a_paste_and_what_is_typed_around_it_stay_in_their_order(screen: Window) -> None:
+    screen.type("one \x1b[200~two\nthree\x1b[201~ four\r")
+    screen.shows("You said: one two")
+    screen.shows("three four")

@@ -1,0 +1,161 @@
+"""Whatever ends the screen, the terminal is as before, and the person knows how to go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.tui.terminal.window import Window, eventually, is_alive, tree, window
+
+ROOT = Path(__file__).parents[3]
+SMALL = (sys.executable, "-m", "tests.tui.terminal.small_screen")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+
+
+@pytest.fixture
+def small(env: dict[str, str]) -> Iterator[Window]:
+    """The small screen, ready."""
+    with window(SMALL, env=env, cwd=ROOT) as one:
+        one.shows("READY")
+        yield one
+
+
+def assert_as_before(one: Window) -> None:
+    assert one.modes_left() == set()
+    assert one.emulator.keyboard == []
+    assert one.emulator.other_keys == 0
+    assert one.emulator.attributes_are_plain
+    assert one.state_of_terminal() == one.before
+    assert one.unread() == 0
+
+
+def the_screen(one: Window) -> int:
+    (screen,) = tree(one.process.pid)[1:]
+    return screen
+
+
+def test_leaving_in_order_prints_the_last_word(small: Window) -> None:
+    small.type("exit\r")
+    assert small.exit_code() == 0
+    assert_as_before(small)
+    assert small.lines[:2] == ["Left in order.", "Go on: atomic chat --resume xyz"]
+
+
+def test_the_exit_code_is_the_screens(small: Window) -> None:
+    small.type("code\r")
+    assert small.exit_code() == 5
+    assert_as_before(small)
+
+
+def test_an_exception_is_one_line_and_the_way_to_go_on(small: Window) -> None:
+    small.type("exception\r")
+    assert small.exit_code() == 1
+    assert_as_before(small)
+    assert small.lines[0] == "atomic: the screen failed: RuntimeError: boom (ATOMIC_DEBUG=1 shows where)"
+    assert small.lines[1] == "go on with: atomic chat --resume abc"
+
+
+def test_an_exception_is_shown_whole_to_those_who_ask(env: dict[str, str]) -> None:
+    with window(SMALL, env=env | {"ATOMIC_DEBUG": "1"}, cwd=ROOT, rows=60) as one:
+        one.shows("READY")
+        one.type("exception\r")
+        assert one.exit_code() == 1
+        assert "small_app.py" in one.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_screen_that_is_killed_leaves_nothing_behind(small: Window, number: signal.Signals) -> None:
+    assert {1000, 1003, 1006, 2004, 1049} <= small.emulator.modes, "the modes must have been on"
+    os.kill(the_screen(small), number)
+    small.type("\x1b[<35;10;10M\x1b[<35;11;10M")  # a mouse that moves on until it hears that it is off
+    assert small.exit_code() == 1
+    assert_as_before(small)
+    assert small.lines[:2] == [f"atomic: the screen was ended by {number.name}", "go on with: atomic chat --resume abc"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_to_the_supervisor_ends_the_screen_in_order(small: Window, number: signal.Signals) -> None:
+    screen = the_screen(small)
+    small.process.send_signal(number)
+    assert small.exit_code() == 128 + number
+    assert_as_before(small)
+    assert not is_alive(screen)
+    assert small.lines[0] == "go on with: atomic chat --resume abc"
+
+
+def test_a_signal_to_the_screen_is_its_end_too(small: Window) -> None:
+    os.kill(the_screen(small), signal.SIGTERM)
+    assert small.exit_code() == 143
+    assert_as_before(small)
+
+
+def test_a_window_that_is_closed_ends_all(small: Window) -> None:
+    screen = the_screen(small)
+    small.hang_up()
+    assert small.process.wait(20) == 129
+    assert not is_alive(screen)
+
+
+def test_a_supervisor_that_is_killed_leaves_the_terminal_to_the_screen(env: dict[str, str]) -> None:
+    shell = ("sh", "-c", f"{' '.join(SMALL)}; echo THE SHELL IS BACK; exec cat")
+    with window(shell, env=env, cwd=ROOT) as one:
+        one.shows("READY")
+        supervisor, screen = tree(one.process.pid)[1:]
+        os.kill(supervisor, signal.SIGKILL)
+        one.shows("THE SHELL IS BACK")
+        one.shows("atomic chat --resume abc")
+        eventually(lambda: not is_alive(screen), "end of the screen")
+        assert_as_before(one)
+
+
+def test_ctrl_c_twice_leaves_also_if_the_loop_is_dead(small: Window) -> None:
+    small.type("stuck\r")
+    small.shows("STUCK")
+    screen = the_screen(small)
+    eventually(lambda: _sleeps(screen), "sleep")
+    began = monotonic()
+    small.type("\x03\x03")
+    assert small.exit_code(timeout=5) == 130
+    assert monotonic() - began < 3
+    assert_as_before(small)
+    assert small.lines[0] == "atomic: the screen did not answer and was ended"
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether its loop is in `time.sleep`: there is nothing else of it that sleeps on a clock."""
+    return "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+def test_a_dead_loop_does_not_survive_a_signal(small: Window) -> None:
+    small.type("stuck\r")
+    small.shows("STUCK")
+    small.process.terminate()
+    assert small.exit_code(timeout=10) == 143
+    assert_as_before(small)
+
+
+def test_suspending_gives_the_terminal_to_the_shell_and_back(env: dict[str, str]) -> None:
+    with window(("bash", "--norc", "-i"), env=env | {"PS1": "bash> "}, cwd=ROOT) as one:
+        one.shows("bash> ")
+        one.type(f"{' '.join(SMALL)}\r")
+        one.shows("READY")
+        one.type("suspend\r")
+        one.shows("Stopped")
+        assert 1049 not in one.emulator.modes
+        one.type("fg\r")
+        one.shows("READY")
+        one.type(" and on\r")
+        one.shows("GOT suspend and on")
+        one.type("\x03\x03")
+        one.shows("did not answer")  # to the small app Ctrl+C is nothing
+        one.wait(lambda: one.modes_left() <= {2004}, "modes but the shell's own")

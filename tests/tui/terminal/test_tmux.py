@@ -1,0 +1,52 @@
+"""The screen in tmux: the keys that break a line, sizes, pastes, and the shell behind it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.tui.terminal.conftest import ROOT, SCRIPTED
+from tests.tui.terminal.tmux import Tmux, in_tmux
+
+PROMPT = re.compile(r"─{20,}\n(.*?)\n[^\n]*(?:send|\Z)", re.DOTALL)
+
+
+def prompt_of(tmux: Tmux) -> list[str]:
+    """The lines that stand in the prompt."""
+    text = tmux.text
+    found = PROMPT.search(text)
+    assert found is not None, text
+    return [line.lstrip(" ›").rstrip() for line in found[1].split("\n")]
+
+
+@pytest.mark.parametrize("key", ["M-Enter", "C-j", "S-Enter"])
+def test_keys_that_break_a_line(env: dict[str, str], key: str) -> None:
+    with in_tmux(SCRIPTED, env=env, cwd=ROOT) as tmux:
+        tmux.shows("opus")
+        tmux.type("first")
+        tmux.keys(key)
+        tmux.type("second")
+        tmux.shows("second")
+        assert prompt_of(tmux) == ["first", "second"]
+        tmux.keys("Enter")
+        tmux.shows("You said: first")
+
+
+def test_a_conversation_in_tmux(env: dict[str, str]) -> None:
+    with in_tmux(SCRIPTED, env=env, cwd=ROOT) as tmux:
+        tmux.shows("opus")
+        tmux.type("stream 100 0")
+        tmux.keys("Enter")
+        tmux.shows("STREAM-DONE")
+        tmux.resize(120, 40)
+        tmux.shows("STREAM-DONE")
+        tmux.paste("pasted line one\nline two")
+        tmux.shows("line two")
+        tmux.keys("Enter")
+        tmux.shows("You said: pasted line one")
+        tmux.keys("C-c", "C-c")
+        text = tmux.shows("EXIT CODE 0")
+        assert "atomic chat --resume" in text
+        tmux.type("the shell is back")
+        tmux.shows("the shell is back")

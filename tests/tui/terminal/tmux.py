@@ -1,0 +1,85 @@
+"""A terminal as people have it: tmux, with a server of its own that ends with the test."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+PATIENCE = 30.0
+
+
+class Tmux:
+    """One pane. Keys are named as tmux names them: Enter, Escape, C-j, M-Enter, S-Enter."""
+
+    def __init__(self, socket: str, env: Mapping[str, str]) -> None:
+        self._socket, self._env = socket, env
+
+    def run(self, *words: str) -> str:
+        command = ("tmux", "-L", self._socket, "-f", os.devnull, *words)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=20)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def keys(self, *names: str) -> None:
+        self.run("send-keys", *names)
+
+    def type(self, text: str) -> None:
+        self.run("send-keys", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """As from a clipboard: in brackets, if the program has asked for them."""
+        self.run("set-buffer", "--", text)
+        self.run("paste-buffer", "-p", "-r")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.run("resize-window", "-x", str(columns), "-y", str(rows))
+
+    @property
+    def text(self) -> str:
+        return self.run("capture-pane", "-p")
+
+    def shows(self, words: str, *, timeout: float = PATIENCE) -> str:
+        """Wait until words stand on the screen; all of it."""
+        return self._until(lambda text: words in text, f"{words!r}", timeout)
+
+    def lacks(self, words: str, *, timeout: float = PATIENCE) -> str:
+        """Wait until they have gone."""
+        return self._until(lambda text: words not in text, f"end of {words!r}", timeout)
+
+    def _until(self, is_so: object, what: str, timeout: float) -> str:
+        assert callable(is_so)
+        end = monotonic() + timeout
+        while not is_so(text := self.text):
+            assert monotonic() < end, f"no {what} after {timeout} s:\n{text}"
+            sleep(0.05)
+        return text
+
+    @property
+    def pid(self) -> int:
+        """The process in the pane."""
+        return int(self.run("display-message", "-p", "#{pane_pid}"))
+
+
+@contextmanager
+def in_tmux(
+    words: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, columns: int = 80, rows: int = 24
+) -> Iterator[Tmux]:
+    """Run a program in a tmux of its own; a shell is behind it, as it is behind every program."""
+    known = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color", **env}
+    tmux = Tmux(f"atomic-test-{uuid.uuid4().hex[:12]}", known)
+    command = shlex.join(str(word) for word in words)
+    tmux.run(
+        "new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(cwd),
+        f"{command}; echo EXIT CODE $?; exec cat",
+    )  # fmt: skip
+    try:
+        tmux.run("set-option", "-s", "extended-keys", "on")
+        yield tmux
+    finally:
+        subprocess.run(("tmux", "-L", tmux._socket, "kill-server"), env=known, capture_output=True, check=False)  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,255 @@
+"""A program in a terminal of its own, seen and used as by a person. It owns its processes: closing ends them all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, perf_counter, sleep
+from typing import Any
+
+from tests.tui.terminal.emulator import Emulator
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE = 20.0
+
+
+class Window:
+    """What stands on the screen, and somebody who types."""
+
+    def __init__(
+        self,
+        words: Sequence[str | Path],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        columns: int = 80,
+        rows: int = 24,
+        background: str = "1e1e/1e1e/1e1e",
+        answers: bool = True,
+        ahead: bytes = b"",
+    ) -> None:
+        self.emulator = Emulator(columns, rows, background)
+        self.log = bytearray()
+        self.arrivals: list[tuple[float, int]] = []  # when, and how long the log was then
+        self._answers = answers
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._keyboard, self._screen = os.openpty()
+        self._size(columns, rows)
+        self.before: list[Any] = termios.tcgetattr(self._screen)
+        if ahead:
+            os.write(self._keyboard, ahead)
+        self.began = perf_counter()
+        self.process = subprocess.Popen(
+            [str(word) for word in words],
+            env={"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", **env},
+            cwd=cwd, stdin=self._screen, stdout=self._screen, stderr=self._screen, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    # what a person does
+
+    def type(self, text: str | bytes) -> None:
+        os.write(self._keyboard, text.encode() if isinstance(text, str) else text)
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self._changed:
+            self.emulator.resize(columns, rows)
+        self._size(columns, rows)
+
+    def hang_up(self) -> None:
+        """Close the window: the terminal is gone."""
+        self._stop_reading()
+        os.close(self._keyboard)
+        self._keyboard = -1
+
+    # what a person sees
+
+    @property
+    def text(self) -> str:
+        with self._changed:
+            return self.emulator.text
+
+    @property
+    def lines(self) -> list[str]:
+        with self._changed:
+            return self.emulator.lines
+
+    def shows(self, words: str, *, timeout: float = PATIENCE) -> float:
+        """Wait until words stand on one line of the screen; when they came."""
+        return self.wait(lambda: self.emulator.has(words), f"{words!r} on the screen", timeout)
+
+    def lacks(self, words: str, *, timeout: float = PATIENCE) -> float:
+        """Wait until words have gone."""
+        return self.wait(lambda: not self.emulator.has(words), f"{words!r} to go", timeout)
+
+    def wait(self, is_so: Callable[[], object], what: str, timeout: float = PATIENCE) -> float:
+        """Wait until something is so; when the bytes came that made it so."""
+        end = monotonic() + timeout
+        with self._changed:
+            while not is_so():
+                left = end - monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    raise AssertionError(f"no {what} after {timeout} s:\n{self.emulator.text}")
+            return self.arrivals[-1][0] if self.arrivals else self.began
+
+    # the processes
+
+    def exit_code(self, *, timeout: float = PATIENCE) -> int:
+        """Wait for the end of the program, and until all that it wrote has been read."""
+        code = self.process.wait(timeout)
+        self._drain()
+        return code
+
+    def children(self) -> list[int]:
+        """The program and all below it."""
+        return tree(self.process.pid)
+
+    def state_of_terminal(self) -> list[Any]:
+        return termios.tcgetattr(self._screen)
+
+    def unread(self) -> int:
+        """Bytes that the next program would read."""
+        buffer = bytearray(4)
+        fcntl.ioctl(self._screen, termios.FIONREAD, buffer)
+        return struct.unpack("i", buffer)[0]
+
+    def modes_left(self) -> set[int]:
+        """Modes that are not as they were at the start."""
+        return self.emulator.modes ^ {7, 25}
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for pid in {*tree(self.process.pid), *_of_session(self.process.pid)}:
+            end(pid)
+        self.process.wait()
+        self._stop_reading()
+        for number in (self._keyboard, self._screen):
+            if number >= 0:
+                os.close(number)
+
+    # inside
+
+    def _size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _read(self) -> None:
+        while not self._is_closed:
+            if not select.select([self._keyboard], [], [], 0.2)[0]:
+                continue
+            try:
+                data = os.read(self._keyboard, 64 * 1024)
+            except OSError:
+                return
+            self._take(data, perf_counter())
+
+    def _take(self, data: bytes, now: float) -> None:
+        with self._changed:
+            self.log += data
+            self.arrivals.append((now, len(self.log)))
+            self.emulator.feed(data)
+            answers, self.emulator.answers = self.emulator.answers, b""
+            if answers and self._answers:
+                os.write(self._keyboard, answers)
+            self._changed.notify_all()
+
+    def _drain(self) -> None:
+        """What is in the pipe is read by the reader: wait until there is nothing."""
+        self.wait(lambda: not select.select([self._keyboard], [], [], 0)[0], "end of output", 5)
+
+    def _stop_reading(self) -> None:
+        self._is_closed = True
+        self._reader.join(5)
+
+
+@contextmanager
+def window(words: Sequence[str | Path], **options: Any) -> Iterator[Window]:
+    """A window that is closed in the end, with all that runs in it."""
+    one = Window(words, **options)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+def eventually(is_so: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
+    """Wait for something that no screen tells."""
+    end = monotonic() + timeout
+    while not is_so():
+        assert monotonic() < end, f"no {what} after {timeout} s"
+        sleep(0.01)
+
+
+def end(pid: int) -> None:
+    """Kill a process that is ours."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def tree(pid: int) -> list[int]:
+    """A process and its descendants that are alive."""
+    found, todo = list[int](), [pid]
+    while todo:
+        one = todo.pop()
+        found.append(one)
+        try:
+            for task in os.listdir(f"/proc/{one}/task"):
+                todo += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
+        except (FileNotFoundError, ProcessLookupError):
+            found.remove(one)
+    return found
+
+
+def _of_session(leader: int) -> list[int]:
+    """Those who have lost their parent but not their terminal."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _stat(pid, 3) == leader]
+
+
+def _stat(pid: int, field: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[field])
+    except (FileNotFoundError, ProcessLookupError):
+        return -1
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """User and system time of processes, with the children that they have waited for."""
+    total = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of one process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0

@@ -1,0 +1,61 @@
+"""A small app with the transcript alone, and news to show in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.app import App, ComposeResult
+
+from atomic.providers.events import AgentEvent
+from atomic.tui.protocol import Activity, News, RunEnded, RunKind, RunStarted
+from atomic.tui.state.store import Store
+from atomic.tui.widgets.transcript import TranscriptView
+
+
+class Stage(App[None]):
+    """Shows a store; `tell` is a frame."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, news: Iterable[News] = (), *, theme: str = "textual-dark") -> None:
+        super().__init__()
+        self.store = Store()
+        self.now = 1000.0
+        self.opened: list[str] = []
+        self._first = tuple(news)
+        self._first_theme = theme
+
+    def compose(self) -> ComposeResult:
+        yield TranscriptView()
+
+    def on_mount(self) -> None:
+        self.theme = self._first_theme
+        self.tell(*self._first)
+
+    @property
+    def view(self) -> TranscriptView:
+        return self.query_one(TranscriptView)
+
+    def tell(self, *news: News) -> None:
+        for one in news:
+            self.store.apply(one, self.now)
+        self.view.sync(self.store.screen, self.now)
+
+    def on_transcript_view_toggled(self, message: TranscriptView.Toggled) -> None:
+        self.store.toggle(message.block_id)
+        self.view.sync(self.store.screen, self.now)
+
+    def on_transcript_view_link_opened(self, message: TranscriptView.LinkOpened) -> None:
+        self.opened.append(message.url)
+
+    def rows(self) -> list[str]:
+        """What the view shows, line by line."""
+        view = self.view
+        return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+
+
+def turn(*events: AgentEvent, run: str = "r1", prompt: str = "hi", ends: bool = True) -> list[News]:
+    """A turn of the conversation."""
+    news: list[News] = [RunStarted(run=run, kind=RunKind.TURN, prompt=prompt)]
+    news += [Activity(run=run, event=event) for event in events]
+    return [*news, RunEnded(run=run, status="done")] if ends else news

@@ -1,0 +1,403 @@
+"""The transcript as a reader uses it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from textual.geometry import Offset
+from textual.pilot import Pilot
+from textual.selection import Selection
+
+from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolStarted
+from atomic.tui.protocol import Activity, Cleared, News
+from atomic.tui.transcript import blocks
+from atomic.tui.transcript.blocks import Painter
+from atomic.tui.transcript.palette import Palette
+from tests.tui.transcript.stage import Stage, turn
+
+
+def paragraphs(count: int, first: int = 0) -> str:
+    """Paragraphs of different heights, each with its number in front."""
+    return "".join(f"P{number} {'word ' * (number % 37)}\n\n" for number in range(first, first + count))
+
+
+def many(count: int, run: str = "r1") -> list[News]:
+    return turn(TextDelta(paragraphs(count)), run=run)
+
+
+def stage(*news: News) -> Stage:
+    return Stage(news)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    await pilot.pause()
+
+
+async def test_it_follows_the_end_while_text_comes() -> None:
+    app = stage(*turn(ends=False))
+    async with app.run_test(size=(60, 12)) as pilot:
+        for number in range(40):
+            app.tell(Activity(run="r1", event=TextDelta(f"P{number}\n\n")))
+            await settle(pilot)
+            assert app.rows()[-1].endswith(f"P{number}") or app.rows()[-1] == ""
+        assert app.view.is_following
+
+
+async def test_a_reader_who_scrolled_up_is_not_moved() -> None:
+    app = stage(*turn(TextDelta(paragraphs(80)), ends=False))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await pilot.press("pageup")
+        await pilot.press("pageup")
+        before = app.rows()
+        for number in range(5):
+            app.tell(Activity(run="r1", event=TextDelta(f"new {number}\n\n")))
+            await settle(pilot)
+        assert not app.view.is_following
+        assert app.rows()[:-1] == before[:-1]
+        assert app.rows()[-1].endswith("↓ 5 new · End")
+        app.view.follow()
+        await settle(pilot)
+        assert "new 4" in "\n".join(app.rows())
+        assert app.view.unseen == 0
+
+
+async def test_blocks_put_in_above_move_nothing() -> None:
+    news = turn(SubagentStarted("a", "alice"), TextDelta(paragraphs(80)), ends=False)
+    app = stage(*news)
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.store.toggle(app.store.screen.blocks[1].id)
+        app.tell()
+        await pilot.press("pageup")
+        before = app.rows()
+        for number in range(30):
+            app.tell(Activity(run="r1", event=TextDelta(f"alice {number}\n\n", agent="a")))
+        await settle(pilot)
+        assert app.rows()[:-1] == before[:-1]
+
+
+@pytest.mark.parametrize("size", [(30, 7), (80, 24), (120, 40)])
+async def test_every_page_joins_the_next_though_heights_were_guessed(size: tuple[int, int]) -> None:
+    app = stage(*many(120))
+    async with app.run_test(size=size) as pilot:
+        pages = [app.rows()]
+        for _ in range(400):
+            app.view.action_page_up()
+            await settle(pilot)
+            pages.append(app.rows())
+            if pages[-1] == pages[-2]:
+                break
+        pages.pop()
+        for below, above in itertools.pairwise(pages[:-1]):
+            assert above[-1] == below[0]  # one line stays
+        assert pages[-1][0].startswith("› hi")
+        text = "\n".join(line for page in reversed(pages) for line in page)
+        numbers = [int(word[1:]) for word in text.split() if word[:1] == "P" and word[1:].isdigit()]
+        assert sorted(set(numbers)) == list(range(120))
+
+
+async def test_home_and_end() -> None:
+    app = stage(*many(60))
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.view.focus()
+        await pilot.press("home")
+        assert app.rows()[0].startswith("› hi")
+        assert not app.view.is_following
+        await pilot.press("end")
+        assert app.view.is_following
+        assert "P59" in "\n".join(app.rows())
+
+
+async def test_the_wheel_scrolls_three_lines() -> None:
+    app = stage(*many(60))
+    async with app.run_test(size=(60, 12)) as pilot:
+        before = app.rows()
+        await pilot._post_mouse_events([_wheel_up()], app.view, (5, 5))  # pyright: ignore[reportPrivateUsage]
+        await settle(pilot)
+        assert app.rows()[3:] == before[:-3]
+        app.view.scroll_lines(3)
+        assert app.rows() == before
+        assert app.view.is_following
+
+
+def _wheel_up() -> type:
+    from textual.events import MouseScrollUp
+
+    return MouseScrollUp
+
+
+async def test_dragging_the_bar_goes_far() -> None:
+    app = stage(*many(300))
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.view.scroll_to(y=100, animate=False)
+        await settle(pilot)
+        assert not app.view.is_following
+        numbers = [int(word[1:]) for word in " ".join(app.rows()).split() if word[:1] == "P" and word[1:].isdigit()]
+        assert numbers
+        assert 0 < numbers[0] < 150
+
+
+async def test_a_click_unfolds_a_card_and_it_stays_where_it_is() -> None:
+    tools = [ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "\n".join(f"out {n}" for n in range(30)))]
+    app = stage(*turn(TextDelta("Before.\n\n"), *tools))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        at = next(y for y, row in enumerate(app.rows()) if row.startswith("▸ Bash"))
+        await pilot.click(app.view, offset=(3, at))
+        await settle(pilot)
+        rows = app.rows()
+        assert rows[at].startswith("▾ Bash")
+        assert rows[at + 1] == "  │ $ ls"
+        await pilot.click(app.view, offset=(3, at))
+        await settle(pilot)
+        assert app.rows()[at].startswith("▸ Bash")
+        assert app.view.is_following
+
+
+async def test_a_click_on_the_pill_goes_to_the_end() -> None:
+    app = stage(*turn(TextDelta(paragraphs(80)), ends=False))
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.view.action_page_up()
+        app.tell(Activity(run="r1", event=TextDelta("new\n\n")))
+        await settle(pilot)
+        await pilot.click(app.view, offset=(50, 11))
+        await settle(pilot)
+        assert app.view.is_following
+
+
+async def test_a_click_on_a_link_opens_it() -> None:
+    app = stage(*turn(TextDelta("See https://example.org/a now.")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        at = next(y for y, row in enumerate(app.rows()) if "https" in row)
+        await pilot.click(app.view, offset=(10, at))
+        await settle(pilot)
+        assert app.opened == ["https://example.org/a"]
+
+
+async def test_what_is_selected_has_no_signs_in_it() -> None:
+    app = stage(*turn(TextDelta("Hello there friend.\n\nSecond one.")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        first = next(y for y, row in enumerate(app.rows()) if "Hello" in row)
+        last = next(y for y, row in enumerate(app.rows()) if "Second" in row)
+        await pilot.mouse_down(app.view, offset=(8, first))
+        await pilot.hover(app.view, offset=(7, last))
+        await pilot.mouse_up(app.view, offset=(7, last))
+        await settle(pilot)
+        assert app.view.selected_text() == "there friend.\n\nSecond"
+        assert app.screen.get_selected_text() == "there friend.\n\nSecond"
+        plain = Stage(turn(TextDelta("Hello there friend.\n\nSecond one.")))
+        async with plain.run_test(size=(60, 12)):
+            marked, clean = (stage.view.render_line(first) for stage in (app, plain))
+            assert marked.text == clean.text
+            assert [s.style.bgcolor for s in marked if s.style] != [s.style.bgcolor for s in clean if s.style]
+
+
+async def test_all_that_is_selected_is_the_source() -> None:
+    app = stage(*turn(TextDelta("**Bold** text.\n\n| a |\n|---|\n| b |\n")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        found = app.view.get_selection(Selection(None, None))
+        assert found is not None
+        assert found[0] == "hi\n\n**Bold** text.\n\n| a |\n|---|\n| b |"
+        assert app.view.get_selection(Selection(Offset(0, 0), None)) is not None
+
+
+async def test_the_last_answer_is_copied_as_it_was_written() -> None:
+    answer = "# Title\n\nText with `code`.\n\n```py\nx = 1\n```"
+    news = [
+        *turn(TextDelta("Old."), run="r0"),
+        *turn(TextDelta("Before."), ToolStarted("t", "Bash", {}), TextDelta(answer)),
+    ]
+    app = stage(*news)
+    async with app.run_test(size=(60, 12)):
+        assert app.view.last_answer(app.store.screen) == answer
+
+
+async def test_transcript_mode_walks_over_blocks() -> None:
+    tools = [ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out")]
+    app = stage(*turn(TextDelta(paragraphs(40)), *tools, TextDelta("The end.")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        view = app.view
+        view.previous_block()
+        assert view.current_text() == "The end."
+        view.previous_block()
+        assert view.current_text() == "Bash ls\n$ ls\nout"
+        view.toggle_current()
+        await settle(pilot)
+        assert not next(block for block in app.store.screen.blocks if block.title == "Bash").folded
+        assert any(row.endswith("▐") for row in app.rows())
+        assert view.find("P3 ")
+        await settle(pilot)
+        assert view.current_text().startswith("P3 ")
+        assert any("P3 " in row for row in app.rows())
+        view.next_block()
+        assert view.current_text().startswith("P4 ")
+        assert not view.find("no such text")
+        view.clear_cursor()
+        assert view.current_block is None
+
+
+async def test_another_width_keeps_the_place() -> None:
+    app = stage(*many(100))
+    async with app.run_test(size=(80, 20)) as pilot:
+        for _ in range(3):
+            app.view.action_page_up()
+        top = next(row for row in app.rows() if "P" in row).split()[0]
+        await pilot.resize_terminal(50, 20)
+        await settle(pilot)
+        assert top in "\n".join(app.rows()[:6])
+
+
+async def test_another_theme_has_other_colours() -> None:
+    app = stage(*many(3))
+    async with app.run_test(size=(60, 12)) as pilot:
+        before = [segment.style for segment in app.view.render_line(2)]
+        app.theme = "textual-light"
+        await settle(pilot)
+        await settle(pilot)
+        assert [segment.style for segment in app.view.render_line(2)] != before
+        assert app.view.render_line(2).text.strip() != ""
+
+
+async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
+    app = stage(*many(80))
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.view.action_scroll_home()
+        app.tell(Cleared())
+        await settle(pilot)
+        assert "".join(app.rows()) == ""
+        app.tell(*many(80, run="r2"))
+        await settle(pilot)
+        assert app.view.is_following
+        assert "P79" in "\n".join(app.rows())
+
+
+async def test_a_key_between_news_and_frame_finds_a_whole_state() -> None:
+    app = stage(*many(80))
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.store.apply(Cleared(), 1.0)
+        app.view.action_page_up()
+        for news in many(90, run="r2"):
+            app.store.apply(news, 1.0)
+        app.view.action_page_up()
+        app.view.previous_block()
+        await settle(pilot)
+        assert "P89" in "\n".join(app.rows())
+
+
+async def test_a_frame_without_news_paints_nothing() -> None:
+    app = stage(*many(200))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        painted: list[object] = []
+        original = app.view.refresh
+
+        def refresh(*regions: object, **named: object) -> object:
+            painted.append(regions)
+            return original(*regions, **named)  # pyright: ignore[reportArgumentType]
+
+        app.view.refresh = refresh  # pyright: ignore[reportAttributeAccessIssue]
+        for _ in range(10):
+            app.tell()
+        assert painted == []
+
+
+async def test_it_needs_one_widget_however_long_the_conversation_is() -> None:
+    app = stage(*many(2000))
+    async with app.run_test(size=(80, 24)):
+        assert len(app.view.walk_children()) == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_the_view_is_always_a_piece_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the plain way: paint everything, and look where the rows of the view are in it."""
+    monkeypatch.setattr(blocks, "_LONG", 1e9)  # the clock of this test stands still
+    chance = random.Random(seed)
+    app = stage(*turn(ends=False))
+    async with app.run_test(size=(50, 14)) as pilot:
+        for step in range(200):
+            _do_something(app, chance, step)
+            if chance.random() < 0.1:
+                await settle(pilot)
+            app.tell()
+            whole = _whole(app)
+            rows = [strip.text for strip in app.view.painted_rows()]
+            assert len(rows) == min(14, len(whole))
+            if app.view.is_following:
+                assert rows == whole[-14:]
+            else:
+                assert any(rows == whole[at : at + 14] for at in range(len(whole)))
+
+
+def _whole(app: Stage) -> list[str]:
+    view = app.view
+    painter = Painter(Palette.of(app.theme_variables, view.background_colors[1]), view.scrollable_content_region.width)
+    return [strip.text for block in app.store.screen.blocks for strip in painter.paint(block, app.now).strips]
+
+
+def _do_something(app: Stage, chance: random.Random, step: int) -> None:
+    agent = chance.choice([None, "a", "b", "c"])
+    shown = app.store.screen.blocks
+    match chance.randrange(9):
+        case 0 | 1 | 2:
+            text = chance.choice([f"step {step} ", "\n\n", "```\nx\n", "word " * 30, "- a\n- b\n"])
+            app.store.apply(Activity(run="r1", event=TextDelta(text, agent)), app.now)
+        case 3:
+            app.store.apply(
+                Activity(run="r1", event=SubagentStarted(chance.choice("abc"), "sub", agent=agent)), app.now
+            )
+        case 4:
+            app.store.apply(Activity(run="r1", event=ToolStarted(str(step), "Bash", {}, agent)), app.now)
+        case 5:
+            app.store.apply(Activity(run="r1", event=ToolEnded(str(step - 1), "out\n" * 9)), app.now)
+        case 6:
+            app.store.toggle(chance.choice(shown).id)
+        case 7:
+            app.view.scroll_lines(chance.choice([-30, -3, -1, 1, 3, 30]))
+        case _:
+            chance.choice([app.view.follow, app.view.next_block, app.view.previous_block])()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (9, 3), (250, 80)])
+async def test_any_size_will_do(size: tuple[int, int]) -> None:
+    table = "| a | b |\n|---|---|\n| 日本語 | x |\n\n```py\nx = 1\n```\n\n- one\n  - two\n"
+    tools = [ToolStarted("t", "Bash", {"command": "ls"}, "a"), SubagentStarted("b", "bob", agent="a")]
+    app = stage(*turn(SubagentStarted("a", "alice"), *tools, TextDelta(table)))
+    async with app.run_test(size=size) as pilot:
+        for block in list(app.store.screen.blocks):
+            app.store.toggle(block.id)
+        app.tell()
+        for _ in range(30):
+            app.view.action_page_up()
+        await settle(pilot)
+        assert all(app.view.render_line(y).cell_length >= size[0] - 1 for y in range(size[1]))
+
+
+async def test_a_click_after_a_selection_folds_again() -> None:
+    app = stage(*turn(TextDelta("Some words."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        await pilot.mouse_down(app.view, offset=(3, 2))
+        await pilot.hover(app.view, offset=(9, 2))
+        await pilot.mouse_up(app.view, offset=(9, 2))
+        assert app.view.selected_text()
+        at = next(y for y, row in enumerate(app.rows()) if row.startswith("▸ Bash"))
+        await pilot.click(app.view, offset=(3, at))
+        await settle(pilot)
+        assert app.rows()[at].startswith("▾ Bash")
+
+
+async def test_two_clicks_mark_a_word_and_three_a_block() -> None:
+    app = stage(*turn(TextDelta("日本 see src/atomic/tui.py now.\n\nOther.")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        at = next(y for y, row in enumerate(app.rows()) if "see" in row)
+        await pilot.click(app.view, offset=(16, at), times=2)
+        await settle(pilot)
+        assert app.view.selected_text() == "src/atomic/tui.py"
+        await pilot.click(app.view, offset=(16, at), times=3)
+        await settle(pilot)
+        assert app.view.selected_text().strip() == "日本 see src/atomic/tui.py now."
