@@ -15,12 +15,15 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-demo agents test test-full check fmt demo record-demo torture torture-ralph bench providers-doc clean
+.PHONY: help setup setup-demo terminal-tools agents test test-full check fmt demo record-demo torture torture-ralph bench providers-doc clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
 
-setup: .venv/.setup agents ## install the package, the tools and the agents (quick the second time)
+setup: .venv/.setup terminal-tools agents ## install the package, the tools and the agents (quick the second time)
+
+terminal-tools: # tmux and Chromium, for the tests of the screen
+	@sh scripts/terminal_tools.sh
 
 setup-demo: .venv/.setup-demo ## install only the package itself into .venv
 

@@ -32,6 +32,11 @@ class ChatRequest:
         self.agent, self.model, self.theme = agent, model, theme
         self.resume, self.record, self.prompt = resume, record, prompt
 
+    def engine_arguments(self) -> list[str]:
+        """What the engine is started with; the conversation to go on with is the link's to say."""
+        given = {"--agent": self.agent, "--model": self.model, "--record": self.record}
+        return [word for name, value in given.items() if value is not None for word in (name, value)]
+
 
 def is_terminal() -> bool:
     """Whether there is somebody who types and sees."""

@@ -27,7 +27,7 @@ from atomic.providers.events import (
     TurnEnded,
 )
 from atomic.questions import Question
-from atomic.tui.link import EngineLink
+from atomic.tui.link import EngineLink, ProcessLink
 from atomic.tui.main import ChatRequest
 from atomic.tui.protocol import (
     Activity,
@@ -47,6 +47,7 @@ from atomic.tui.protocol import (
     RunKind,
     RunStarted,
     Said,
+    ScreenSize,
     Shell,
     ShellSaid,
     StatusChanged,
@@ -59,19 +60,19 @@ from atomic.workflows import events as workflow
 
 GOODBYE = 5.0  # seconds for the engine's last word
 _LONGEST_DETAIL = 100
+_WIDTH = 80  # of what a command draws
 _DETAILS = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
 
 
-def talk(request: ChatRequest) -> int:
+def talk(request: ChatRequest, program: Sequence[str] | None = None) -> int:
     """Talk until the person leaves; the exit code."""
-    return asyncio.run(_talk(request))
+    code = asyncio.run(_talk(request, program))
+    sys.stdout.flush()
+    os._exit(code)  # the thread that reads lines is not waited for: nobody may type another
 
 
-async def _talk(request: ChatRequest) -> int:
-    from atomic.tui.link import ProcessLink
-    from atomic.tui.screen import engine_arguments
-
-    link = ProcessLink(engine_arguments(request), session=request.resume or "")
+async def _talk(request: ChatRequest, program: Sequence[str] | None) -> int:
+    link = ProcessLink(request.engine_arguments(), session=request.resume or "", program=program)
     talk = PlainTalk(link, _write)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, talk.interrupt)
@@ -122,11 +123,13 @@ class PlainTalk:
         self._numbers = count(1)
         self._agent = ""
         self._exit_code = 0
+        self._has_all = False  # no line will come any more
         self._is_leaving = False
         self._was_interrupted = False
 
     async def run(self, prompt: str) -> int:
         """Until the engine has said its last word, or does not in time."""
+        self._link.send(ScreenSize(width=_WIDTH))
         if prompt:
             self._submit(prompt)
         else:
@@ -142,7 +145,8 @@ class PlainTalk:
     def hear(self, line: str | None) -> None:
         """A line was typed; None: there will be no more."""
         if line is None:
-            self._typed.append("/exit") if self._active and not self._waiting else self.end(self._exit_code)
+            self._has_all = True
+            self._go_on()
             return
         if line.endswith("\\"):
             self._kept += line[:-1] + "\n"
@@ -299,10 +303,17 @@ class PlainTalk:
             self._line(": ".join(part for part in (news.status, news.message) if part))
         if news.resume:
             self._line(f"go on with: {news.resume}")
-        if not self._active:
-            self._was_interrupted = False
-            if self._typed and not self._waiting:
-                self._submit(self._typed.popleft())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Send what was typed meanwhile; if that was all, leave. Nobody will answer what waits then."""
+        if self._active and not (self._waiting and self._has_all):
+            return
+        self._was_interrupted = False
+        if self._typed and not self._waiting:
+            self._submit(self._typed.popleft())
+        elif self._has_all:
+            self.end(self._exit_code)
 
     def _said(self, news: Said) -> None:
         sign = {Level.WARNING: "warning: ", Level.ERROR: "error: "}.get(news.level, "")

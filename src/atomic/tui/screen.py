@@ -22,17 +22,11 @@ from atomic.tui.terminal import Terminal, read_ready, write
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def engine_arguments(request: ChatRequest) -> list[str]:
-    """What the engine is started with; the conversation to go on with is the link's to say."""
-    given = {"--agent": request.agent, "--model": request.model, "--record": request.record}
-    return [word for name, value in given.items() if value is not None for word in (name, value)]
-
-
 def make_app(request: ChatRequest, background: str, report: Report, program: Sequence[str] | None = None) -> App[Any]:
     """The screen itself, with an engine that it starts after its first picture. Raises ConfigError."""
     from atomic.tui.app import AtomicApp
 
-    link = ProcessLink(engine_arguments(request), session=request.resume or "", program=program)
+    link = ProcessLink(request.engine_arguments(), session=request.resume or "", program=program)
     return AtomicApp(
         TellingLink(link, report),
         settings=load_settings(find_project()),

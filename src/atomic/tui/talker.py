@@ -235,9 +235,12 @@ class TalkingApp(ReadingApp):
 
     def _ask(self, *, by_itself: bool) -> None:
         """Open the questions that wait; by itself only for new ones, and only if nobody is typing."""
+        questions = self.store.screen.questions
+        if not questions and not self._has_dialog:
+            self._shown_questions.clear()
+            return
         from atomic.tui.screens.question import QuestionScreen
 
-        questions = self.store.screen.questions
         if isinstance(self.screen, QuestionScreen):
             self.screen.sync(self.store.screen, time.time())
         new = questions.keys() - self._shown_questions

@@ -103,8 +103,8 @@ class WebServer(Server):
         """Textual's own greeting is not ours."""
 
     async def on_shutdown(self, app: web.Application) -> None:
-        """The screens end before the connections do."""
-        await asyncio.gather(*(screen.stop() for screen in tuple(self._screens)))
+        """The screens end, then the connections."""
+        await asyncio.gather(*(screen.end() for screen in tuple(self._screens)))
 
     # who gets in
 
@@ -157,7 +157,7 @@ class WebServer(Server):
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """One browser, one screen: each ends with the other."""
-        websocket = web.WebSocketResponse(heartbeat=15)
+        websocket = web.WebSocketResponse(heartbeat=15, timeout=1.0)
         await websocket.prepare(request)
         screen = ScreenService(self, websocket)
         self._screens.add(screen)
@@ -185,9 +185,11 @@ class ScreenService(AppService):
             download_manager=server.download_manager,
         )
         self._server, self._websocket = server, websocket
-        self._is_stopping = False
+        self._is_stopping = self._has_left = False
 
     async def _close(self) -> None:
+        """The screen says that it ends; nobody has asked it to."""
+        self._has_left = not self._is_stopping
         await self._websocket.close()
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
@@ -205,7 +207,7 @@ class ScreenService(AppService):
             await super().run()
         assert self._process is not None
         code = await self._process.wait()
-        if not self._is_stopping:
+        if self._has_left or not self._is_stopping:
             self._server.end(code if code >= 0 else 1)
 
     async def stop(self) -> None:
@@ -219,5 +221,9 @@ class ScreenService(AppService):
                 await asyncio.shield(self._task)
         if self._process.returncode is None:
             self._process.kill()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await self._task
+
+    async def end(self) -> None:
+        """Stop, and close the connection."""
+        await self.stop()
+        await self._websocket.close()

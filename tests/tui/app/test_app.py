@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from atomic.config import Settings
+from atomic.providers.events import PlanChanged, PlanItem
 from atomic.questions import Option, Question
 from atomic.tui.app import AtomicApp
 from atomic.tui.protocol import (
+    Activity,
     Answer,
     Cleared,
     CommandInfo,
@@ -32,7 +34,6 @@ from atomic.tui.protocol import (
     Said,
     ScreenSize,
     Shell,
-    StatusChanged,
     Submit,
     ThemeSet,
 )
@@ -297,7 +298,7 @@ async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> N
         link.end(link.begin())
         await until(pilot, lambda: len(link.all(Submit)) == 3)
         assert link.last(Submit).text == "third edited"
-        assert "edits" not in shown(app)
+        await until(pilot, lambda: "edits" not in shown(app))
 
 
 async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobody_wait() -> None:
@@ -531,16 +532,15 @@ async def test_panels_stand_beside_or_above(size: tuple[int, int]) -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=size) as pilot:
-        link.say(StatusChanged(provider="claude"))
         await pilot.press(*"go", "enter")
-        link.begin()
-        await until(pilot, lambda: "go" in shown(app))
+        link.say(Activity(run=link.begin(), event=PlanChanged((PlanItem("the first step"),))))
         is_beside = size[0] >= 100
-        await until(pilot, lambda: app._side.display is is_beside)  # pyright: ignore[reportPrivateUsage]
-        await pilot.press("f3")
+        await until(pilot, lambda: "the first step" in shown(app))
+        assert app._side.display is is_beside  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("ctrl+t")
         await until(pilot, lambda: app._side.display is not is_beside)  # pyright: ignore[reportPrivateUsage]
         assert app._transcript.display is is_beside  # pyright: ignore[reportPrivateUsage]
-        await pilot.press("escape" if not is_beside else "f3")
+        await pilot.press("escape" if not is_beside else "ctrl+t")
         await until(pilot, lambda: app._side.display is is_beside)  # pyright: ignore[reportPrivateUsage]
         assert not link.all(Interrupt)
 

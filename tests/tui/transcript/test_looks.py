@@ -10,6 +10,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from atomic.tui.state.model import Block, BlockKind
+from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painted, Painter, estimate, seconds
 from atomic.tui.transcript.code import coloured
 from atomic.tui.transcript.markdown import LINK, markdown_rows
@@ -137,6 +138,36 @@ def test_links_can_be_opened_and_say_where_they_lead() -> None:
 def test_other_links_cannot_be_opened() -> None:
     rows = markdown_rows("[x](file:///etc/passwd) [y](javascript:x)", 80, DARK)
     assert not any(segment.style.meta.get(LINK) for row in rows for segment in row if segment.style)
+
+
+def test_what_is_nested_too_deeply_is_shown_all_the_same() -> None:
+    assert "deep" in " ".join(page(">" * 200 + " deep", 40))
+    lists = "".join(f"{'  ' * depth}- item{depth}\n" for depth in range(80))
+    assert "item79" in " ".join(page(lists, 40))
+
+
+def test_a_long_fence_shows_its_end_while_it_comes_and_then_its_beginning() -> None:
+    code = "".join(f"line{number}\n" for number in range(3000))
+    coming, done = Block(1, BlockKind.ANSWER, text=f"```\n{code}", open=True), Block(2, BlockKind.ANSWER)
+    done.text = f"```\n{code}```"
+    assert look(coming)[-1].endswith("line2999")
+    assert len(look(coming)) < 300
+    assert look(done)[0].endswith("line0")
+    assert look(done)[-1].endswith("… 2,000 lines")
+
+
+def test_a_part_that_takes_long_to_paint_is_left_alone_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(100))
+    monkeypatch.setattr(blocks.time, "thread_time", lambda: float(next(clock)))  # each painting takes a second
+    painter, block = Painter(DARK, 40), Block(1, BlockKind.ANSWER, text="one", open=True)
+
+    def version_at(now: float) -> int:
+        block.version += 1
+        return painter.paint(block, now).version
+
+    assert [version_at(0.0), version_at(0.1), version_at(1.0), version_at(9.0), version_at(9.1)] == [1, 2, 2, 4, 4]
+    block.open = False
+    assert version_at(9.2) == 6
 
 
 def test_html_is_text() -> None:

@@ -314,6 +314,8 @@ class Story:
             self._whole(voice, event.text)
         if event.error:
             self.add(Block(0, BlockKind.ERROR, text=clip(event.error)), voice)
+            if voice.head is not None:
+                voice.head.output = _first_line(event.error)
         return self.end_agent(id, "failed" if event.error else "done", now)
 
     def _voice(self, owner: str, now: float) -> Voice | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,15 +23,18 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧"
 _SHORT = 12  # lines of a prompt that are shown while it is folded
 _LAST = 12  # lines of a shell's output that are shown while it is folded
 _MOST = 1_000  # lines of a block; nobody reads more on a screen
+_LONG = 0.02  # seconds to paint a block
+_REST = 8  # times as long it is then left alone
 _BOLD, _ITALIC = Style(bold=True), Style(italic=True)
 FOLDABLE = frozenset({BlockKind.TOOL, BlockKind.THINKING, BlockKind.SUBAGENT, BlockKind.USER, BlockKind.SHELL})
 
 
 class Painted(NamedTuple):
-    """A block's lines, and how many characters at the beginning of each are no text of it."""
+    """A block's lines, how many characters at the beginning of each are no text of it, and their version."""
 
     strips: list[Strip]
     gutters: list[int]
+    version: int
 
 
 class Painter:
@@ -40,6 +44,7 @@ class Painter:
         self._palette, self._width = palette, width
         self._kept: OrderedDict[int, tuple[tuple[int, int], Painted]] = OrderedDict()
         self._lines = 0
+        self._rest: dict[int, float] = {}  # until when an open block is not painted anew
 
     def adapt(self, palette: Palette, width: int) -> bool:
         """Use another palette or width; whether it is another."""
@@ -64,16 +69,27 @@ class Painter:
         """The lines of a block as it is now."""
         key = block.version, _tick(block, now)
         kept = self._kept.get(block.id)
-        if kept is not None and kept[0] == key:
+        if kept is not None and (kept[0] == key or (block.open and now < self._rest.get(block.id, 0.0))):
             self._kept.move_to_end(block.id)
             return kept[1]
-        painted = _paint(block, self._width, self._palette, now)
+        painted = self._paint(block, now)
         self._lines += len(painted.strips) - (len(kept[1].strips) if kept is not None else 0)
         self._kept[block.id] = key, painted
         self._kept.move_to_end(block.id)
         while len(self._kept) > _KEPT or (self._lines > _KEPT_LINES and len(self._kept) > 1):
             _, (_, old) = self._kept.popitem(last=False)
             self._lines -= len(old.strips)
+        return painted
+
+    def _paint(self, block: Block, now: float) -> Painted:
+        """A part that is still coming and takes long to paint, twice, is left alone for a while."""
+        began = time.thread_time()
+        painted = _paint(block, self._width, self._palette, now)
+        took = time.thread_time() - began
+        if block.open and took > _LONG:
+            self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0  # the first time may import
+        elif self._rest:
+            self._rest.pop(block.id, None)
         return painted
 
 
@@ -122,7 +138,7 @@ def _tick(block: Block, now: float) -> int:
 
 def _paint(block: Block, width: int, palette: Palette, now: float) -> Painted:
     if block.hidden:
-        return Painted([], [])
+        return Painted([], [], block.version)
     page = _Page(block, width, palette, now)
     _LOOKS[block.kind](page)
     return page.done()
@@ -186,7 +202,7 @@ class _Page:
 
     def done(self) -> Painted:
         """All of it."""
-        return Painted(self._strips, self._gutters)
+        return Painted(self._strips, self._gutters, self.block.version)
 
 
 # --- the looks ---
@@ -196,7 +212,7 @@ def _user(page: _Page) -> None:
     palette, block = page.palette, page.block
     text = harmless(block.text.strip("\n"))
     rows = wrap([(text, palette.user)], page.room - 2)
-    rows = _shortened(rows, block.folded, palette.user + Style(dim=True), _SHORT)
+    rows = _shortened(rows, block.folded, palette.comment, _SHORT)
     page.put(("› ", palette.user + _BOLD), rows, fill=palette.user)
 
 
@@ -269,6 +285,8 @@ def _subagent(page: _Page) -> None:
     page.line(runs, _right(block, page.now))
     if not block.folded and block.text.strip() != block.detail:
         page.body(block.text, palette.muted)
+    elif block.folded and block.status == "failed" and block.output:
+        page.line([("  │ ", palette.muted), (one_line(block.output), palette.error)])
 
 
 def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None]:

@@ -17,7 +17,7 @@ from atomic.tui.transcript.rows import Run
 
 _COLOURED = 400  # lines
 _WIDE = 2_000  # characters of a line that are still coloured
-_CHUNK = 24  # lines
+CHUNK = 24  # lines
 _NAMES = {"sh": "bash", "shell": "bash", "console": "bash", "js": "javascript", "ts": "typescript", "py": "python"}
 
 
@@ -31,7 +31,7 @@ def coloured(code: str, language: str, palette: Palette, *, is_open: bool) -> li
     lines = lines[:_COLOURED]
     if not is_open:
         return [*_chunk(language, "\n".join(lines), palette), *rest]
-    chunks = ["\n".join(lines[at : at + _CHUNK]) for at in range(0, len(lines), _CHUNK)]
+    chunks = ["\n".join(lines[at : at + CHUNK]) for at in range(0, len(lines), CHUNK)]
     return [line for chunk in chunks for line in _chunk(language, chunk, palette)] + rest
 
 

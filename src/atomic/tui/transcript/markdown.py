@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from atomic.tui.harmless import harmless
-from atomic.tui.transcript.code import coloured
+from atomic.tui.transcript.code import CHUNK, coloured
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, chop, length, wrap
 from atomic.tui.transcript.tables import Table, table_rows
@@ -26,12 +26,18 @@ _OPENABLE = ("http://", "https://", "mailto:")
 _BULLETS = "•◦▪"
 _BOLD, _ITALIC, _STRIKE = Style(bold=True), Style(italic=True), Style(strike=True)
 _LONG_URL = 60
+_DEEPEST = 30  # lists in quotes in lists …
+_MOST = 1_000  # lines of a fence; who copies it gets all
+_LAST = 150  # lines that are shown of a long fence while it comes
 
 
 def markdown_rows(text: str, width: int, palette: Palette, *, is_open: bool = False) -> list[Row]:
     """Paint one part of an answer."""
-    page = _Page(_parser().parse(text), palette, is_open)
-    return page.rows(len(page.tokens), width)
+    tokens = _parser().parse(text)
+    if any(token.level + 1 >= _DEEPEST for token in tokens if token.nesting == 1):
+        return wrap([(harmless(text), palette.text)], width)  # what lies deeper is in no token: show it as it is
+    page = _Page(tokens, palette, is_open)
+    return page.rows(len(tokens), width)
 
 
 @cache
@@ -39,7 +45,7 @@ def _parser() -> MarkdownIt:
     """Imported late: the first screen needs no Markdown. Raw HTML is text like any other."""
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False, "maxNesting": 12}).enable(["table", "strikethrough"])
+    return MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
 
 
 class _Page:
@@ -125,10 +131,18 @@ class _Page:
 
     def _code(self, token: Token, width: int) -> list[Row]:
         palette = self._palette
-        code = token.content.removesuffix("\n")
-        rows: list[Row] = []
+        lines = token.content.removesuffix("\n").split("\n")
+        above = below = 0
+        if self._is_open and len(lines) > 2 * _LAST:
+            above = (len(lines) - _LAST) // CHUNK * CHUNK
+        elif len(lines) > _MOST:
+            below = len(lines) - _MOST
+        code = "\n".join(lines[above : len(lines) - below])
+        told = [[(f"… {above + below:,} lines", palette.comment)]] if above or below else []
+        shown = coloured(code, token.info, palette, is_open=self._is_open)
         edge = Segment(" ", palette.code)
-        for line in coloured(code, token.info, palette, is_open=self._is_open):
+        rows: list[Row] = []
+        for line in [*told, *shown] if above else [*shown, *told]:
             for row in chop(line, width - 2):
                 space = width - 1 - length(row)
                 rows.append([edge, *row, Segment(" " * max(0, space), palette.code)])

@@ -89,7 +89,7 @@ def _breaks(text: str, width: int) -> list[tuple[int, int]]:
             spans.append((start, _trimmed(text, start, at)))
             start, used = at, 0
         while size > width:
-            part = chop_cells(token, width)[0]
+            part = token[:width] if measure is len else chop_cells(token[: 4 * width], width)[0]
             spans.append((start, start + len(part)))
             start += len(part)
             token = token[len(part) :]

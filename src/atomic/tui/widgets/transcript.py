@@ -198,6 +198,10 @@ class TranscriptView(ScrollView, can_focus=True):
             self._following = self._is_at_end()
         self.refresh()
 
+    def painted_rows(self) -> list[Strip]:
+        """The rows of the view as they are painted, without cursor, pill and selection."""
+        return list(self._lines)
+
     # blocks and heights ------------------------------------------------------------------------------------------
 
     @property
@@ -276,6 +280,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._heights = Heights()
         self._rows, self._lines = [], []
         self._anchor, self._following, self._new, self._cursor = (0, 0), True, 0, None
+        self.refresh()  # what stood there is not known any more
 
     def _index_of(self, id: int) -> int | None:
         """Where a block is; looked for from the end, where most of the work is."""
@@ -290,8 +295,9 @@ class TranscriptView(ScrollView, can_focus=True):
         """The real height of a block."""
         block = self._blocks[index]
         if self._versions[index] != block.version:
-            self._heights.set(index, len(self._require_painter().paint(block, self._now).strips))
-            self._versions[index] = block.version
+            painted = self._require_painter().paint(block, self._now)
+            self._heights.set(index, len(painted.strips))
+            self._versions[index] = painted.version
         return self._heights[index]
 
     # what is seen ------------------------------------------------------------------------------------------------
@@ -407,8 +413,8 @@ class TranscriptView(ScrollView, can_focus=True):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Somebody dragged the bar, or Textual scrolled for a selection."""
-        if not self._is_ready():
-            return
+        if not self._is_ready() or (self._following and new_value >= self.max_scroll_y):
+            return  # a view that has become higher is moved by Textual itself; its end is still the end
         by = round(new_value) - round(old_value)
         if abs(by) <= 2 * self._view_height:
             self.scroll_lines(by)

@@ -1,0 +1,18 @@
+"""The screen on the scripted engine in a browser: `serve` is the server, `screen` what it starts for each browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests.tui.terminal.scripted_screen import ENGINE
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        from atomic.tui.web_server import run_server
+
+        sys.exit(run_server((sys.executable, "-m", "tests.tui.terminal.scripted_web", "screen"), 0))
+    from atomic.tui.main import ChatRequest
+    from atomic.tui.web_app import run
+
+    os._exit(run(ChatRequest(), ENGINE))

@@ -1,0 +1,239 @@
+"""`atomic chat --web` in a real browser, and everybody else who knocks."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
+
+from tests.tui.terminal.conftest import ROOT
+from tests.tui.terminal.emulator import Emulator
+from tests.tui.terminal.window import end, eventually, is_alive, tree
+
+SERVER = (sys.executable, "-m", "tests.tui.terminal.scripted_web", "serve")
+
+
+class Server:
+    """A server, and the address that it has printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        self.address = process.stdout.readline().split()[-1]
+        self.base = self.address.partition("?")[0]
+        self.name = urlsplit(self.base).netloc
+
+    def ask(self, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage]:
+        """The status and the headers of an answer."""
+        connection = http.client.HTTPConnection(self.name, timeout=20)
+        connection.putrequest("GET", path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status, answer.headers
+
+    def enter(self) -> str:
+        """Use the address; the cookie."""
+        status, headers = self.ask("/?" + urlsplit(self.address).query)
+        assert status == 303
+        assert headers["Location"] == "/"
+        return headers["Set-Cookie"]
+
+
+@contextmanager
+def serving(env: dict[str, str]) -> Iterator[Server]:
+    process = subprocess.Popen(SERVER, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        yield Server(process)
+    finally:
+        for pid in tree(process.pid):
+            end(pid)
+        process.wait(20)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture
+def server(env: dict[str, str]) -> Iterator[Server]:
+    with serving(env) as one:
+        yield one
+
+
+def test_nobody_gets_in_without_the_token(server: Server) -> None:
+    for path in ("/", "/?token=wrong", "/static/js/textual.js", "/ws", "/download/x", "/?token="):
+        assert server.ask(path)[0] == 403, path
+
+
+def test_the_address_works_once_and_the_cookie_is_no_scripts(server: Server) -> None:
+    cookie = server.enter()
+    assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
+    assert server.ask("/?" + urlsplit(server.address).query)[0] == 403
+    status, headers = server.ask("/", Cookie=cookie.partition(";")[0])
+    assert status == 200
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "https://127.0.0.1"},
+        {"Host": "127.0.0.1"},
+    ],
+)
+def test_another_host_or_origin_is_refused_even_with_the_cookie(server: Server, headers: dict[str, str]) -> None:
+    cookie = server.enter().partition(";")[0]
+    for path in ("/", "/ws", "/static/js/textual.js"):
+        assert server.ask(path, Cookie=cookie, **headers)[0] == 403, (path, headers)
+    assert server.ask("/ws", Cookie=cookie)[0] == 403, "a websocket that does not say where it comes from"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server(server: Server, number: signal.Signals) -> None:
+    server.process.send_signal(number)
+    assert server.process.wait(20) == 128 + number
+
+
+# in a browser -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    assert program is not None, "make setup installs it"
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A page, and what the terminal in it was told to show: a canvas has no text."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.screen = Emulator(80, 24)
+        self.is_open = False
+        self.requests: list[str] = []
+        page.on("websocket", self._opened)
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _opened(self, socket: WebSocket) -> None:
+        self.is_open = True
+        width, height = (int(part.partition("=")[2]) for part in urlsplit(socket.url).query.split("&")[:2])
+        self.screen = Emulator(width, height)
+        socket.on("framereceived", self._hear)
+        socket.on("close", lambda _: setattr(self, "is_open", False))
+
+    def _hear(self, data: str | bytes) -> None:
+        if isinstance(data, bytes):
+            self.screen.feed(data)
+
+    def open(self, address: str) -> None:
+        self.page.goto(address)
+        self.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
+        self.shows("opus")
+        self.page.locator(".xterm-helper-textarea").focus()
+
+    def say(self, text: str) -> None:
+        self.page.keyboard.type(text)
+        self.shows(text)
+        self.page.keyboard.press("Enter")
+
+    def shows(self, words: str) -> None:
+        eventually(lambda: self._look(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}", 30)
+
+    def closes(self) -> None:
+        eventually(lambda: self._look(lambda: not self.is_open), "end of the connection", 20)
+
+    def _look(self, is_so: object) -> bool:
+        """Frames arrive only while playwright is at work."""
+        assert callable(is_so)
+        self.page.wait_for_timeout(20)
+        return bool(is_so())
+
+
+@pytest.fixture
+def tab(chromium: Browser) -> Iterator[Tab]:
+    context = chromium.new_context(viewport={"width": 1000, "height": 640})
+    yield Tab(context.new_page())
+    context.close()
+
+
+def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
+    tab.open(server.address)
+    assert "token" not in tab.page.url
+    tab.say("hello browser")
+    tab.shows("You said: hello browser")
+    tab.say("stream 100 0")
+    tab.shows("STREAM-DONE")
+    tab.say("ask")
+    tab.shows("Which branch?")
+    tab.page.wait_for_timeout(1_100)  # a dialog waits until nobody types
+    tab.page.keyboard.press("Enter")
+    tab.shows("Answered: main")
+    assert all(url.startswith((server.base, "data:", "ws:")) for url in tab.requests), tab.requests
+
+
+def test_a_page_of_another_origin_reaches_nothing(server: Server, tab: Tab) -> None:
+    tab.open(server.address)
+    page = tab.page.context.new_page()
+    page.goto("data:text/html,<h1>evil</h1>")
+    code = f"""new Promise(done => {{
+        const socket = new WebSocket("ws://{server.name}/ws");
+        socket.onopen = () => done("open");
+        socket.onerror = () => done("refused");
+    }})"""
+    assert page.evaluate(code) == "refused"
+    page.close()
+
+
+def test_a_server_that_is_killed_takes_its_screens_along(server: Server, tab: Tab) -> None:
+    tab.open(server.address)
+    tab.say("hang")
+    tab.shows("I work and work.")
+    below = tree(server.process.pid)[1:]
+    assert len(below) >= 2, "a screen and its engine"
+    os.kill(server.process.pid, signal.SIGKILL)
+    eventually(lambda: not any(map(is_alive, below)), "end of the screen", 15)
+    tab.closes()
+
+
+def test_a_screen_that_ends_ends_the_server(server: Server, tab: Tab) -> None:
+    tab.open(server.address)
+    tab.say("hello")
+    tab.shows("You said: hello")
+    tab.page.keyboard.press("Control+d")
+    eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server", 20)
+    assert server.process.returncode == 0
+
+
+def test_a_screen_that_is_killed_ends_the_server(server: Server, tab: Tab) -> None:
+    tab.open(server.address)
+    os.kill(tree(server.process.pid)[1], signal.SIGKILL)
+    tab.closes()
+    assert server.process.wait(20) == 1
+
+
+def test_a_tab_that_is_closed_ends_its_screen_and_can_come_back(server: Server, tab: Tab) -> None:
+    tab.open(server.address)
+    below = tree(server.process.pid)[1:]
+    tab.page.reload()
+    eventually(lambda: tab.page.wait_for_timeout(20) or not any(map(is_alive, below)), "end of the first screen", 20)
+    tab.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
+    assert server.process.poll() is None
