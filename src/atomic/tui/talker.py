@@ -65,6 +65,7 @@ class TalkingApp(ReadingApp):
         super()._begin()
         if compat.can_ask_for_shift():
             compat.write(self, compat.ASK_FOR_SHIFT)
+        self._prompt.fit(self.rows)
         self._send_size()  # the first intent: it starts the engine
         if self._first_prompt:
             self._send(self._first_prompt)
@@ -225,6 +226,7 @@ class TalkingApp(ReadingApp):
         self.call_after_refresh(self._resized)  # the screen below has it a moment later
 
     def _resized(self) -> None:
+        self._prompt.fit(self.rows)
         if self._width:  # not before the engine may start
             self._send_size()
         self._mark(EVERYTHING)

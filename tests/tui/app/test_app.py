@@ -266,6 +266,15 @@ async def test_a_command_that_leaves_leaves() -> None:
     assert app.return_value == "bye"
 
 
+async def test_no_key_leaves_that_is_not_in_the_table() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await pilot.press("ctrl+q", "ctrl+s", "shift+tab", *"still here")
+        await pilot.pause(0.1)
+        assert app.is_running
+        assert app._prompt.text == "still here"  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_a_signal_ends_the_engine_too() -> None:
     link = ScriptedLink()
     app = app_with(link)
