@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 
-from atomic.tui import compat
 from atomic.tui.keys import TABLE, Where
 from atomic.tui.reader import EVERYTHING, WIDE, panel_name
 from atomic.tui.state.changes import Changes
@@ -201,20 +200,6 @@ class AtomicApp(TalkingApp):
         """Ctrl+Y: what is selected, else the last answer."""
         text = self._transcript.selected_text() or self._transcript.last_answer(self.store.screen)
         self._copy(text, "There is no answer yet")
-
-    def _copy(self, text: str, nothing: str) -> None:
-        if text:
-            self._start(self._copied(text))
-        else:
-            self.say(nothing)
-
-    async def _copied(self, text: str) -> None:
-        from atomic.tui.clipboard import copy
-
-        words: list[str] = []
-        way = await asyncio.to_thread(copy, text, words.append)
-        compat.write(self, "".join(words))
-        self.say(way)
 
     def do_editor(self) -> None:
         """Ctrl+G: the text in the person's editor, pastes in full."""

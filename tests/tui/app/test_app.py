@@ -38,6 +38,7 @@ from atomic.tui.protocol import (
     ThemeSet,
 )
 from atomic.tui.state.model import RunState
+from atomic.tui.widgets.transcript import TranscriptView
 from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
 
 COMMANDS = CommandsListed(
@@ -464,6 +465,25 @@ async def test_the_last_answer_is_copied_and_the_way_is_said(monkeypatch: pytest
         await pilot.press("ctrl+y")
         await until(pilot, lambda: "Copied by the terminal (OSC 52)" in shown(app))
         assert "\x1b]52;c;dGhlICoqYW5zd2VyKio=\x07" in written
+
+
+async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    opened: list[str] = []
+    copied: list[str] = []
+    app = app_with(ScriptedLink())
+    app.open_url = lambda url, new_tab=True: opened.append(url)
+    app._copy = lambda text, nothing: copied.append(text)  # pyright: ignore[reportPrivateUsage]
+    async with app.run_test(notifications=True) as pilot:
+        view = app.query_one(TranscriptView)
+        view.post_message(TranscriptView.LinkOpened("https://example.com/a"))
+        view.post_message(TranscriptView.LinkOpened("file:///etc/passwd"))
+        await until(pilot, lambda: "file:///etc/passwd" in shown(app))
+        assert (opened, copied) == ([], ["https://example.com/a"])
+        monkeypatch.setenv("DISPLAY", ":0")
+        view.post_message(TranscriptView.LinkOpened("https://example.com/b"))
+        await until(pilot, lambda: opened == ["https://example.com/b"])
 
 
 async def test_who_looks_elsewhere_is_called_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

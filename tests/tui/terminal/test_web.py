@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -28,9 +28,9 @@ class Server:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         assert process.stdout is not None
-        self.address = process.stdout.readline().split()[-1]
+        self.address: str = process.stdout.readline().split()[-1]
         self.base = self.address.partition("?")[0]
-        self.name = urlsplit(self.base).netloc
+        self.name: str = urlsplit(self.base).netloc
 
     def ask(self, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage]:
         """The status and the headers of an answer."""
@@ -53,7 +53,7 @@ class Server:
 
 
 @contextmanager
-def serving(env: dict[str, str]) -> Iterator[Server]:
+def serving(env: dict[str, str]) -> Generator[Server]:
     process = subprocess.Popen(SERVER, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield Server(process)

@@ -388,3 +388,16 @@ async def test_a_click_after_a_selection_folds_again() -> None:
         await pilot.click(app.view, offset=(3, at))
         await settle(pilot)
         assert app.rows()[at].startswith("▾ Bash")
+
+
+async def test_two_clicks_mark_a_word_and_three_a_block() -> None:
+    app = stage(*turn(TextDelta("日本 see src/atomic/tui.py now.\n\nOther.")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        at = next(y for y, row in enumerate(app.rows()) if "see" in row)
+        await pilot.click(app.view, offset=(16, at), times=2)
+        await settle(pilot)
+        assert app.view.selected_text() == "src/atomic/tui.py"
+        await pilot.click(app.view, offset=(16, at), times=3)
+        await settle(pilot)
+        assert app.view.selected_text().strip() == "日本 see src/atomic/tui.py now."

@@ -28,6 +28,7 @@ from atomic.questions import Question
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
+from atomic.tui.engine.asides import Asides
 from atomic.tui.engine.keeper import START_LIMIT
 from atomic.tui.engine.pictures import picture_of
 from atomic.tui.engine.questions import Answers, Questions
@@ -58,14 +59,14 @@ class WorkflowRuns:
 
     def __init__(self, store: Callable[[], SessionStore], questions: Questions, room: Callable[[], Any]) -> None:
         self._store, self._questions, self._room = store, questions, room
-        self._asides: set[asyncio.Task[Any]] = set()
+        self._asides = Asides()
 
     async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, input: str = "") -> End:
         """Start `atomic` with these words and follow the run that it begins, to its end."""
         child = _Child(words, cwd, input)
         # Before anything is waited for: from now on there is something to stop.
         run.interrupt = lambda: child.send(signal.SIGINT)
-        run.break_off = lambda: self._aside(end_group(child.pid, grace=_FORCE_GRACE))
+        run.break_off = lambda: self._asides.start(end_group(child.pid, grace=_FORCE_GRACE))
         async with child.heard():
             first = await child.first_words()
             if first.type != "run_started":
@@ -94,10 +95,10 @@ class WorkflowRuns:
         resume = f"atomic resume {session.id}"
         run.resume = resume
         run.interrupt = lambda: _ask_to_stop(session)
-        run.break_off = lambda: self._aside(end_it())
+        run.break_off = lambda: self._asides.start(end_it())
         if run.is_stopping:  # before it was known whom to ask
             _ask_to_stop(session)
-        drawing = self._aside(self._draw(run, session))
+        drawing = self._asides.start(self._draw(run, session))
         try:
             count = 0
             async for event in follow(session):
@@ -127,7 +128,7 @@ class WorkflowRuns:
             self._answer(session, question, answers)
 
         self._questions.put(id, run, question, node, hear)
-        self._aside(self._until_answered(mine, question.id, id, run))
+        self._asides.start(self._until_answered(mine, question.id, id, run))
 
     def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
         """Hand the answer over. A question without an answer pauses the run: it is asked again when that goes on."""
@@ -155,22 +156,6 @@ class WorkflowRuns:
             return
         if picture is not None:
             run.tell(GraphDrawn(run=run.id, lines=picture[0], places=picture[1]))
-
-    def _aside(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        self._asides.add(task)
-        task.add_done_callback(self._forget)
-        return task
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._asides.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("%s: %s", type(error).__name__, error)
-
-    async def settled(self, limit: float) -> None:
-        """Wait until those that were to be ended have ended."""
-        if self._asides:
-            await asyncio.wait(set(self._asides), timeout=limit)
 
 
 def _is_open(session: Session, question: str) -> bool:

@@ -103,7 +103,7 @@ def _table(rows: Sequence[Suggestion], screen: int) -> list[str]:
     """Names, hints and descriptions below each other, as many columns as there is room for."""
     with_hints = screen >= ROOM_FOR_HINT and any(row.hint for row in rows)
     with_descriptions = screen >= ROOM_FOR_DESCRIPTION and any(row.description for row in rows)
-    names = max(cell_len(row.label) for row in rows)
+    names = max((cell_len(row.label) for row in rows), default=0)  # before there is a size, no row is shown
     names = max(NAME_COLUMNS, min(names, screen // 3)) if with_hints or with_descriptions else names
     return [_columns(row, names, with_hints, with_descriptions) for row in rows]
 
