@@ -10,7 +10,7 @@ class Watched(pyte.Screen):
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        super().__init__(200, 60)
+        super().__init__(200, 3)
 
 
 _OBEYED = (
@@ -38,9 +38,11 @@ for _name in _OBEYED.split():
 
 
 def effects(text: str) -> list[str]:
-    """What a terminal does with a text, beyond showing it."""
+    """What a terminal does with a text, line by line, beyond showing it."""
     screen = Watched()
     stream = pyte.Stream(screen)
     screen.done.clear()
-    stream.feed(text.replace("\n", ""))
+    for line in text.split("\n"):
+        stream.feed(line)
+        screen.cursor.x = 0
     return screen.done

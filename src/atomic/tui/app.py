@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
 
-from atomic.tui import compat
 from atomic.tui.keys import TABLE, Where
 from atomic.tui.reader import EVERYTHING, WIDE, panel_name
 from atomic.tui.state.changes import Changes
@@ -47,17 +46,34 @@ class AtomicApp(TalkingApp):
     # -- keys
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys that do something are taken before any widget sees them."""
-        if isinstance(event, events.Key) and not event.is_forwarded:
+        """Take keys before any widget sees them, and at once: `abc` and Enter that come together keep their order."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self._last_key = now = self._monotonic()
             self._watchdog.wake()
             self._clock.key(now)
-            if self._key(event.key):
+            if self._takes(event):
                 return
         await super().on_event(event)
 
+    def _takes(self, event: events.Key | events.Paste) -> bool:
+        """Whether a key or a paste was for us, not for a dialog."""
+        if isinstance(event, events.Key):
+            return self._key(event.key) or (self._is_typing() and self._prompt.type(event))
+        if self._is_typing():
+            self._prompt.paste(event.text)
+            return True
+        return self._is_reading and not self._has_dialog
+
+    def _is_typing(self) -> bool:
+        """Whether letters go to the prompt; a click elsewhere does not keep them from it."""
+        if self._has_dialog or self._is_reading:
+            return False
+        self._prompt.focus_text()
+        return True
+
     def _key(self, key: str) -> bool:
         """Do what a key stands for; False: it is a letter, or the dialog's own."""
+        self._prompt.settle()
         if self._has_dialog:
             action = "interrupt" if key in self._keys.keys("interrupt") else None
         else:
@@ -181,22 +197,9 @@ class AtomicApp(TalkingApp):
         self._transcript.follow()
 
     def do_copy_answer(self) -> None:
-        """Ctrl+Y: the last answer."""
-        self._copy(self._transcript.last_answer(self.store.screen), "There is no answer yet")
-
-    def _copy(self, text: str, nothing: str) -> None:
-        if text:
-            self._start(self._copied(text))
-        else:
-            self.say(nothing)
-
-    async def _copied(self, text: str) -> None:
-        from atomic.tui.clipboard import copy
-
-        words: list[str] = []
-        way = await asyncio.to_thread(copy, text, words.append)
-        compat.write(self, "".join(words))
-        self.say(way)
+        """Ctrl+Y: what is selected, else the last answer."""
+        text = self._transcript.selected_text() or self._transcript.last_answer(self.store.screen)
+        self._copy(text, "There is no answer yet")
 
     def do_editor(self) -> None:
         """Ctrl+G: the text in the person's editor, pastes in full."""

@@ -11,6 +11,7 @@ import msgspec
 
 KEPT = 2_000  # texts in memory
 _LONGEST = 100_000  # characters of a text that is kept
+_SEARCHED = 2_000  # characters of a text, with each key of a search
 _MOST = 4 * 1024 * 1024  # bytes of the file; what is older is dropped when it is read
 
 
@@ -52,7 +53,8 @@ class PromptHistory:
     def find(self, words: str, limit: int = 50) -> list[str]:
         """Those with all the words in them, the newest of this project first."""
         wanted = words.casefold().split()
-        found = (text for text in self.texts() if all(word in text.casefold() for word in wanted))
+        texts = self.texts()
+        found = (text for text in texts if all(word in text[:_SEARCHED].casefold() for word in wanted))
         return [text for text, _ in zip(found, range(limit), strict=False)]
 
     def _entries(self) -> list[Sent]:

@@ -43,6 +43,7 @@ from atomic.tui.protocol import (
 SLICE = 0.005  # seconds of news in one go: keys come in between
 FORCE_AFTER = 1.0  # seconds that an engine has to say something after it was told to stop at once
 KILL_AFTER = 5.0  # seconds after which one that only talks is ended
+START_LIMIT = 30.0  # seconds in which an engine must have begun with what was sent, or at least said something
 LEAVE_GRACE = 2.0  # seconds for an engine to end by itself
 
 _PIECE = 256 * 1024  # bytes read at once
@@ -79,6 +80,7 @@ class ProcessLink:
         self._arguments, self._session = tuple(arguments), session
         self._engine: _Engine | None = None
         self._active: dict[str, RunStarted | None] = {}  # None: it was sent, and nobody has begun with it
+        self._limits: dict[str, asyncio.TimerHandle] = {}  # of runs that nobody has begun with
         self._inbox: deque[bytes | News] = deque()
         self._waiting = 0  # bytes in the inbox
         self._wake = asyncio.Event()
@@ -94,10 +96,14 @@ class ProcessLink:
             self._active[intent.run] = None
         if self._is_closed or not self._is_there(intent):
             return
-        assert self._engine is not None
-        self._engine.write(encode(intent))
+        engine, loop = self._engine, asyncio.get_running_loop()
+        assert engine is not None
+        engine.write(encode(intent))
+        if isinstance(intent, Submit | Shell):
+            limit = loop.call_later(START_LIMIT, self._look_at_start, intent.run, engine, engine.said)
+            self._limits[intent.run] = limit
         if isinstance(intent, Interrupt) and intent.force:
-            asyncio.get_running_loop().call_later(FORCE_AFTER, self._force, intent.run, self._engine, self._engine.said)
+            loop.call_later(FORCE_AFTER, self._force, intent.run, engine, engine.said)
 
     async def news(self) -> AsyncIterator[News]:
         """All news in their order until `close`."""
@@ -120,6 +126,8 @@ class ProcessLink:
         if self._is_closed:
             return
         self._is_closed = True
+        for run in tuple(self._limits):
+            self._within_limit(run)
         engine = self._engine
         if engine is not None:
             await engine.end(LEAVE_GRACE)
@@ -174,6 +182,18 @@ class ProcessLink:
         engine.close()
         self._engine = None
 
+    def _look_at_start(self, run: str, engine: _Engine, said: int) -> None:
+        """It was sent something long ago. If it has not said a word since, it never will."""
+        self._limits.pop(run, None)
+        if run in self._active and engine is self._engine and engine.said == said:
+            engine.kill()
+            self.died(engine)
+
+    def _within_limit(self, run: str) -> None:
+        limit = self._limits.pop(run, None)
+        if limit is not None:
+            limit.cancel()
+
     def _force(self, run: str, engine: _Engine, said: int) -> None:
         """It was told to stop a run at once, a second ago."""
         if run not in self._active or engine is not self._engine:
@@ -222,8 +242,10 @@ class ProcessLink:
         match news:
             case RunStarted(run=run):
                 self._active[run] = news
+                self._within_limit(run)
             case RunEnded(run=run):
                 self._active.pop(run, None)
+                self._within_limit(run)
             case StatusChanged(session=session) | Cleared(session=session) if session:
                 self._session = session
             case Left():

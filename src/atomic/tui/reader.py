@@ -78,7 +78,8 @@ class ReadingApp(App[str]):
     ) -> None:
         """`background` is the colour behind the text, as the terminal tells it; `home` is Atomic's own folder."""
         compat.install()
-        super().__init__()
+        self._no_color = bool(os.environ.get("NO_COLOR"))
+        super().__init__(ansi_color=True if self._no_color else None)  # else Textual would turn colours into greys
         self.store = Store()
         self.animation_level = "none"  # nothing slides or fades
         self._link, self._settings = link, settings
@@ -254,7 +255,8 @@ class ReadingApp(App[str]):
             self._choose_theme(self.store.screen.theme)
 
     def _choose_theme(self, name: str = "") -> None:
-        chosen = name or self._theme or theme_for(self._background, bool(os.environ.get("NO_COLOR")))
+        wanted = "" if self._no_color else name or self._theme
+        chosen = wanted or theme_for(self._background, self._no_color)
         full = textual_name(chosen)
         if full in self.available_themes:
             self.theme = full

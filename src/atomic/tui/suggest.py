@@ -85,7 +85,8 @@ def needs_argument(hint: str) -> bool:
 
 def _commands(text: str, cursor: int, registry: CommandRegistry | None) -> Offer:
     if registry is None:
-        return Offer()
+        is_first = text.strip() == "/" and cursor == len(text)
+        return Offer(OfferKind.COMMANDS, note="The commands are still being read …") if is_first else Offer()
     from atomic.commands import HintState, complete, hint_state
 
     hint = hint_state(text, cursor, False, registry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -235,9 +236,12 @@ class TalkingApp(ReadingApp):
 
     def _ask(self, *, by_itself: bool) -> None:
         """Open the questions that wait; by itself only for new ones, and only if nobody is typing."""
+        questions = self.store.screen.questions
+        if not questions and not self._has_dialog:
+            self._shown_questions.clear()
+            return
         from atomic.tui.screens.question import QuestionScreen
 
-        questions = self.store.screen.questions
         if isinstance(self.screen, QuestionScreen):
             self.screen.sync(self.store.screen, time.time())
         new = questions.keys() - self._shown_questions
@@ -276,11 +280,33 @@ class TalkingApp(ReadingApp):
         self._mark(self.store.toggle(message.block_id))
 
     def on_transcript_view_link_opened(self, message: TranscriptView.LinkOpened) -> None:
-        """A link was clicked; what is no web address is only shown."""
-        if message.url.startswith(("http://", "https://")):
+        """A link was clicked. What is no web address is only shown; where there is no window for it, it is copied."""
+        if not message.url.startswith(("http://", "https://")):
+            self.say(one_line(message.url))
+        elif self.is_web or _has_windows():
             self.open_url(message.url)
         else:
-            self.say(one_line(message.url))
+            self._copy(message.url, "")
+
+    def _copy(self, text: str, nothing: str) -> None:
+        """Copy a text and say which way it went; `nothing` is said if there is none."""
+        if text:
+            self._start(self._copied(text))
+        else:
+            self.say(nothing)
+
+    async def _copied(self, text: str) -> None:
+        from atomic.tui.clipboard import copy
+
+        words: list[str] = []
+        way = await asyncio.to_thread(copy, text, words.append)
+        compat.write(self, "".join(words))
+        self.say(way)
+
+
+def _has_windows() -> bool:
+    """Whether a browser would open beside us, not in our terminal."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _is_at_once(text: str) -> bool:

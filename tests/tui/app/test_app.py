@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from atomic.config import Settings
+from atomic.providers.events import PlanChanged, PlanItem
 from atomic.questions import Option, Question
 from atomic.tui.app import AtomicApp
 from atomic.tui.protocol import (
+    Activity,
     Answer,
     Cleared,
     CommandInfo,
@@ -32,11 +34,11 @@ from atomic.tui.protocol import (
     Said,
     ScreenSize,
     Shell,
-    StatusChanged,
     Submit,
     ThemeSet,
 )
 from atomic.tui.state.model import RunState
+from atomic.tui.widgets.transcript import TranscriptView
 from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
 
 COMMANDS = CommandsListed(
@@ -297,7 +299,7 @@ async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> N
         link.end(link.begin())
         await until(pilot, lambda: len(link.all(Submit)) == 3)
         assert link.last(Submit).text == "third edited"
-        assert "edits" not in shown(app)
+        await until(pilot, lambda: "edits" not in shown(app))
 
 
 async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobody_wait() -> None:
@@ -465,6 +467,25 @@ async def test_the_last_answer_is_copied_and_the_way_is_said(monkeypatch: pytest
         assert "\x1b]52;c;dGhlICoqYW5zd2VyKio=\x07" in written
 
 
+async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    opened: list[str] = []
+    copied: list[str] = []
+    app = app_with(ScriptedLink())
+    app.open_url = lambda url, new_tab=True: opened.append(url)
+    app._copy = lambda text, nothing: copied.append(text)  # pyright: ignore[reportPrivateUsage]
+    async with app.run_test(notifications=True) as pilot:
+        view = app.query_one(TranscriptView)
+        view.post_message(TranscriptView.LinkOpened("https://example.com/a"))
+        view.post_message(TranscriptView.LinkOpened("file:///etc/passwd"))
+        await until(pilot, lambda: "file:///etc/passwd" in shown(app))
+        assert (opened, copied) == ([], ["https://example.com/a"])
+        monkeypatch.setenv("DISPLAY", ":0")
+        view.post_message(TranscriptView.LinkOpened("https://example.com/b"))
+        await until(pilot, lambda: opened == ["https://example.com/b"])
+
+
 async def test_who_looks_elsewhere_is_called_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TERM_PROGRAM", raising=False)
     link = ScriptedLink()
@@ -531,16 +552,15 @@ async def test_panels_stand_beside_or_above(size: tuple[int, int]) -> None:
     link = ScriptedLink()
     app = app_with(link)
     async with app.run_test(size=size) as pilot:
-        link.say(StatusChanged(provider="claude"))
         await pilot.press(*"go", "enter")
-        link.begin()
-        await until(pilot, lambda: "go" in shown(app))
+        link.say(Activity(run=link.begin(), event=PlanChanged((PlanItem("the first step"),))))
         is_beside = size[0] >= 100
-        await until(pilot, lambda: app._side.display is is_beside)  # pyright: ignore[reportPrivateUsage]
-        await pilot.press("f3")
+        await until(pilot, lambda: "the first step" in shown(app))
+        assert app._side.display is is_beside  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("ctrl+t")
         await until(pilot, lambda: app._side.display is not is_beside)  # pyright: ignore[reportPrivateUsage]
         assert app._transcript.display is is_beside  # pyright: ignore[reportPrivateUsage]
-        await pilot.press("escape" if not is_beside else "f3")
+        await pilot.press("escape" if not is_beside else "ctrl+t")
         await until(pilot, lambda: app._side.display is is_beside)  # pyright: ignore[reportPrivateUsage]
         assert not link.all(Interrupt)
 

@@ -146,6 +146,18 @@ async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: P
         assert not is_alive(pid)
 
 
+async def test_an_engine_that_never_begins_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atomic.tui.link.START_LIMIT", 1.5)
+    async with listening(tmp_path) as listener:
+        listener.link.send(ScreenSize(width=80))
+        await listener.status()
+        listener.link.send(Submit(run="1", text="stick"))
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        listener.link.send(Submit(run="2", text="never read"))
+
+        assert (await listener.end_of("2")).status == "failed"
+
+
 async def test_an_engine_that_talks_but_does_not_stop_cannot_hold_the_run(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="nothing"))
@@ -160,7 +172,8 @@ async def test_keys_are_not_kept_waiting_by_a_flood(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         worst = 0.0
         listener.link.send(Submit(run="1", text="flood"))
-        while not any(isinstance(news, RunEnded) for news in listener.heard):
+        await listener.until(lambda news: isinstance(news, RunStarted))
+        while not isinstance(listener.heard[-1], RunEnded):
             before = time.process_time()  # of this process alone: the machine may be busy
             await asyncio.sleep(0)
             worst = max(worst, time.process_time() - before)

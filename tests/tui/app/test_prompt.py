@@ -57,6 +57,31 @@ async def test_lines_break_and_enter_sends(key: str) -> None:
         assert prompt_of(app).is_empty
 
 
+async def test_keys_that_come_at_once_keep_their_order() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        link.say(COMMANDS)
+        await until(pilot, lambda: app.store.screen.commands)
+        await pilot.pause(0.3)
+        for key in (*"abc", "enter", *"/he", "enter", *"xy", "left", "backspace", *"z"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        app.post_message(events.Paste("pasted"))
+        app.post_message(events.Key("enter", "\r"))
+        await until(pilot, lambda: len(link.all(Submit)) == 2 and app.store.screen.queue)
+        assert [sent.text for sent in link.all(Submit)] == ["abc", "/help"]
+        assert app.store.screen.queue[0].text == "zpastedy"
+
+
+async def test_letters_find_the_prompt_wherever_was_clicked() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await pilot.click("TranscriptView")
+        await pilot.press(*"hi")
+        assert prompt_of(app).text == "hi"
+        assert app.focused is area_of(app)
+
+
 async def test_nothing_is_sent_of_nothing() -> None:
     link = ScriptedLink()
     async with app_with(link).run_test() as pilot:

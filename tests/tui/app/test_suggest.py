@@ -75,6 +75,11 @@ def test_rows_of_the_letters_before_stay_until_the_answer_comes() -> None:
     assert offered("@srcx") == Offer()  # asked for, not answered: no claim that nothing fits
 
 
+def test_before_the_commands_are_known_it_says_so() -> None:
+    assert offer("/", 1, False, Known()).note == "The commands are still being read …"
+    assert offer("/home/me", 8, False, Known()) == Offer()
+
+
 @given(st.text("/@ab\n ", max_size=12), st.integers(0, 12), st.booleans())
 def test_any_text_at_any_cursor_is_answered(text: str, cursor: int, dismissed: bool) -> None:
     cursor = min(cursor, len(text))

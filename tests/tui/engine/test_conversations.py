@@ -74,6 +74,27 @@ async def test_a_conversation_is_a_folder_from_its_first_prompt_on(user: User) -
     assert (refused.exit_code, f"atomic chat --resume {folder.name}" in refused.stderr) == (2, True)
 
 
+async def test_a_secret_that_comes_in_pieces_is_not_kept(user: User) -> None:
+    has_puppet(user)
+    user.env["MY_API_TOKEN"] = "sk-very-secret-token-4711"
+    async with engine(user, "--agent", AGENT) as screen:
+        await screen.ask(steps({"say": "one"}))
+        run = screen.shell("printf sk-very-sec; sleep 0.3; printf 'ret-token-4711 here\\nand on'")
+        await screen.ended(run)
+        assert len(screen.of(run)) > 3  # in pieces
+    (folder,) = sessions(user)
+    assert [line["text"] for line in log_of(folder) if line["type"] == "shell_said"] == ["[redacted] here\n", "and on"]
+
+
+async def test_broken_settings_are_said_where_an_agent_is_needed(user: User) -> None:
+    user.sets("agent = = nonsense")
+    async with engine(user) as screen:
+        status = await screen.until(lambda news: isinstance(news, StatusChanged) and news.problem != "")
+        assert "config.toml" in getattr(status, "problem", "")
+        assert "config.toml" in (await screen.ask("hello")).message
+        assert (await screen.ask("/help")).status == "done"
+
+
 async def test_a_conversation_goes_on_in_another_engine(user: User) -> None:
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:

@@ -94,7 +94,7 @@ def written(frames: Mapping[str, Frame]) -> str:
     names = list(frames)
     first = frames[names[0]]
     for name in names[1:]:
-        assert frames[name].letters == first.letters, f"the theme {name} shows other letters than {names[0]}"
+        assert frames[name].text == first.text, f"{names[0]} and {name} show other letters:\n{frames[name].text}"
     grid = [list(zip(*(frames[name].looks[y] for name in names), strict=True)) for y in range(len(first.looks))]
     signs = _signs(grid)
     lines = ["".join(row).rstrip() for row in first.letters]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -66,7 +66,7 @@ async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[S
 
 
 @contextmanager
-def _still_clock() -> Iterator[None]:
+def _still_clock() -> Generator[None]:
     """The screen's own clock stands still; that of asyncio goes on."""
     still = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
     with patch.object(reader, "time", still), patch.object(app_module, "time", still), _NOT_PAINTED:
@@ -82,7 +82,7 @@ _NOT_PAINTED = patch.object(TextualScreen, "_compositor_refresh", _forget_dirty)
 
 
 async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
-    await _clear(app)
+    await _clear(app, pilot)
     screen = state.screen()
     for block in screen.blocks:
         block.id = next(_block_ids)  # what is painted is kept by the block's id
@@ -113,10 +113,13 @@ async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
         await pilot.press(*state.keys)
 
 
-async def _clear(app: AtomicApp) -> None:
+async def _clear(app: AtomicApp, pilot: Pilot[Any]) -> None:
     while len(app.screen_stack) > 1:
         await app.pop_screen()
     app.store = Store(Screen())
     app._prompt.clear()  # pyright: ignore[reportPrivateUsage]
     app._status.say()  # pyright: ignore[reportPrivateUsage]
     app.clear_notifications()
+    app._overlay = ""  # pyright: ignore[reportPrivateUsage]
+    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+    await pilot.pause()  # each state begins with the same empty screen, whatever was there before

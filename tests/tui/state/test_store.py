@@ -436,13 +436,33 @@ def test_a_turn_that_was_cut_off_then_is_not_active_now() -> None:
     assert live(store) == []
 
 
-def test_a_workflow_of_a_history_may_go_on() -> None:
+def test_a_workflow_of_a_history_has_no_spinner_but_the_way_to_it() -> None:
     w = Workflow()
-    store = told(history(started("w", RunKind.WORKFLOW, time=1.0), w.node("a", "1", "Does a")))
-    assert store.screen.is_busy
-    told(w.over("a", "1"), ended("w", "completed"), store=store)
+    store = told(history(started("w", RunKind.WORKFLOW, session="s1", time=1.0), w.node("a", "1", "Does a")))
     assert not store.screen.is_busy
     assert live(store) == []
+    assert "atomic attach s1" in shown(store, BlockKind.RUN)[-1].text
+
+
+def test_a_run_that_is_watched_later_has_its_own_times() -> None:
+    w = Workflow()
+    begun = w.says(wf.RunStarted, workflow="ralph", prompt="x", session_dir="d")
+    over = w.says(wf.RunEnded, status="completed", reason="", message="", exit_code=0)
+    store = told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", time=100.0), begun)
+    told(w.node("a", "1", "Does a"), w.over("a", "1"), over, ended("w", "completed", time=103.0), store=store)
+    head, end = shown(store, BlockKind.RUN)
+    assert head.seconds == end.seconds == pytest.approx(1.0)
+
+
+def test_a_question_of_the_past_does_not_wait() -> None:
+    w = Workflow()
+    asked = w.says(wf.QuestionAsked, question=Question("Which?", id="q1"), node="ask")
+    store = workflow(asked)
+    assert [block.status for block in shown(store, BlockKind.QUESTION)] == [""]
+    told(QuestionOpened(id="w:q1", run="w", question=Question("Which?", id="q1"), who="ask"), store=store)
+    assert [block.status for block in shown(store, BlockKind.QUESTION)] == ["waiting"]
+    told(QuestionClosed(id="w:q1", answers=("main",)), ended("w", "completed"), store=store)
+    assert [(block.status, block.output) for block in shown(store, BlockKind.QUESTION)] == [("done", "main")]
 
 
 def test_what_cannot_be_read_is_counted_and_said_once() -> None:

@@ -158,14 +158,16 @@ def test_a_long_fence_shows_its_end_while_it_comes_and_then_its_beginning() -> N
 
 def test_a_part_that_takes_long_to_paint_is_left_alone_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
-    monkeypatch.setattr(blocks.time, "perf_counter", lambda: float(next(clock)))  # each painting takes a second
+    monkeypatch.setattr(blocks.time, "thread_time", lambda: float(next(clock)))  # each painting takes a second
     painter, block = Painter(DARK, 40), Block(1, BlockKind.ANSWER, text="one", open=True)
-    painter.paint(block, 0.0)
-    block.text, block.version = "one two", 1
-    assert painter.paint(block, 1.0).version == 0
-    assert painter.paint(block, 9.0).version == 1
-    block.text, block.version, block.open = "one two three", 2, False
-    assert painter.paint(block, 9.1).version == 2
+
+    def version_at(now: float) -> int:
+        block.version += 1
+        return painter.paint(block, now).version
+
+    assert [version_at(0.0), version_at(0.1), version_at(1.0), version_at(9.0), version_at(9.1)] == [1, 2, 2, 4, 4]
+    block.open = False
+    assert version_at(9.2) == 6
 
 
 def test_html_is_text() -> None:

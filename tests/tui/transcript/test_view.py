@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from textual.geometry import Offset
@@ -11,6 +12,9 @@ from textual.selection import Selection
 
 from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolStarted
 from atomic.tui.protocol import Activity, Cleared, News
+from atomic.tui.transcript import blocks
+from atomic.tui.transcript.blocks import Painter
+from atomic.tui.transcript.palette import Palette
 from tests.tui.transcript.stage import Stage, turn
 
 
@@ -305,3 +309,95 @@ async def test_it_needs_one_widget_however_long_the_conversation_is() -> None:
     app = stage(*many(2000))
     async with app.run_test(size=(80, 24)):
         assert len(app.view.walk_children()) == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_the_view_is_always_a_piece_of_the_whole(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the plain way: paint everything, and look where the rows of the view are in it."""
+    monkeypatch.setattr(blocks, "_LONG", 1e9)  # the clock of this test stands still
+    chance = random.Random(seed)
+    app = stage(*turn(ends=False))
+    async with app.run_test(size=(50, 14)) as pilot:
+        for step in range(200):
+            _do_something(app, chance, step)
+            if chance.random() < 0.1:
+                await settle(pilot)
+            app.tell()
+            whole = _whole(app)
+            rows = [strip.text for strip in app.view.painted_rows()]
+            assert len(rows) == min(14, len(whole))
+            if app.view.is_following:
+                assert rows == whole[-14:]
+            else:
+                assert any(rows == whole[at : at + 14] for at in range(len(whole)))
+
+
+def _whole(app: Stage) -> list[str]:
+    view = app.view
+    painter = Painter(Palette.of(app.theme_variables, view.background_colors[1]), view.scrollable_content_region.width)
+    return [strip.text for block in app.store.screen.blocks for strip in painter.paint(block, app.now).strips]
+
+
+def _do_something(app: Stage, chance: random.Random, step: int) -> None:
+    agent = chance.choice([None, "a", "b", "c"])
+    shown = app.store.screen.blocks
+    match chance.randrange(9):
+        case 0 | 1 | 2:
+            text = chance.choice([f"step {step} ", "\n\n", "```\nx\n", "word " * 30, "- a\n- b\n"])
+            app.store.apply(Activity(run="r1", event=TextDelta(text, agent)), app.now)
+        case 3:
+            app.store.apply(
+                Activity(run="r1", event=SubagentStarted(chance.choice("abc"), "sub", agent=agent)), app.now
+            )
+        case 4:
+            app.store.apply(Activity(run="r1", event=ToolStarted(str(step), "Bash", {}, agent)), app.now)
+        case 5:
+            app.store.apply(Activity(run="r1", event=ToolEnded(str(step - 1), "out\n" * 9)), app.now)
+        case 6:
+            app.store.toggle(chance.choice(shown).id)
+        case 7:
+            app.view.scroll_lines(chance.choice([-30, -3, -1, 1, 3, 30]))
+        case _:
+            chance.choice([app.view.follow, app.view.next_block, app.view.previous_block])()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (9, 3), (250, 80)])
+async def test_any_size_will_do(size: tuple[int, int]) -> None:
+    table = "| a | b |\n|---|---|\n| 日本語 | x |\n\n```py\nx = 1\n```\n\n- one\n  - two\n"
+    tools = [ToolStarted("t", "Bash", {"command": "ls"}, "a"), SubagentStarted("b", "bob", agent="a")]
+    app = stage(*turn(SubagentStarted("a", "alice"), *tools, TextDelta(table)))
+    async with app.run_test(size=size) as pilot:
+        for block in list(app.store.screen.blocks):
+            app.store.toggle(block.id)
+        app.tell()
+        for _ in range(30):
+            app.view.action_page_up()
+        await settle(pilot)
+        assert all(app.view.render_line(y).cell_length >= size[0] - 1 for y in range(size[1]))
+
+
+async def test_a_click_after_a_selection_folds_again() -> None:
+    app = stage(*turn(TextDelta("Some words."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        await pilot.mouse_down(app.view, offset=(3, 2))
+        await pilot.hover(app.view, offset=(9, 2))
+        await pilot.mouse_up(app.view, offset=(9, 2))
+        assert app.view.selected_text()
+        at = next(y for y, row in enumerate(app.rows()) if row.startswith("▸ Bash"))
+        await pilot.click(app.view, offset=(3, at))
+        await settle(pilot)
+        assert app.rows()[at].startswith("▾ Bash")
+
+
+async def test_two_clicks_mark_a_word_and_three_a_block() -> None:
+    app = stage(*turn(TextDelta("日本 see src/atomic/tui.py now.\n\nOther.")))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        at = next(y for y, row in enumerate(app.rows()) if "see" in row)
+        await pilot.click(app.view, offset=(16, at), times=2)
+        await settle(pilot)
+        assert app.view.selected_text() == "src/atomic/tui.py"
+        await pilot.click(app.view, offset=(16, at), times=3)
+        await settle(pilot)
+        assert app.view.selected_text().strip() == "日本 see src/atomic/tui.py now."

@@ -25,7 +25,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """Work until the screen has gone. What a library prints reaches nobody."""
     asked = _parser().parse_args(words)
     os.set_inheritable(asked.fd, False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is a key of the screen's
+    signal.signal(signal.SIGINT, _pass_over)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
@@ -35,6 +35,10 @@ def main(words: Sequence[str] | None = None) -> None:
         logging.getLogger().addHandler(logging.NullHandler())
     record = None if asked.record is None else os.path.abspath(asked.record)
     asyncio.run(_work(asked.fd, Path.cwd(), Start(asked.agent, asked.model, asked.resume, record)))
+
+
+def _pass_over(number: int, frame: object) -> None:
+    """Ctrl+C is a key of the screen's. Were it ignored, what we start would ignore it too."""
 
 
 async def _work(fd: int, cwd: Path, start: Start) -> None:

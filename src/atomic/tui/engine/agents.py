@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 
 from atomic.commands import TurnPrompt
 from atomic.config import Settings
@@ -34,9 +36,9 @@ class Agents:
             if wanted is None:
                 provider = await choose_provider(None, settings)
             else:
-                # An SDK may take a second to import: keys are not to wait for it.
                 provider = await asyncio.to_thread(named_provider, wanted, settings)
         found = wanted or provider.name
+        await asyncio.to_thread(_import_sdk, provider)
         self._known[found] = provider
         return found, provider
 
@@ -65,3 +67,11 @@ class Agents:
         """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""
         async with self._one_at_a_time:
             return await remedy_for(provider)
+
+
+def _import_sdk(provider: AgentProvider) -> None:
+    """Import what the opening would import, away from the event loop: an SDK takes up to three seconds."""
+    room, _, module = type(provider).__module__.rpartition(".")
+    if module == "provider":
+        with suppress(ImportError):  # who opens the session says what is missing
+            import_module(f"{room}.session")

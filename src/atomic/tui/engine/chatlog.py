@@ -6,7 +6,6 @@ It is made at the first prompt: who only looks leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -34,11 +33,10 @@ from atomic.tui.protocol import (
 
 _PIECE = 300  # news of the past that go together
 _TAIL = 512 * 1024  # bytes of the log that are looked through for the last exchanges
+_TITLE = 2_000  # characters of the first prompt, which stands for the conversation in a list
 _MOST_WAITING = 5_000  # news before the first prompt
 _KEPT_KINDS = (RunKind.TURN, RunKind.CREW, RunKind.SHELL, RunKind.WORKFLOW)
 _OF_A_RUN = (Activity, ShellSaid, RunEnded, QuestionOpened, Said)
-
-_log = logging.getLogger(__name__)
 
 
 class ChatLog:
@@ -50,11 +48,19 @@ class ChatLog:
         self._waiting: list[News] = []
         self._runs: set[str] = set()
         self._questions: set[str] = set()
+        self._lines: dict[str, str] = {}  # by run: what a shell has said of a line that is not whole yet
+        self._failure = ""
 
     @property
     def exists(self) -> bool:
         """Whether anything is on the disk."""
         return self._session is not None
+
+    @property
+    def failure(self) -> str:
+        """Why it is not kept; empty if it is."""
+        failed = None if self._session is None else self._session.logs.failure
+        return self._failure or ("" if failed is None else failed.strerror or str(failed))
 
     async def begin(self, prompt: str, config: dict[str, Any]) -> None:
         """Make the folder, if there is none yet."""
@@ -65,7 +71,7 @@ class ChatLog:
             workflow="",
             project=self._project,
             cwd=self._cwd,
-            prompt=prompt,
+            prompt=prompt[:_TITLE],
             status=SessionStatus.CHAT,
             config=config,
             owner=this_owner(),
@@ -75,7 +81,7 @@ class ChatLog:
             self._session = session = self._store.create(record)
             await asyncio.to_thread(_make_journal, session)
         except (OSError, JournalError) as error:
-            _log.warning("the conversation is not kept: %s", error)
+            self._failure = str(error)
         waiting, self._waiting = self._waiting, []
         for news in waiting:
             self._write(news)
@@ -105,7 +111,7 @@ class ChatLog:
             if self._session is not None:
                 self._session.save(durable=False, **changes)
         except OSError as error:
-            _log.warning("session.json cannot be written: %s", error)
+            self._failure = error.strerror or str(error)
 
     def _matters(self, news: News) -> bool:
         if isinstance(news, RunStarted):
@@ -119,6 +125,23 @@ class ChatLog:
         return isinstance(news, _OF_A_RUN) and news.run in self._runs
 
     def _write(self, news: News) -> None:
+        if isinstance(news, ShellSaid):
+            self._write_lines(news)
+            return
+        if isinstance(news, RunEnded) and (rest := self._lines.pop(news.run, "")):
+            self._put(ShellSaid(run=news.run, text=rest))
+        self._put(news)
+
+    def _write_lines(self, said: ShellSaid) -> None:
+        """Whole lines alone: a secret that comes in two pieces would be seen in neither."""
+        text = self._lines.pop(said.run, "") + said.text
+        cut = text.rfind("\n") + 1
+        if cut:
+            self._put(ShellSaid(run=said.run, text=text[:cut]))
+        if rest := text[cut:]:
+            self._lines[said.run] = rest
+
+    def _put(self, news: News) -> None:
         if self._session is not None:
             self._session.logs.event(msgspec.to_builtins(news))
 

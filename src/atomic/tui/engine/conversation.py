@@ -33,6 +33,7 @@ from atomic.providers import (
 )
 from atomic.sessions.store import Session
 from atomic.tui.engine.agents import Agents
+from atomic.tui.engine.asides import Asides
 from atomic.tui.engine.chatlog import ChatLog, last_exchanges
 from atomic.tui.engine.keeper import Keeper
 from atomic.tui.engine.place import Place
@@ -107,8 +108,9 @@ class Conversation:
         self._run: Run | None = None  # whose turn it is
         self._before: list[str] = []  # what goes along with the next prompt
         self._exchanges: deque[tuple[str, str]] = deque(maxlen=_KEPT)
-        self._opening = asyncio.Lock()
-        self._asides: set[asyncio.Task[Any]] = set()
+        self._choosing, self._opening = asyncio.Lock(), asyncio.Lock()
+        self._is_warned = False
+        self._asides = Asides()
         self._settling: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -130,7 +132,7 @@ class Conversation:
 
     def warm_up(self) -> None:
         """Find the agent and open its session, while nobody waits for it."""
-        self._aside(self._warm_up())
+        self._asides.start(self._warm_up())
 
     def add_context(self, text: str) -> None:
         """Let a text go along with the next prompt."""
@@ -161,7 +163,7 @@ class Conversation:
             await self.log.begin(run.prompt or prompt.text, self.config)
             wanted = await self._wanted(prompt, provider)
             if prompt.subtask or (wanted != PLAIN and self._resume and not provider.capabilities.resume):
-                return await self._aside_turn(run, provider, wanted, prompt.text)
+                return await self._turn_apart(run, provider, wanted, prompt.text)
             session = await self._session(wanted)
             ended = await self._hear(run, session, self._with_context(prompt.text))
             self._note(session, run.prompt or prompt.text, ended)
@@ -207,7 +209,7 @@ class Conversation:
                 if run.is_stopping:
                     raise asyncio.CancelledError
             except BaseException:
-                self._aside(keeper.close())
+                self._asides.start(keeper.close())
                 raise
             self._drop()
             self.agent, self.provider, self.model, self._keeper = name, provider, None, keeper
@@ -224,8 +226,7 @@ class Conversation:
 
     async def close(self) -> None:
         """End the session; the folder is nobody's then."""
-        for task in self._asides:
-            task.cancel()
+        self._asides.cancel()
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await keeper.close()
@@ -257,17 +258,17 @@ class Conversation:
         self._release(run)
 
     async def _provider(self) -> AgentProvider:
-        if self.provider is None:
-            try:
-                self.agent, self.provider = await self._agents.choose(self.agent)
-            except AtomicError as error:
-                self.problem = message_of(error)
-                raise
-            finally:
-                self._changed()
-            self.problem = ""
-            self._changed()
-        return self.provider
+        async with self._choosing:  # the first prompt may come while it is looked for
+            if self.provider is None:
+                try:
+                    self.agent, self.provider = await self._agents.choose(self.agent)
+                    self.problem = ""
+                except AtomicError as error:
+                    self.problem = message_of(error)
+                    raise
+                finally:
+                    self._changed()
+            return self.provider
 
     async def _warm_up(self) -> None:
         provider = None
@@ -301,32 +302,35 @@ class Conversation:
             await self._settled()
             keeper = self._keeper
             if keeper is None or keeper.has_failed or keeper.wanted != wanted:
-                self._drop()
-                await self._closed()
-                keeper = self._keeper = self._reopen(wanted)
-            try:
+                session = await self._opened(wanted)
+            else:
                 session = await keeper.session()
-            except ProviderError:
-                self._drop()
-                if self._resume is None:
-                    raise
-                session = await self._anew(wanted)
         self.problem = ""
         return session
 
-    async def _anew(self, wanted: Wanted) -> AgentSession:
-        """A new session for a conversation that the agent has lost: it is told what was said."""
+    async def _opened(self, wanted: Wanted) -> AgentSession:
+        """Another session: the same conversation where the agent can go on with it, else it is told what was said."""
+        assert self.provider is not None
+        self._drop()
+        await self._closed()
+        if self._resume is None or self.provider.capabilities.resume:
+            keeper = self._keeper = self._open(self.provider, wanted, model=self.model, resume=self._resume)
+            try:
+                return await keeper.session()
+            except ProviderError:
+                if self._resume is None:
+                    raise
+                self._drop()
+        keeper = self._keeper = self._open(self.provider, wanted, model=self.model, resume=None)
+        session = await keeper.session()
+        self._tell_what_was_said()
+        return session
+
+    def _tell_what_was_said(self) -> None:
         self._say("The agent has lost the conversation; it is told the last of it.", Level.WARNING)
         self._resume = None
         if said := self._last_exchanges():
             self._before.insert(0, said)
-        self._keeper = self._reopen(wanted)
-        return await self._keeper.session()
-
-    def _reopen(self, wanted: Wanted) -> Keeper:
-        assert self.provider is not None
-        resume = self._resume if self.provider.capabilities.resume else None
-        return self._open(self.provider, wanted, model=self.model, resume=resume)
 
     def _open(self, provider: AgentProvider, wanted: Wanted, *, model: str | None, resume: str | None) -> Keeper:
         return Keeper(provider, lambda: self._options(provider, wanted, model, resume), wanted)
@@ -341,7 +345,7 @@ class Conversation:
             denied_tools=wanted.denied_tools,
             system_prompt=wanted.system_prompt,
             agents=wanted.agents,
-            ask=self._questions.asker(lambda: self._run, self.unanswered(provider)),
+            ask=self._questions.asker(lambda: self._run, self.unanswered(provider), who=provider.name),
             record=self.record,
             resume=resume,
             trusted=await self.place.is_trusted(),
@@ -358,7 +362,7 @@ class Conversation:
 
     async def _hear(self, run: Run, session: AgentSession, prompt: str) -> TurnEnded:
         """Send it and tell what comes of it, up to the end."""
-        run.interrupt = lambda: self._aside(session.interrupt())
+        run.interrupt = lambda: self._asides.start(session.interrupt())
         if run.is_stopping:
             return TurnEnded(EndReason.INTERRUPTED)
         async with aclosing(_events(session, prompt)) as events:
@@ -369,14 +373,14 @@ class Conversation:
                 await self._room()
         return TurnEnded(EndReason.ERROR, error="the stream ended without saying that the turn is over")
 
-    async def _aside_turn(self, run: Run, provider: AgentProvider, wanted: Wanted, text: str) -> End:
+    async def _turn_apart(self, run: Run, provider: AgentProvider, wanted: Wanted, text: str) -> End:
         """A turn in a session of its own: what it reads does not fill the conversation."""
         keeper = self._open(provider, wanted, model=self.model, resume=None)
         run.break_off = lambda: self._release(run)
         try:
             ended = await self._hear(run, await keeper.session(), text)
         finally:
-            self._aside(keeper.close())
+            self._asides.start(keeper.close())
         self.usage += ended.usage
         return self._end(ended, provider)
 
@@ -387,7 +391,7 @@ class Conversation:
         if ended.reason is not EndReason.ERROR or self._resume is not None:
             self._resume = session.id
         self._save()
-        self._settling = self._aside(self._look_at_context(session))
+        self._settling = self._asides.start(self._look_at_context(session))
 
     def _end(self, ended: TurnEnded, provider: AgentProvider) -> End:
         if ended.reason in (EndReason.DONE, EndReason.INTERRUPTED):
@@ -395,7 +399,7 @@ class Conversation:
         why = ended.error or _WHY[ended.reason]
         why = why if why.startswith(provider.name) else f"{provider.name}: {why}"
         if ended.reason is EndReason.ERROR:
-            self._aside(self._tell_remedy(provider, why))
+            self._asides.start(self._tell_remedy(provider, why))
         return End(_STATUS.get(ended.reason, "failed"), why)
 
     async def _tell_remedy(self, provider: AgentProvider, why: str) -> None:
@@ -428,18 +432,10 @@ class Conversation:
 
     def _save(self) -> None:
         self.log.save(self.config, self.usage)
+        if (failure := self.log.failure) and not self._is_warned:
+            self._is_warned = True
+            self._say(f"The conversation is not kept: {failure}", Level.WARNING)
         self._changed()
-
-    def _aside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        self._asides.add(task)
-        task.add_done_callback(self._forget)
-        return task
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._asides.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("%s: %s", type(error).__name__, error)
 
     # what goes along ------------------------------------------------------------------------------------------------
 
@@ -461,7 +457,7 @@ class Conversation:
         return self._last_exchanges()
 
     async def _asked_quietly(self, run: Run, session: AgentSession) -> str:
-        run.interrupt = lambda: self._aside(session.interrupt())
+        run.interrupt = lambda: self._asides.start(session.interrupt())
         spoken: list[str] = []
         async with aclosing(_events(session, SUMMARY_PROMPT)) as events:
             async for event in events:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -19,10 +19,11 @@ from atomic.errors import AtomicError, message_of
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, shown
 from atomic.tui.engine.agents import Agents
+from atomic.tui.engine.asides import Asides
 from atomic.tui.engine.chatlog import ChatLog, open_again, past_news
 from atomic.tui.engine.conversation import BUSY, Conversation
 from atomic.tui.engine.files import ProjectFiles
-from atomic.tui.engine.host import ChatHost
+from atomic.tui.engine.host import ChatHost, Then
 from atomic.tui.engine.place import Place
 from atomic.tui.engine.questions import Questions
 from atomic.tui.engine.runs import End, Run, Runs
@@ -58,10 +59,9 @@ _GONE = 4.5  # seconds from the end of the screen to ours, whatever still runs
 _PAUSING = 8.0  # for workflows that are to be paused when the person leaves
 _POLITE = 2.5
 _OPENS = ("sessions", "resume")
+_CHOOSING = {"sessions": ChatHost.pick_session, "resume": ChatHost.pick_session, "mcp": ChatHost.pick_mcp}
 
 _log = logging.getLogger(__name__)
-
-Then = Callable[[ChatHost, str], Awaitable[None]]
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Engine:
         self._runs = Runs(self._tell, self.questions.close_all)
         self._files = ProjectFiles(cwd)
         self._picks: dict[str, Then] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._asides = Asides(self._tell_failure)
         self._is_over = asyncio.Event()
         self._pause = self._is_told = False
         self._status = StatusChanged()
@@ -100,7 +100,7 @@ class Engine:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._is_over.set)
         self._tell_status()
-        self._aside(self._list_commands())
+        self._asides.start(self._list_commands())
         hearing = asyncio.create_task(self._hear())
         await self._is_over.wait()
         hearing.cancel()
@@ -195,9 +195,9 @@ class Engine:
             case Picked():
                 self._picked(intent)
             case FindFiles():
-                self._aside(self._find_files(intent))
+                self._asides.start(self._find_files(intent))
             case Watch():
-                self._aside(self._watch(intent.session))
+                self._asides.start(self._watch(intent.session))
             case ScreenSize():
                 self.width = max(20, intent.width)
             case Leave():
@@ -213,7 +213,7 @@ class Engine:
         if not text.strip():
             return host.end
         if not text.lstrip().startswith(("/", "@")):  # nothing of it is for us: it need not wait for our files
-            self._aside(self._list_commands())
+            self._asides.start(self._list_commands())
             await host.turn(TurnPrompt(text=text))
             return host.end
         await self._list_commands()
@@ -222,11 +222,8 @@ class Engine:
         if call is not None and command is not None and command.category is Category.BUILTIN:
             if not (command.name in _OPENS and call.text):
                 run.start(RunKind.COMMAND, f"/{command.name}")
-            if not call.text and command.name in _OPENS:
-                await host.pick_session()
-                return host.end
-            if not call.text and command.name == "mcp":
-                await host.pick_mcp()
+            if not call.text and (choose := _CHOOSING.get(command.name)) is not None:
+                await choose(host)
                 return host.end
         if not await dispatch(text, host):
             await host.turn(TurnPrompt(text=text))
@@ -308,13 +305,13 @@ class Engine:
         """Work in another folder."""
         self.place = Place(cwd)
         self._files = ProjectFiles(cwd)
-        self._aside(self._list_commands())
+        self._asides.start(self._list_commands())
 
     async def _replace(self, conversation: Conversation) -> None:
         if self.conversation.is_busy:
             raise CommandError(BUSY)
         before, self.conversation = self.conversation, conversation
-        self._aside(before.close())
+        self._asides.start(before.close())
 
     def _conversation(
         self,
@@ -367,6 +364,9 @@ class Engine:
     def _say(self, text: str, level: Level) -> None:
         self._wire.tell(Said(text=text, level=level))
 
+    def _tell_failure(self, error: BaseException) -> None:
+        self._say(message_of(error) if isinstance(error, Exception) else str(error), Level.ERROR)
+
     def _tell_status(self) -> None:
         """The status, if it is another now."""
         talk, place = self.conversation, self.place
@@ -391,17 +391,6 @@ class Engine:
             return self.place.settings.model or ""
         except ConfigError:
             return ""
-
-    def _aside(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("it failed beside", exc_info=error)
-            self._say(message_of(error) if isinstance(error, Exception) else str(error), Level.ERROR)
 
 
 def _folder_of(record: SessionRecord) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from atomic.commands import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 THEMES = ("dark", "light", "ansi", "contrast")
 _LONGEST_WORD = 100_000  # bytes; a word of a command line has a limit
+Then = Callable[["ChatHost", str], Awaitable[None]]
+"""What is done with what was chosen."""
 _GOES_ON = ("paused", "interrupted", "failed", "blocked", "cancelled")
 
 
@@ -205,12 +207,6 @@ class ChatHost:
 
     def _pick(self, kind: PickKind, title: str, rows: Sequence[PickRow], then: Then) -> None:
         self._engine.pick(self._run, kind, title, rows, then)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Then = Callable[[ChatHost, str], Awaitable[None]]
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -50,7 +50,7 @@ class Questions:
         for id in [id for id, open in self._open.items() if open.run is run]:
             self.close(id)
 
-    def asker(self, run: Callable[[], Run | None], unanswered: Sequence[str]) -> Ask:
+    def asker(self, run: Callable[[], Run | None], unanswered: Sequence[str], *, who: str = "") -> Ask:
         """How an agent of a run asks; `unanswered` is said where the person does not want to and there is no default.
 
         The run is asked for each time: a session outlives its turns.
@@ -60,14 +60,14 @@ class Questions:
             now = run()
             if now is None:
                 return [[one.default] if one.default is not None else [*unanswered] for one in questions]
-            return await asyncio.gather(*(self._answer(now, one, unanswered) for one in questions))
+            return await asyncio.gather(*(self._answer(now, one, unanswered, who) for one in questions))
 
         return ask
 
-    async def _answer(self, run: Run, question: Question, unanswered: Sequence[str]) -> Sequence[str]:
+    async def _answer(self, run: Run, question: Question, unanswered: Sequence[str], who: str) -> Sequence[str]:
         id = uuid4().hex
         given: asyncio.Future[Answers | None] = asyncio.get_running_loop().create_future()
-        self.put(id, run, question, "", lambda answers: given.done() or given.set_result(answers))
+        self.put(id, run, question, who, lambda answers: given.done() or given.set_result(answers))
         try:
             answers = await given
         finally:

@@ -82,6 +82,7 @@ class Runs:
         run.task = asyncio.create_task(self._do(run, work), name=f"run-{id}")
         self._tasks.add(run.task)
         run.task.add_done_callback(self._tasks.discard)
+        run.task.add_done_callback(lambda _: self._end(run, End(INTERRUPTED)))  # cancelled before its first step
         return run
 
     def find(self, id: str) -> Run | None:

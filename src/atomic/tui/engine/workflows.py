@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -28,6 +28,7 @@ from atomic.questions import Question
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
+from atomic.tui.engine.asides import Asides
 from atomic.tui.engine.keeper import START_LIMIT
 from atomic.tui.engine.pictures import picture_of
 from atomic.tui.engine.questions import Answers, Questions
@@ -58,13 +59,15 @@ class WorkflowRuns:
 
     def __init__(self, store: Callable[[], SessionStore], questions: Questions, room: Callable[[], Any]) -> None:
         self._store, self._questions, self._room = store, questions, room
-        self._asides: set[asyncio.Task[Any]] = set()
+        self._asides = Asides()
 
     async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, input: str = "") -> End:
         """Start `atomic` with these words and follow the run that it begins, to its end."""
-        async with _started(words, cwd, input) as child:
-            run.interrupt = lambda: child.send(signal.SIGINT)
-            run.break_off = lambda: self._aside(end_group(child.pid, grace=_FORCE_GRACE))
+        child = _Child(words, cwd, input)
+        # Before anything is waited for: from now on there is something to stop.
+        run.interrupt = lambda: child.send(signal.SIGINT)
+        run.break_off = lambda: self._asides.start(end_group(child.pid, grace=_FORCE_GRACE))
+        async with child.heard():
             first = await child.first_words()
             if first.type != "run_started":
                 return self._not_started(run, first, title)
@@ -92,8 +95,10 @@ class WorkflowRuns:
         resume = f"atomic resume {session.id}"
         run.resume = resume
         run.interrupt = lambda: _ask_to_stop(session)
-        run.break_off = lambda: self._aside(end_it())
-        drawing = self._aside(self._draw(run, session))
+        run.break_off = lambda: self._asides.start(end_it())
+        if run.is_stopping:  # before it was known whom to ask
+            _ask_to_stop(session)
+        drawing = self._asides.start(self._draw(run, session))
         try:
             count = 0
             async for event in follow(session):
@@ -123,7 +128,7 @@ class WorkflowRuns:
             self._answer(session, question, answers)
 
         self._questions.put(id, run, question, node, hear)
-        self._aside(self._until_answered(mine, question.id, id, run))
+        self._asides.start(self._until_answered(mine, question.id, id, run))
 
     def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
         """Hand the answer over. A question without an answer pauses the run: it is asked again when that goes on."""
@@ -151,22 +156,6 @@ class WorkflowRuns:
             return
         if picture is not None:
             run.tell(GraphDrawn(run=run.id, lines=picture[0], places=picture[1]))
-
-    def _aside(self, work: Any) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        self._asides.add(task)
-        task.add_done_callback(self._forget)
-        return task
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._asides.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("%s: %s", type(error).__name__, error)
-
-    async def settled(self, limit: float) -> None:
-        """Wait until those that were to be ended have ended."""
-        if self._asides:
-            await asyncio.wait(set(self._asides), timeout=limit)
 
 
 def _is_open(session: Session, question: str) -> bool:
@@ -198,12 +187,31 @@ async def _end_owner(session: Session) -> None:
 
 
 class _Child:
-    """A process that was started detached. What it says is read, so that it does not stand still; then forgotten."""
+    """`atomic`, started detached. What it says is read, so that it does not stand still; then forgotten."""
 
-    def __init__(self, process: subprocess.Popen[bytes], output: asyncio.StreamReader) -> None:
-        self.pid = process.pid
-        self._process, self._output = process, output
+    def __init__(self, words: Sequence[str], cwd: Path, input: str) -> None:
+        self._process = _start(words, cwd, input)
+        self.pid = self._process.pid
+        self._output = asyncio.StreamReader(limit=_LONGEST_LINE)
         self._draining: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def heard(self) -> AsyncGenerator[None]:
+        """Listen to it. Leaving does not end it: it only is not listened to any more."""
+        loop = asyncio.get_running_loop()
+        assert self._process.stdout is not None
+        watch = ExitWatch(self.pid, self.look)
+        try:
+            pipe = self._process.stdout
+            transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._output), pipe)
+            try:
+                yield
+            finally:
+                transport.close()
+        finally:
+            watch.close()
+            if self._draining is not None:
+                self._draining.cancel()
 
     def look(self) -> None:
         """See whether it has exited: somebody must, or it stays as a shadow of itself."""
@@ -236,36 +244,15 @@ class _Child:
         while await self._output.read(1 << 20):
             pass
 
-    def close(self) -> None:
-        if self._draining is not None:
-            self._draining.cancel()
 
-
-@asynccontextmanager
-async def _started(words: Sequence[str], cwd: Path, input: str) -> AsyncGenerator[_Child]:
-    """Start `atomic` in a session of its own. Leaving does not end it: it only is not listened to any more."""
-    process, pipe = _start(words, cwd, input)
-    output = asyncio.StreamReader(limit=_LONGEST_LINE)
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
-    child = _Child(process, output)
-    watch = ExitWatch(process.pid, child.look)
-    try:
-        yield child
-    finally:
-        watch.close()
-        child.close()
-        transport.close()
-
-
-def _start(words: Sequence[str], cwd: Path, input: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """The process, and what it says. `input` is in a file without a name: whoever reads it may outlive us."""
+def _start(words: Sequence[str], cwd: Path, input: str) -> subprocess.Popen[bytes]:
+    """Start it in a session of its own. `input` is in a file without a name: who reads it may outlive us."""
     with open(os.devnull, "rb") if not input else tempfile.TemporaryFile() as given:
         if input:
             given.write(input.encode("utf-8", "replace"))
             given.seek(0)
         try:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "atomic", *words],
                 stdin=given,
                 stdout=subprocess.PIPE,
@@ -276,5 +263,3 @@ def _start(words: Sequence[str], cwd: Path, input: str) -> tuple[subprocess.Pope
             )
         except (OSError, ValueError) as error:
             raise HostError(f"the workflow cannot be started: {error}") from error
-    assert process.stdout is not None
-    return process, process.stdout

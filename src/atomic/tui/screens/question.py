@@ -21,8 +21,8 @@ from atomic.tui.state.model import QuestionEntry, Screen
 from atomic.tui.widgets.text import MUTED, content, fit, spread
 
 _OTHER = "other"
-_AROUND = 5  # rows of the dialog around the list: frame, title, keys, an empty one
-_WRITING = 3  # rows for own words, if the terminal is low
+_AROUND = 4  # rows of the dialog around the list: frame, title, keys
+_MOST_WORDS = 6  # rows of own words that are seen at once
 
 
 class Answered(NamedTuple):
@@ -101,13 +101,20 @@ class QuestionScreen(Dialog["Answered | None"]):
         draft = self._draft
         self._show_frame()
         self._sheet.show(_items(self._question, draft), draft.at, top=top)
-        self._sheet.reserved = _AROUND + (_WRITING if draft.writes else 0)
+        self._make_room()
         if draft.writes != self._words.display or top:
             self._words.display = draft.writes
             self._words.load_text(draft.words)
             self._words.move_cursor(self._words.document.end)
             self._words.placeholder = _placeholder(self._question)
         self.set_focus(self._words if draft.writes else None)
+
+    def _make_room(self) -> None:
+        """The list has what the own words leave."""
+        words = min(_MOST_WORDS, self._words.wrapped_document.height) if self._draft.writes else 0
+        if self._sheet.reserved != _AROUND + words:
+            self._sheet.reserved = _AROUND + words
+            self._sheet.refresh(layout=True)
 
     def _show_frame(self) -> None:
         """Title and keys, which know how many questions there are."""
@@ -171,6 +178,11 @@ class QuestionScreen(Dialog["Answered | None"]):
     def on_sheet_chosen(self, message: Sheet.Chosen) -> None:
         """A click is the same as the row's number."""
         self._number(self._numbered().index(message.at) + 1)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Own words grow."""
+        event.stop()
+        self._make_room()
 
     def on_words_sent(self, message: Words.Sent) -> None:
         """Enter behind own words."""
@@ -263,6 +275,9 @@ class Words(TextArea):
         height: auto; max-height: 6; min-height: 1; width: 1fr; padding: 0 0 0 2; border: none;
         background: $panel; color: $text; background-tint: transparent;
         &:focus { border: none; background-tint: transparent; }
+        & .text-area--cursor, &:light .text-area--cursor {
+            color: $input-cursor-foreground; background: $input-cursor-background;
+        }
         & .text-area--placeholder { color: $text-muted; }
         &:nocolor .text-area--cursor { text-style: underline; }
     }

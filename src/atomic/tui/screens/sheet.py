@@ -13,15 +13,12 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from atomic.tui.widgets.text import MUTED, content, fit, lines_of
+from atomic.tui.widgets.text import MUTED, chosen_style, content, fit, lines_of
 
 if TYPE_CHECKING:
     from textual.app import App
 
 ResultT = TypeVar("ResultT")
-
-_CHOSEN = "$block-cursor-foreground on $block-cursor-background"
-_CHOSEN_BY_REVERSING = "reverse"  # where the terminal's colours are used, or none
 
 
 class Dialog(ModalScreen[ResultT], Generic[ResultT]):
@@ -125,6 +122,8 @@ class Sheet(Widget):
         begin, end = self._top, self._top + height
         self._owners = owners[begin:end]
         shown = [fit(row, width) for row in lines[begin:end]]
+        if begin and height > 3:
+            shown[0] = fit(content((f"  … {begin + 1} above", MUTED)), width)
         if end < len(lines):
             shown[-1] = fit(content((f"  … {len(lines) - end + 1} more", MUTED)), width)
         return lines_of(shown)
@@ -148,17 +147,18 @@ class Sheet(Widget):
         return lines, owners
 
     def _marked(self, row: Content, width: int) -> Content:
-        style = _CHOSEN_BY_REVERSING if _app(self).native_ansi_color else _CHOSEN
-        return fit(row, width).stylize_before(style)
+        return fit(row, width).stylize_before(chosen_style(self))
 
     def _follow(self, owners: list[int], height: int, count: int) -> None:
-        """Keep the chosen row in the window, above the line that says how many more there are."""
+        """Keep the chosen row in the window, between the lines that say how many more there are."""
         rows = [row for row, owner in enumerate(owners) if owner == self.at and self.at is not None]
         if rows:
             last = rows[-1] + (1 if rows[-1] < count - 1 else 0)
-            self._top = min(max(self._top, last - height + 1), rows[0])
-            if not any(owner >= 0 for owner in owners[: rows[0]]):
-                self._top = min(self._top, max(0, rows[-1] + 1 - height), rows[0])  # what stands above is seen too
+            first = rows[0] - (1 if rows[0] else 0)
+            if all(owner < 0 for owner in owners[: rows[0]]):
+                first = 0  # what stands above the first row that can be chosen is seen too, if there is room
+            self._top = max(min(self._top, first), last - height + 1)
+            self._top = min(self._top, rows[0] - (1 if rows[0] and rows[-1] - rows[0] + 2 < height else 0))
         self._top = min(max(0, self._top), max(0, count - height))
 
     def on_click(self, event: Click) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from atomic.run_events import QuestionAsked
+from atomic import run_events as wf
 from atomic.tui.protocol import (
     Activity,
     Cleared,
@@ -74,6 +74,7 @@ class _Telling:
     said: Clip | None = None
     is_told: bool = True  # the engine has said that it began; not yet for one that was only sent
     is_old: bool = False  # it began in a history
+    over: float = 0.0  # when a workflow says that it ended
 
 
 class Store:
@@ -110,9 +111,21 @@ class Store:
         telling = self._heard(news.run, now)
         if telling is None or telling.graph is None:
             return Changes.NONE
-        if isinstance(news.event, QuestionAsked):
-            return self._show_question(telling, news.event.question.id, news.event.question.text, news.event.node)
-        return telling.graph.tell(news.event, self._time(news.event.time, now))
+        event = news.event
+        if isinstance(event, wf.QuestionAsked):  # perhaps one of the past: whether it waits, QuestionOpened says
+            return self._show_question(telling, event.question.id, event.question.text, event.node, status="")
+        if isinstance(event, wf.RunStarted):
+            self._began(telling, event.time)
+        elif isinstance(event, wf.RunEnded):
+            telling.over = event.time
+        return telling.graph.tell(event, event.time or now)  # its log may tell of yesterday
+
+    def _began(self, telling: _Telling, time: float) -> None:
+        """A run that is watched began before somebody looked."""
+        telling.run.started = min(telling.run.started, time)
+        if telling.head is not None:
+            telling.head.started = min(telling.head.started, time)
+            telling.head.version += 1
 
     def _drawn(self, news: GraphDrawn, now: float) -> Changes:
         run = self.screen.runs.get(news.run)
@@ -134,7 +147,7 @@ class Store:
     def _said(self, news: Said, now: float) -> Changes:
         block = Block(next(self._ids), _LEVELS[news.level], run=news.run, text=news.text, gap=bool(self.screen.blocks))
         if news.markdown and news.level is Level.INFO:
-            block.kind = BlockKind.ANSWER
+            block.kind, block.run = BlockKind.ANSWER, ""  # it looks like an answer, but no agent gave it
         self.screen.blocks.append(block)
         return Changes.TRANSCRIPT
 
@@ -230,7 +243,7 @@ class Store:
         telling = self._tellings.pop(news.run, None)
         if telling is None:
             return Changes.NONE
-        run, now = telling.run, self._time(news.time, now)
+        run, now = telling.run, telling.over or self._time(news.time, now)
         run.state, run.ended = RunState.ENDED, now
         run.status, run.message, run.resume = news.status, news.message, news.resume
         if telling.graph is not None:
@@ -293,15 +306,17 @@ class Store:
             return Changes.NONE
         self.screen.questions[news.id] = QuestionEntry(news.id, news.run, news.question, news.who)
         shown = self._asked.pop(news.question.id, None)
-        if shown is not None:
+        if shown is not None and shown.run == news.run:
             self._asked[news.id] = shown
-            return Changes.QUESTIONS
-        return Changes.QUESTIONS | self._show_question(telling, news.id, news.question.text, news.who)
+            shown.status = "waiting"
+            shown.version += 1
+            return Changes.QUESTIONS | Changes.TRANSCRIPT
+        return Changes.QUESTIONS | self._show_question(telling, news.id, news.question.text, news.who, "waiting")
 
-    def _show_question(self, telling: _Telling | None, id: str, text: str, who: str) -> Changes:
+    def _show_question(self, telling: _Telling | None, id: str, text: str, who: str, status: str) -> Changes:
         if id in self._asked:
             return Changes.NONE
-        block = Block(0, BlockKind.QUESTION, text=text, title=who, status="waiting")
+        block = Block(0, BlockKind.QUESTION, text=text, title=who, status=status)
         if telling is None:
             block.id, block.gap = next(self._ids), bool(self.screen.blocks)
             self.screen.blocks.append(block)
@@ -326,8 +341,9 @@ class Store:
             del questions[id]
         for id in [id for id, block in self._asked.items() if block.run == run]:
             block = self._asked.pop(id)
-            block.status = "interrupted"
-            block.version += 1
+            if block.status == "waiting":
+                block.status = "interrupted"
+                block.version += 1
 
     # history -----------------------------------------------------------------------------------------------------
 
@@ -352,11 +368,12 @@ class Store:
         return self.apply(old, now) if isinstance(old, _OF_HISTORY) else Changes.NONE
 
     def _end_history(self, now: float) -> Changes:
-        """Nobody will end a turn that was cut off then; a workflow may well go on."""
+        """Nobody will end here what was cut off then; a workflow may well have gone on, and can be watched."""
         changed = Changes.NONE
-        cut = [t for t in self._tellings.values() if t.is_old and t.run.kind is not RunKind.WORKFLOW]
-        for telling in cut:
-            changed |= self._ended(RunEnded(run=telling.run.id, status="interrupted"), telling.run.heard or now)
+        for telling in [telling for telling in self._tellings.values() if telling.is_old]:
+            run = telling.run
+            way = f"It may have gone on: atomic attach {run.session}" if run.session else ""
+            changed |= self._ended(RunEnded(run=run.id, status="interrupted", message=way), run.started)
         if self._unreadable:
             many = "1 entry" if self._unreadable == 1 else f"{self._unreadable:,} entries"
             changed |= self._said(Said(text=f"{many} of a newer Atomic could not be read.", level=Level.WARNING), now)

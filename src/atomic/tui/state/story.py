@@ -263,6 +263,9 @@ class Story:
         self._tools[event.id] = _Tool(block, voice)
         if voice.entry is not None:
             voice.entry.tools += 1
+            if voice.head is not None:
+                voice.head.input = "1 tool" if voice.entry.tools == 1 else f"{voice.entry.tools} tools"
+                voice.head.version += 1
         self._does(voice, f"{title} {detail}".strip())
         return Changes.TRANSCRIPT | Changes.AGENTS
 
@@ -314,6 +317,8 @@ class Story:
             self._whole(voice, event.text)
         if event.error:
             self.add(Block(0, BlockKind.ERROR, text=clip(event.error)), voice)
+            if voice.head is not None:
+                voice.head.output = _first_line(event.error)
         return self.end_agent(id, "failed" if event.error else "done", now)
 
     def _voice(self, owner: str, now: float) -> Voice | None:
@@ -371,7 +376,8 @@ class Story:
 
     def _limit(self, event: LimitReached, owner: str, now: float) -> Changes:
         until = f" It serves again at {event.reset_at:%H:%M}." if event.reset_at else ""
-        return self.note(BlockKind.WARNING, f"{event.message or 'The provider does not serve now.'}{until}", owner)
+        text = f"{event.message or 'The provider does not serve now.'}{until}"
+        return self.note(BlockKind.WARNING, text)  # not below a sub-agent's head, which may be folded
 
     def _notice(self, event: Notice, owner: str, now: float) -> Changes:
         return self.note(BlockKind.NOTICE, event.text, owner)

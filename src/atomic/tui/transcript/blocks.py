@@ -82,12 +82,12 @@ class Painter:
         return painted
 
     def _paint(self, block: Block, now: float) -> Painted:
-        """A part that is still coming and takes long to paint is left alone for a while after it."""
-        began = time.perf_counter()
+        """A part that is still coming and takes long to paint, twice, is left alone for a while."""
+        began = time.thread_time()
         painted = _paint(block, self._width, self._palette, now)
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
         if block.open and took > _LONG:
-            self._rest[block.id] = now + took * _REST
+            self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0  # the first time may import
         elif self._rest:
             self._rest.pop(block.id, None)
         return painted
@@ -100,7 +100,7 @@ def estimate(block: Block, width: int) -> int:
     width = max(10, width - 4 - 2 * block.depth)
     if block.kind in {BlockKind.ANSWER, BlockKind.NOTICE, BlockKind.WARNING, BlockKind.ERROR}:
         text = block.text
-        lines = text.count("\n", 0, len(text.rstrip())) + len(text) // width + 1 if len(text) > width else 1
+        lines = 1 + max(text.count("\n", 0, len(text.rstrip())), len(text) // width)
     elif block.kind in {BlockKind.USER, BlockKind.SHELL}:
         text = block.text or block.output
         lines = text.count("\n") + len(text) // width + 1
@@ -168,6 +168,7 @@ class _Page:
 
     def line(self, runs: list[Run], right: str = "") -> None:
         """One line, cut where it is too long, with something at its right end."""
+        right = right if cells(right) * 2 <= self.room else ""  # on a narrow screen the words matter more
         room = self.room - (cells(right) + 2 if right else 0)
         row: Row = []
         for text, style in runs:
@@ -212,7 +213,7 @@ def _user(page: _Page) -> None:
     palette, block = page.palette, page.block
     text = harmless(block.text.strip("\n"))
     rows = wrap([(text, palette.user)], page.room - 2)
-    rows = _shortened(rows, block.folded, palette.user + Style(dim=True), _SHORT)
+    rows = _shortened(rows, block.folded, palette.comment, _SHORT)
     page.put(("› ", palette.user + _BOLD), rows, fill=palette.user)
 
 
@@ -282,9 +283,11 @@ def _subagent(page: _Page) -> None:
         runs.append((f"  {detail}", palette.text))
     if block.status == "running" and block.output:
         runs.append((f" · {one_line(block.output)}", palette.muted))
-    page.line(runs, _right(block, page.now))
+    page.line(runs, " · ".join(part for part in (block.input, _right(block, page.now)) if part))
     if not block.folded and block.text.strip() != block.detail:
         page.body(block.text, palette.muted)
+    elif block.folded and block.status == "failed" and block.output:
+        page.line([("  │ ", palette.muted), (one_line(block.output), palette.error)])
 
 
 def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None]:
@@ -294,6 +297,12 @@ def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None
         page.put((sign, style), rows[:_MOST])
 
     return look
+
+
+def _notice(page: _Page) -> None:
+    """A line that one may overlook; what has more of them, as a list or a help, was asked for."""
+    is_long = "\n" in page.block.text.strip("\n")
+    _note("  " if is_long else "· ", lambda palette: palette.text if is_long else palette.muted)(page)
 
 
 def _question(page: _Page) -> None:
@@ -389,7 +398,7 @@ _LOOKS: dict[BlockKind, Callable[[_Page], None]] = {
     BlockKind.THINKING: _thinking,
     BlockKind.TOOL: _tool,
     BlockKind.SUBAGENT: _subagent,
-    BlockKind.NOTICE: _note("· ", lambda palette: palette.muted),
+    BlockKind.NOTICE: _notice,
     BlockKind.WARNING: _note("▲ ", lambda palette: palette.warning),
     BlockKind.ERROR: _note("✗ ", lambda palette: palette.error),
     BlockKind.QUESTION: _question,

@@ -67,7 +67,7 @@ def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Conte
     head = heading(content((one_line(run.title) or "workflow", "bold"), *_active_words(run)), width)
     if run.picture and height > _LEAST_ROWS:
         return [head, *_picture(run, width, height - 1, shift)]
-    return [head, *_folded_chain(run, width)[: max(1, height - 1)]]
+    return [head, *(fit(row, width) for row in _folded_chain(run, width)[: max(1, height - 1)])]
 
 
 def graph_strip(run: Run, screen: Screen, width: int) -> Content:

@@ -18,6 +18,7 @@ class Panel(Widget):
 
     DEFAULT_CSS = """
     Panel { height: auto; width: 1fr; text-wrap: nowrap; text-overflow: clip; color: $text; }
+    Panel.-empty { display: none; }
     """
     MOST: ClassVar[int] = 1000  # rows that it asks for where its height is its own choice
 
@@ -25,7 +26,6 @@ class Panel(Widget):
         super().__init__(id=id, classes=classes)
         self.state = Screen()
         self.now = 0.0
-        self.closed = False  # not wanted, whatever there is to show
         self.shift = 0  # by how many rows the wheel has moved the list
         self._seen: list[Content] = []
         self._wanted = -1
@@ -41,8 +41,9 @@ class Panel(Widget):
     def sync(self, screen: Screen, now: float) -> None:
         """Take what is new; drawn anew only if a line has changed."""
         self.state, self.now = screen, now
-        self.display = not self.closed and self.has_something()
-        if not self.display:
+        something = self.has_something()
+        self.set_class(not something, "-empty")  # a class: the app's style sheet may hide a panel as well
+        if not something:
             return
         wanted = len(self.rows(self.size.width or 80, self.MOST)) if self.styles.is_auto_height else self._wanted
         if wanted != self._wanted:

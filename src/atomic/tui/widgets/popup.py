@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from atomic.tui.widgets.cells import cell_len, fit
+from atomic.tui.widgets.text import chosen_style
 
 if TYPE_CHECKING:
     from textual import events
@@ -64,21 +65,24 @@ class Popup(Widget):
         width = self.content_size.width
         if not self._rows:
             return Content(fit(self._note, width))
-        count = self.content_size.height
-        shown = self._rows[self._first : self._first + count]
-        lines = [self._line(row, self._first + at, width) for at, row in enumerate(shown)]
+        shown = self._rows[self._first : self._first + self.content_size.height]
+        table = _table(shown, self.screen.size.width)
+        lines = [
+            self._line(row, text, self._first + at, width)
+            for at, (row, text) in enumerate(zip(shown, table, strict=True))
+        ]
         return Content("\n").join(lines)
 
-    def _line(self, row: Suggestion, index: int, width: int) -> Content:
+    def _line(self, row: Suggestion, text: str, index: int, width: int) -> Content:
         is_chosen = index == self._chosen
         mark = "▸ " if is_chosen else "  "
         more = self._more(index)
         room = width - len(mark) - len(more)
-        text = mark + fit(_columns(row, room, self.screen.size.width), room, pad=True) + more
+        line = mark + fit(text, room, pad=True) + more
         name_end = len(mark) + len(row.label)
-        style = "bold $text on $primary 30%" if is_chosen else ""
-        spans = [Span(0, len(text), style)] if style else [Span(len(mark), min(name_end, len(text)), "$text")]
-        return Content(text, spans=spans)
+        style = f"bold {chosen_style(self)}" if is_chosen else ""
+        spans = [Span(0, len(line), style)] if style else [Span(len(mark), min(name_end, len(line)), "$text")]
+        return Content(line, spans=spans)
 
     def _more(self, index: int) -> str:
         """At the ends of what is shown: how many rows there are beyond."""
@@ -95,14 +99,20 @@ class Popup(Widget):
             self.post_message(self.Taken(min(self._first + at.y, len(self._rows) - 1)))
 
 
-def _columns(row: Suggestion, room: int, screen: int) -> str:
-    """Name, hint and description side by side, as many as there is room for."""
-    if not row.hint and not row.description:
-        return row.label
-    parts = [fit(row.label, max(NAME_COLUMNS, cell_len(row.label)), pad=True)]
-    if screen >= ROOM_FOR_HINT:
+def _table(rows: Sequence[Suggestion], screen: int) -> list[str]:
+    """Names, hints and descriptions below each other, as many columns as there is room for."""
+    with_hints = screen >= ROOM_FOR_HINT and any(row.hint for row in rows)
+    with_descriptions = screen >= ROOM_FOR_DESCRIPTION and any(row.description for row in rows)
+    names = max((cell_len(row.label) for row in rows), default=0)  # before there is a size, no row is shown
+    names = max(NAME_COLUMNS, min(names, screen // 3)) if with_hints or with_descriptions else names
+    return [_columns(row, names, with_hints, with_descriptions) for row in rows]
+
+
+def _columns(row: Suggestion, names: int, with_hint: bool, with_description: bool) -> str:
+    parts = [fit(row.label, names, pad=True)]
+    if with_hint:
         hint = row.hint if cell_len(row.hint) <= HINT_COLUMNS else fit(row.hint, HINT_COLUMNS, "...")
         parts.append(fit(hint, HINT_COLUMNS, pad=True))
-    if screen >= ROOM_FOR_DESCRIPTION:
+    if with_description:
         parts.append(row.description)
-    return "  ".join(parts).rstrip()[: room * 2]
+    return "  ".join(parts).rstrip()

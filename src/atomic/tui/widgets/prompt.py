@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from textual.containers import Horizontal, Vertical
@@ -44,6 +45,9 @@ class PromptArea(TextArea):
         color: $text;
         scrollbar-size-vertical: 1;
         &:focus { border: none; }
+        & .text-area--cursor, &:light .text-area--cursor {
+            color: $input-cursor-foreground; background: $input-cursor-background;
+        }
         & .text-area--suggestion { color: $text-muted; text-style: none; }
     }
     """
@@ -72,13 +76,11 @@ class PromptArea(TextArea):
         result = self.replace(text, *self.selection, maintain_selection_offset=False)
         self.move_cursor(result.end_location)
 
-    async def _on_paste(self, event: events.Paste) -> None:
-        event.stop()
-        event.prevent_default()
-        text = as_typed(event.text)
+    def paste(self, text: str) -> None:
+        """Put in what was pasted."""
+        text = as_typed(text)
         self.history.checkpoint()
         self.take(self._pastes.add(text) if is_big(text) else text)
-        self.focus()
 
     def action_paste(self) -> None:
         """Put in what was copied here."""
@@ -98,6 +100,30 @@ class PromptArea(TextArea):
             super().action_delete_left()
         else:
             self.delete((row, span[0]), (row, span[1]), maintain_selection_offset=False)
+
+
+def _edits(area: PromptArea) -> dict[str, Callable[[], object]]:
+    """The keys that only edit; they are the same everywhere, so they are in no table."""
+    return {
+        "backspace": area.action_delete_left,
+        "shift+backspace": area.action_delete_left,
+        "delete": area.action_delete_right,
+        "ctrl+d": area.action_delete_right,
+        "left": area.action_cursor_left,
+        "right": area.action_cursor_right,
+        "ctrl+b": area.action_cursor_left,
+        "ctrl+f": area.action_cursor_right,
+        "shift+left": partial(area.action_cursor_left, True),
+        "shift+right": partial(area.action_cursor_right, True),
+        "shift+up": partial(area.action_cursor_up, True),
+        "shift+down": partial(area.action_cursor_down, True),
+        "shift+home": partial(area.action_cursor_line_start, True),
+        "shift+end": partial(area.action_cursor_line_end, True),
+        "ctrl+shift+left": partial(area.action_cursor_word_left, True),
+        "ctrl+shift+right": partial(area.action_cursor_word_right, True),
+        "ctrl+x": area.action_cut,
+        "ctrl+v": area.action_paste,
+    }
 
 
 class Mark(Widget):
@@ -167,8 +193,10 @@ class Prompt(Vertical):
         self._searching = False
         self._walk: Walk | None = None
         self._seen = ""  # the text that the offer is for
+        self._recalled = ""  # the text that the walk through the history has brought
         self._asked: str | None = None
         self._area = PromptArea(self.pastes)
+        self._edits = _edits(self._area)
         self._mark = Mark()
         self._popup = Popup()
 
@@ -242,6 +270,25 @@ class Prompt(Vertical):
         return text
 
     # -- what keys do
+
+    def type(self, event: events.Key) -> bool:
+        """Take a letter, or a key that edits; False: it is neither. At once: what follows must find it there."""
+        if event.is_printable and event.character is not None:
+            self._area.take(event.character)
+        elif (edit := self._edits.get(event.key)) is not None:
+            edit()
+        else:
+            return False
+        return True
+
+    def paste(self, text: str) -> None:
+        """Take what was pasted."""
+        self._area.paste(text)
+
+    def settle(self) -> None:
+        """Offer what fits the text that stands there now, before a key is understood by it."""
+        if self._area.text != self._seen:
+            self._changed()
 
     def do(self, action: str) -> None:
         """Do what a key stands for."""
@@ -350,12 +397,19 @@ class Prompt(Vertical):
     # -- the list
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """The text is another one."""
         event.stop()
-        self._dismissed = False
-        self._look()
+        self.settle()
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
+        """The cursor has moved."""
         event.stop()
+        self._look()
+
+    def _changed(self) -> None:
+        self._seen, self._dismissed = self._area.text, False
+        if self._recalled != self._seen:
+            self._walk = None
         self._look()
 
     def on_popup_taken(self, event: Popup.Taken) -> None:
@@ -367,8 +421,6 @@ class Prompt(Vertical):
     def _look(self) -> None:
         """See what is to be offered for what stands there now."""
         text, cursor = self._area.text, self._area.cursor
-        if self._walk is not None and text != self._seen:
-            self._walk = None
         self._mark.show(text.startswith("!"))
         self._ask_for_files(text, cursor)
         known = self._known._replace(history=self.sent.find(text)) if self._searching else self._known
@@ -411,9 +463,8 @@ class Prompt(Vertical):
     def _recall(self, text: str | None) -> None:
         if text is None:
             return
-        walk = self._walk
-        self.put(text)
-        self._seen, self._walk = self._area.text, walk
+        self._recalled = self.pastes.shorten(text)
+        self._area.put(self._recalled)
 
     def _ask_for_files(self, text: str, cursor: int) -> None:
         query = None if self._dismissed else mention_at(text, cursor)

@@ -6,12 +6,14 @@ follows it, for the scrollbar. Heights above the view may so turn out other than
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+import re
+from typing import TYPE_CHECKING, cast
 
+from rich.cells import chop_cells
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _WHEEL = 3  # lines
 _NEAR = 32  # blocks at the end whose heights are kept right while they are not seen
 _LINES = 1 << 20  # a line's place for the selection is block * this + line: it outlives other heights above
+_WORD = re.compile(r"[\w./~@:%+#=?&-]+")  # a path or an address is one word
 _STEPS = 64  # the scrollbar moves when it would move by a part of this
 
 
@@ -62,7 +65,7 @@ class TranscriptView(ScrollView, can_focus=True):
             super().__init__()
             self.url = url
 
-    FOLDABLE: ClassVar[frozenset[BlockKind]] = FOLDABLE
+    FOCUS_ON_CLICK = False  # who clicks on a card goes on typing in the prompt
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -198,6 +201,10 @@ class TranscriptView(ScrollView, can_focus=True):
             self._following = self._is_at_end()
         self.refresh()
 
+    def painted_rows(self) -> list[Strip]:
+        """The rows of the view as they are painted, without cursor, pill and selection."""
+        return list(self._lines)
+
     # blocks and heights ------------------------------------------------------------------------------------------
 
     @property
@@ -276,6 +283,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._heights = Heights()
         self._rows, self._lines = [], []
         self._anchor, self._following, self._new, self._cursor = (0, 0), True, 0, None
+        self.refresh()  # what stood there is not known any more
 
     def _index_of(self, id: int) -> int | None:
         """Where a block is; looked for from the end, where most of the work is."""
@@ -464,7 +472,12 @@ class TranscriptView(ScrollView, can_focus=True):
     # the mouse ---------------------------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        """Open a link, fold a card, or go to the end by the pill."""
+        """Open a link, fold a card, or go to the end by the pill; twice marks a word, three times a block."""
+        if event.chain > 1:
+            event.prevent_default()  # Textual would mark the whole conversation
+            if 0 <= event.y < len(self._rows):
+                self._mark(event.x, event.y, is_word=event.chain == 2)
+            return
         link = event.style.meta.get(LINK)
         if isinstance(link, str):
             self.post_message(self.LinkOpened(link))
@@ -479,6 +492,19 @@ class TranscriptView(ScrollView, can_focus=True):
         block = next((block for block in self._blocks[index:] if block.id == id), None)
         if block is not None and block.kind in FOLDABLE and line == int(block.gap):
             self._toggle(id, block.version)
+
+    def _mark(self, x: int, y: int, *, is_word: bool) -> None:
+        index, line = self._rows[y]
+        if is_word:
+            text = self._lines[y].text
+            at = len(chop_cells(text, x)[0]) if x > 0 else 0
+            word = next((found for found in _WORD.finditer(text) if found.start() <= at < found.end()), None)
+            if word is None:
+                return
+            places = Offset(word.start(), index * _LINES + line), Offset(word.end(), index * _LINES + line)
+        else:
+            places = Offset(0, index * _LINES), Offset(self.size.width, (index + 1) * _LINES - 1)
+        self.screen.selections = {self: Selection(*places)}
 
     def _toggle(self, id: int, version: int) -> None:
         self._leave_end()  # what was clicked stays where it is; if the end is still seen then, we follow again
@@ -548,10 +574,11 @@ class TranscriptView(ScrollView, can_focus=True):
         start, end = max(span[0], gutter), len(text) if span[1] == -1 else min(span[1], len(text))
         if start >= end:
             return strip
-        style = self.screen.get_component_rich_style("screen--selection")
+        back = self.screen.get_component_rich_style("screen--selection").bgcolor
+        style = Style(reverse=True) if back is None or back.is_default else Style(bgcolor=back)
         left, right = strip.index_to_cell_position(start), strip.index_to_cell_position(end)
         parts = strip.divide([left, right, strip.cell_length])
-        return Strip.join([parts[0], parts[1].apply_style(Style(bgcolor=style.bgcolor)), *parts[2:]])
+        return Strip.join([parts[0], _restyled(parts[1], style), *parts[2:]])
 
     def _pill(self) -> str:
         return f" ↓ {self._new:,} new · End "
@@ -604,6 +631,11 @@ def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
         parts.append(Segment(text, style + offset if style else offset))
         x += len(text)
     return Strip(parts, width)
+
+
+def _restyled(strip: Strip, style: Style) -> Strip:
+    """The strip with a style over its own; `Strip.apply_style` would put it under."""
+    return Strip([Segment(text, own + style if own else style) for text, own, _ in strip], strip.cell_length)
 
 
 def _is_answer(block: Block) -> bool:

@@ -1,0 +1,96 @@
+"""What leaves the screen: the clipboard's ways, calls for attention, and news that are put together on the way in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atomic.providers.events import TextDelta, ThinkingDelta, ToolOutput, ToolStarted
+from atomic.tui.attention import call, title
+from atomic.tui.clipboard import copy, local_tool, osc_52, passed_through
+from atomic.tui.merging import merged
+from atomic.tui.protocol import Activity, News, RunEnded, ShellSaid
+
+
+def tool_in(folder: Path, name: str, script: str) -> dict[str, str]:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_the_local_clipboard_is_taken_where_the_person_sits(tmp_path: Path) -> None:
+    environment = {**tool_in(tmp_path, "wl-copy", f"cat > {tmp_path}/copied"), "WAYLAND_DISPLAY": "wayland-0"}
+
+    assert local_tool(environment) == ("wl-copy",)
+    assert local_tool({**environment, "SSH_TTY": "/dev/pts/1"}) is None
+
+
+def test_without_a_tool_the_terminal_is_asked() -> None:
+    written: list[str] = []
+
+    assert copy("täxt", written.append, {"PATH": ""}) == "Copied by the terminal (OSC 52)"
+    assert written == ["\x1b]52;c;dMOkeHQ=\x07"]
+
+
+def test_too_much_for_the_terminal_is_said_and_not_cut() -> None:
+    written: list[str] = []
+
+    assert copy("x" * 100_000, written.append, {"PATH": ""}).startswith("Not copied")
+    assert written == []
+
+
+def test_tmux_hands_it_on() -> None:
+    assert passed_through(osc_52("x")) == "\x1bPtmux;\x1b\x1b]52;c;eA==\x07\x1b\\"
+
+
+def test_a_call_is_a_bell_or_a_message_and_never_more_than_its_words() -> None:
+    assert call("done", {"TERM": "xterm-256color"}) == "\x07"
+    assert call("done", {"TERM_PROGRAM": "WezTerm"}) == "\x1b]9;done\x07"
+    assert call("done", {"TERM_PROGRAM": "WezTerm", "TMUX": "1"}) == "\x07"
+    assert title("evil\x1b]0;x\x07\n") == "\x1b]0;evil]0;x\x07"
+
+
+EVENTS = st.one_of(
+    st.builds(TextDelta, st.text(max_size=3), st.sampled_from([None, "a"])),
+    st.builds(ThinkingDelta, st.text(max_size=3)),
+    st.builds(ToolOutput, st.sampled_from("12"), st.text(max_size=3)),
+    st.builds(ToolStarted, st.sampled_from("12"), st.just("Bash")),
+)
+NEWS = st.one_of(
+    st.builds(Activity, run=st.sampled_from("rs"), event=EVENTS),
+    st.builds(ShellSaid, run=st.sampled_from("rs"), text=st.text(max_size=3)),
+    st.builds(RunEnded, run=st.sampled_from("rs"), status=st.just("done")),
+)
+
+
+def letters(news: list[News]) -> list[tuple[object, ...]]:
+    """Each letter with what it belongs to; what is no text as it is."""
+    found: list[tuple[object, ...]] = []
+    for one in news:
+        match one:
+            case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as event):
+                owner = event.id if isinstance(event, ToolOutput) else ""
+                found += [(run, type(event), event.agent, owner, letter) for letter in event.text]
+            case ShellSaid(run=run, text=text):
+                found += [(run, letter) for letter in text]
+            case _:
+                found.append((one,))
+    return found
+
+
+@given(st.lists(NEWS, max_size=20))
+def test_nothing_is_lost_or_moved_when_pieces_become_one(news: list[News]) -> None:
+    together = list(merged(news))
+
+    assert letters(together) == letters(news)
+    assert len(together) <= len(news)
+
+
+def test_a_burst_of_one_text_is_one_piece() -> None:
+    burst: list[News] = [Activity(run="r", event=TextDelta("x")) for _ in range(500)]
+
+    assert list(merged(burst)) == [Activity(run="r", event=TextDelta("x" * 500))]

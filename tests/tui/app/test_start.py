@@ -1,0 +1,106 @@
+"""What the screen loads before its first picture, and what that costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SRC = Path(__file__).parents[3] / "src"
+
+# What takes long, or is for the engine alone. Markdown and colours come with the first answer.
+LATE = (
+    "atomic.cli",
+    "atomic.commands",
+    "atomic.entities",
+    "atomic.graph",
+    "atomic.hosts",
+    "atomic.sessions",
+    "atomic.tui.engine",
+    "atomic.tui.screens.help",
+    "atomic.tui.screens.question",
+    "atomic.wiring",
+    "atomic.workflows",
+    "acp",
+    "claude_agent_sdk",
+    "copilot",
+    "httpx",
+    "importlib.metadata",
+    "markdown_it",
+    "pygments",
+    "rapidfuzz",
+    "yaml",
+)
+
+_PROGRAM = """
+import asyncio, json, sys, time
+from atomic.config import Settings
+from atomic.tui.app import AtomicApp
+
+class Link:
+    def __init__(self):
+        self.at_first = None
+    def send(self, intent):
+        if self.at_first is None:  # the first intent comes behind the first picture
+            self.at_first = time.process_time(), sorted(sys.modules)
+    async def news(self):
+        await asyncio.Event().wait()
+        yield
+    async def close(self):
+        pass
+
+link = Link()
+app = AtomicApp(link, settings=Settings())
+
+async def main():
+    async with app.run_test(size=(80, 24)) as pilot:
+        while link.at_first is None:
+            await pilot.pause(0.01)
+
+asyncio.run(main())
+seconds, modules = link.at_first
+print(json.dumps({"seconds": seconds, "modules": modules}))
+"""
+
+_SKELETON = """
+import asyncio, time
+from textual.app import App
+from textual.widgets import Static, TextArea
+
+class Skeleton(App):
+    def compose(self):
+        yield Static("header")
+        yield TextArea()
+
+async def main():
+    async with Skeleton().run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        print(time.process_time())
+
+asyncio.run(main())
+"""
+
+
+def run(program: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_heavy_is_loaded_before_the_first_picture() -> None:
+    modules = json.loads(run(_PROGRAM))["modules"]
+
+    late = [name for name in modules if any(name == heavy or name.startswith(f"{heavy}.") for heavy in LATE)]
+    assert late == []
+    assert "atomic.tui.app" in modules
+
+
+def test_the_first_picture_costs_little_more_than_textual_itself() -> None:
+    """CPU time, the best of two: the machine may be busy. 500 ms is the contract; a skeleton costs about 250."""
+    ours = min(json.loads(run(_PROGRAM))["seconds"] for _ in range(2))
+    theirs = min(float(run(_SKELETON)) for _ in range(2))
+
+    assert ours <= max(0.5, theirs * 2)

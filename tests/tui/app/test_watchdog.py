@@ -1,0 +1,65 @@
+"""The watchdog writes down where the screen stood still, and is silent otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import threading
+import time
+from pathlib import Path
+
+from atomic.tui.watchdog import Watchdog
+
+PATIENCE = 0.1
+
+
+async def until_written(file: Path) -> str:
+    async with asyncio.timeout(10):
+        while not file.exists():
+            await asyncio.sleep(0.02)
+    return file.read_text()
+
+
+def stand_still(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+async def test_a_loop_that_stands_still_is_written_down_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "screen.log"
+    watchdog = Watchdog(file, patience=PATIENCE)
+    watchdog.start()
+    watchdog.wake()
+    await asyncio.sleep(PATIENCE * 2)
+    stand_still(PATIENCE * 5)
+    text = await until_written(file)
+    watchdog.stop()
+
+    assert "the screen stood still for" in text
+    assert "stand_still" in text
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_an_editor_that_has_the_terminal_is_no_trouble(tmp_path: Path) -> None:
+    file = tmp_path / "screen.log"
+    watchdog = Watchdog(file, patience=PATIENCE)
+    watchdog.start()
+    watchdog.wake()
+    watchdog.pause(True)
+    stand_still(PATIENCE * 5)
+    await asyncio.sleep(PATIENCE * 3)
+    watchdog.stop()
+
+    assert not file.exists()
+
+
+async def test_it_sleeps_while_nothing_happens_and_ends(tmp_path: Path) -> None:
+    watchdog = Watchdog(tmp_path / "screen.log", patience=PATIENCE)
+    watchdog.start()
+    thread = next(thread for thread in threading.enumerate() if thread.name == "watchdog")
+    stand_still(PATIENCE * 5)  # nobody woke it
+    await asyncio.sleep(PATIENCE * 2)
+    assert not (tmp_path / "screen.log").exists()
+
+    watchdog.stop()
+    await asyncio.to_thread(thread.join, 5)
+    assert not thread.is_alive()

@@ -1,0 +1,53 @@
+"""The list and the queue in every room, also in none."""
+
+from __future__ import annotations
+
+import pytest
+from textual.app import App, ComposeResult
+
+from atomic.tui.suggest import Suggestion
+from atomic.tui.widgets.cells import cell_len, fit
+from atomic.tui.widgets.popup import Popup
+from atomic.tui.widgets.queue import QueueView
+
+HOSTILE = "a\x1b[31m\u202eb\tc\nd 漢字 \u200be"
+ROWS = tuple(
+    Suggestion(f"/{name}", name, 0, "<hint of some length>", HOSTILE) for name in ("one", "漢字" * 20, HOSTILE)
+)
+
+
+class Stage(App[None]):
+    """The two widgets alone."""
+
+    def compose(self) -> ComposeResult:
+        yield Popup()
+        yield QueueView()
+
+
+@pytest.mark.parametrize("width", [4, 5, 12, 40, 61, 80, 200])
+async def test_rows_are_never_broader_than_the_screen_and_never_obeyed(width: int) -> None:
+    app = Stage()
+    async with app.run_test(size=(width, 12)) as pilot:
+        popup, queue = app.query_one(Popup), app.query_one(QueueView)
+        assert str(popup.render()) == ""
+        popup.show(ROWS, 1)
+        queue.show([HOSTILE, "second", "third", "fourth"])
+        assert popup.render() is not None  # before the layout knows of it
+        await pilot.pause()
+        for widget in (popup, queue):
+            lines = str(widget.render()).split("\n")
+            assert len(lines) == 3
+            assert all(cell_len(line) <= max(0, width - 2) for line in lines)
+            assert all(line.isprintable() for line in lines)
+        popup.show((), 0)
+        queue.show([])
+        await pilot.pause()
+        assert not popup.display
+        assert not queue.display
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"), [("abcdef", 4, "abc…"), ("漢字漢", 4, "漢…"), ("ab", 4, "ab  "), ("x", 0, "")]
+)
+def test_texts_fit_their_cells(text: str, width: int, shown: str) -> None:
+    assert fit(text, width, pad=text == "ab") == shown
