@@ -12,6 +12,7 @@ from environments import PEERS, ROOT, version_of
 from musts import Verdict
 from plan import ENGINES, ROWS, Row
 from results import Results
+from screens import Screens
 
 HEADINGS = ("what", "unit", "bound", "Atomic", "× bound", "Burr", "pydantic-graph", "LangGraph", "best peer ÷ Atomic")
 
@@ -31,6 +32,15 @@ Written by the benchmark itself; do not edit. To repeat: `make setup`, then
 * The bound is the same work written by hand: plain asyncio with a task for each branch; raw SQLite with one INSERT
   in autocommit for each step and the pragmas of Atomic's own journal; `import asyncio, msgspec`; a Python that
   does nothing"""
+
+
+SCREEN_OPENING = """\
+## The screen
+
+In a terminal of its own, seen from outside, on a scripted engine, 80×24 (5,000 messages: 120×40). CPU is that of
+supervisor and screen; a key's CPU is all that they used from the key to its picture. Somebody waited for a core in
+{pressure:.0f} % of the minute before: above 20 % times are shown, and the CPU is judged. The skeleton is Textual with
+three widgets and nothing behind them; other agents are measured to their first three lines, in an empty home."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +119,21 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
     return f"| {' | '.join(padded)} |"
 
 
-def page(results: Results, verdicts: Sequence[Verdict], setting: Setting) -> str:
+def page(results: Results, verdicts: Sequence[Verdict], setting: Setting, screens: Screens | None = None) -> str:
     """The whole of `docs/benchmarks.md`."""
-    return "\n".join([*_opening(setting), "", *table(results), "", *_verdicts(verdicts), "", *_details(results), ""])
+    shown = [] if screens is None else ["", *_screen_part(screens)]
+    parts = [*_opening(setting), "", *table(results), *shown, "", *_verdicts(verdicts), "", *_details(results), ""]
+    return "\n".join(parts)
+
+
+def screen_table(screens: Screens) -> list[str]:
+    """The table of the screen."""
+    return _markdown(screens.table())
+
+
+def _screen_part(screens: Screens) -> list[str]:
+    missed = screens.missed() or ["All of it holds."]
+    return [*SCREEN_OPENING.format(pressure=screens.pressure).splitlines(), "", *screen_table(screens), "", *missed]
 
 
 def _opening(setting: Setting) -> list[str]:

@@ -12,8 +12,9 @@ from environments import HOME, PEERS, InstallError, install
 from harness import JobError, run_rounds
 from musts import Verdict, judge
 from plan import ENGINES, JOBS
-from report import Setting, page, table
+from report import Setting, page, screen_table, table
 from results import Results
+from screens import measure_screens
 
 
 def main() -> int:
@@ -29,13 +30,16 @@ def main() -> int:
     except (InstallError, JobError) as error:
         print(error, file=sys.stderr)
         return 1
+    screens = measure_screens(_say) if options.screen else None
     _say("")
     verdicts = judge(results)
     _print(results, verdicts)
+    if screens is not None:
+        print("", *screen_table(screens), "", *screens.missed(), sep="\n")
     if options.write:
         options.write.parent.mkdir(exist_ok=True)
-        options.write.write_text(page(results, verdicts, Setting(rounds, peer_rounds, peers)))
-    return 1 if any(verdict.missed for verdict in verdicts) else 0
+        options.write.write_text(page(results, verdicts, Setting(rounds, peer_rounds, peers), screens))
+    return 1 if any(verdict.missed for verdict in verdicts) or (screens is not None and screens.missed()) else 0
 
 
 def _options() -> argparse.Namespace:
@@ -46,6 +50,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peer-rounds", type=int, default=3, help="how often the other engines take part (default 3)")
     parser.add_argument("--no-peers", action="store_true", help="only Atomic and the bounds; installs nothing")
     parser.add_argument("--quick", action="store_true", help="two rounds, one with the others: a first impression")
+    parser.add_argument(
+        "--screen", action=argparse.BooleanOptionalAction, default=True, help="the screen too: three minutes"
+    )
     parser.add_argument("--write", metavar="FILE", type=Path, help="write the table to this Markdown file too")
     return parser.parse_args()
 

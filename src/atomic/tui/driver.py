@@ -52,7 +52,7 @@ class _ScreenDriver(InOrder, LinuxDriver):
     on_background: Callable[[str], None]
 
     def __init__(self, app: App[Any], **options: Any) -> None:
-        super().__init__(app, **options)
+        super().__init__(app, **options)  # pyright: ignore[reportUnknownMemberType]  # upstream does not say of what
         assert sys.__stdout__ is not None
         self._file = sys.__stdout__  # standard error is the supervisor's file
         self._is_first = True
@@ -79,7 +79,7 @@ class _ScreenDriver(InOrder, LinuxDriver):
 
     def _sigcont_application(self, *_: object) -> None:
         if self._must_signal_resume:  # it comes with a closed terminal too, to those who were never suspended
-            super()._sigcont_application()
+            self.resume_application_mode()
 
     def disable_input(self) -> None:
         if self._stop_reading >= 0:
@@ -97,7 +97,8 @@ class _ScreenDriver(InOrder, LinuxDriver):
                 self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
-            is_open = background.is_open or parser._timeout_time is not None  # half a sequence
+            half = parser._timeout_time  # pyright: ignore[reportPrivateUsage]  # when half a sequence is given up
+            is_open = background.is_open or half is not None
             ready = select.select([self.fileno, self._reading], [], [], _TICK if is_open else None)[0]
             if self._reading in ready:
                 break

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
@@ -47,14 +47,13 @@ _DURATIONS = Changes.TRANSCRIPT | Changes.STATUS | _PANELS
 EVERYTHING = _DURATIONS | Changes.QUEUE
 
 
-class ReadingApp(App[str]):
+class ReadingApp(App[str], inherit_bindings=False):
     """Shows the state that an engine's news add up to. What a person does is the other half's."""
 
     TITLE = "atomic"
     ENABLE_COMMAND_PALETTE = False
     PAUSE_GC_ON_SCROLL = True
     AUTO_FOCUS = "#prompt"
-    BINDINGS: ClassVar[list[Any]] = []
     CSS = """
     #body { height: 1fr; }
     TranscriptView { width: 1fr; height: 1fr; }
@@ -78,7 +77,8 @@ class ReadingApp(App[str]):
     ) -> None:
         """`background` is the colour behind the text, as the terminal tells it; `home` is Atomic's own folder."""
         compat.install()
-        super().__init__()
+        self._no_color = bool(os.environ.get("NO_COLOR"))
+        super().__init__(ansi_color=True if self._no_color else None)  # else Textual would turn colours into greys
         self.store = Store()
         self.animation_level = "none"  # nothing slides or fades
         self._link, self._settings = link, settings
@@ -227,6 +227,11 @@ class ReadingApp(App[str]):
         """How wide the screen is; a dialog above it may be narrower."""
         return self.screen_stack[0].size.width or self.size.width
 
+    @property
+    def rows(self) -> int:
+        """How high the screen is."""
+        return self.screen_stack[0].size.height or self.size.height
+
     def _panels(self) -> list[Panel]:
         return list(self._side.query(Panel))
 
@@ -254,7 +259,8 @@ class ReadingApp(App[str]):
             self._choose_theme(self.store.screen.theme)
 
     def _choose_theme(self, name: str = "") -> None:
-        chosen = name or self._theme or theme_for(self._background, bool(os.environ.get("NO_COLOR")))
+        wanted = "" if self._no_color else name or self._theme
+        chosen = wanted or theme_for(self._background, self._no_color)
         full = textual_name(chosen)
         if full in self.available_themes:
             self.theme = full

@@ -155,7 +155,7 @@ class Supervisor:
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _wake)
         for number in _FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup
                 signal.signal(number, self._forward)
@@ -242,6 +242,10 @@ class Supervisor:
         if self._was_left:
             return SIGNALLED + signal.SIGINT
         return SIGNALLED + os.WTERMSIG(status) if os.WTERMSIG(status) in _FORWARDED else 1
+
+
+def _wake(number: int, frame: FrameType | None) -> None:
+    """That there is a handler is enough."""
 
 
 def how_to_go_on(last_word: str | None, ways: dict[str, str]) -> list[str]:

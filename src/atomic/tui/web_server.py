@@ -57,7 +57,7 @@ class WebServer(Server):
 
     def __init__(self, command: Sequence[str], listening: socket.socket) -> None:
         port: int = listening.getsockname()[1]
-        super().__init__(command[0], HOST, port, title="atomic")
+        super().__init__(command[0], HOST, port, title="atomic")  # pyright: ignore[reportUnknownMemberType]  # upstream
         self.argv, self._listening = tuple(command), listening
         self._token: str | None = secrets.token_urlsafe(32)
         self._cookie_name, self._cookie = f"atomic-{port}", secrets.token_urlsafe(32)
@@ -143,7 +143,7 @@ class WebServer(Server):
 
     # what they get
 
-    async def handle_index(self, request: web.Request) -> web.Response:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator of the original answers with a response too
+    async def handle_index(self, request: web.Request) -> web.Response:
         """Our own page: Textual's asks a foreign server for its letters."""
         size = max(6, min(48, to_int(request.query.get("fontsize", "16"), 16)))
         page = PAGE.replace("{host}", request.host).replace("{size}", str(size))

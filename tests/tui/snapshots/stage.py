@@ -91,8 +91,9 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     if state.keys[:1] == ("/",):
         await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
     await _shown(app, pilot)
-    await _do(app, pilot, state)
-    await _shown(app, pilot)
+    if state.dialog or state.keys or state.paste:
+        await _do(app, pilot, state)
+        await _shown(app, pilot)
     return frame_of(app)
 
 

@@ -51,6 +51,7 @@ def test_leaving_in_order_prints_the_last_word(small: Window) -> None:
     assert small.lines[:2] == ["Left in order.", "Go on: atomic chat --resume xyz"]
 
 
+@pytest.mark.full
 def test_the_exit_code_is_the_screens(small: Window) -> None:
     small.type("code\r")
     assert small.exit_code() == 5
@@ -65,6 +66,7 @@ def test_an_exception_is_one_line_and_the_way_to_go_on(small: Window) -> None:
     assert small.lines[1] == "go on with: atomic chat --resume abc"
 
 
+@pytest.mark.full
 def test_an_exception_is_shown_whole_to_those_who_ask(env: dict[str, str]) -> None:
     with window(SMALL, env=env | {"ATOMIC_DEBUG": "1"}, cwd=ROOT, rows=60) as one:
         one.shows("READY")
@@ -73,7 +75,7 @@ def test_an_exception_is_shown_whole_to_those_who_ask(env: dict[str, str]) -> No
         assert "small_app.py" in one.text
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.full)])
 def test_a_screen_that_is_killed_leaves_nothing_behind(small: Window, number: signal.Signals) -> None:
     assert {1000, 1003, 1006, 2004, 1049} <= small.emulator.modes, "the modes must have been on"
     os.kill(the_screen(small), number)
@@ -83,7 +85,7 @@ def test_a_screen_that_is_killed_leaves_nothing_behind(small: Window, number: si
     assert small.lines[:2] == [f"atomic: the screen was ended by {number.name}", "go on with: atomic chat --resume abc"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_signal_to_the_supervisor_ends_the_screen_in_order(small: Window, number: signal.Signals) -> None:
     screen = the_screen(small)
     small.process.send_signal(number)
@@ -93,6 +95,7 @@ def test_a_signal_to_the_supervisor_ends_the_screen_in_order(small: Window, numb
     assert small.lines[0] == "go on with: atomic chat --resume abc"
 
 
+@pytest.mark.full
 def test_a_signal_to_the_screen_is_its_end_too(small: Window) -> None:
     os.kill(the_screen(small), signal.SIGTERM)
     assert small.exit_code() == 143
@@ -136,6 +139,7 @@ def _sleeps(pid: int) -> bool:
     return "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
 
 
+@pytest.mark.full
 def test_a_dead_loop_does_not_survive_a_signal(small: Window) -> None:
     small.type("stuck\r")
     small.shows("STUCK")

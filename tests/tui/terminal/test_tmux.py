@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.tui.terminal.conftest import ROOT, SCRIPTED
 from tests.tui.terminal.tmux import Tmux, in_tmux
 
@@ -20,15 +18,15 @@ def prompt_of(tmux: Tmux) -> list[str]:
     return [line.lstrip(" ›").rstrip() for line in found[1].split("\n")]
 
 
-@pytest.mark.parametrize("key", ["M-Enter", "C-j", "S-Enter"])
-def test_keys_that_break_a_line(env: dict[str, str], key: str) -> None:
+def test_keys_that_break_a_line(env: dict[str, str]) -> None:
     with in_tmux(SCRIPTED, env=env, cwd=ROOT) as tmux:
         tmux.shows("opus")
         tmux.type("first")
-        tmux.keys(key)
-        tmux.type("second")
-        tmux.shows("second")
-        assert prompt_of(tmux) == ["first", "second"]
+        for number, key in enumerate(("M-Enter", "C-j", "S-Enter")):
+            tmux.keys(key)
+            tmux.type(f"line {number}")
+            tmux.shows(f"line {number}")
+        assert prompt_of(tmux) == ["first", "line 0", "line 1", "line 2"]
         tmux.keys("Enter")
         tmux.shows("You said: first")
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -52,8 +52,7 @@ class Tmux:
         """Wait until they have gone."""
         return self._until(lambda text: words not in text, f"end of {words!r}", timeout)
 
-    def _until(self, is_so: object, what: str, timeout: float) -> str:
-        assert callable(is_so)
+    def _until(self, is_so: Callable[[str], bool], what: str, timeout: float) -> str:
         end = monotonic() + timeout
         while not is_so(text := self.text):
             assert monotonic() < end, f"no {what} after {timeout} s:\n{text}"
@@ -69,7 +68,7 @@ class Tmux:
 @contextmanager
 def in_tmux(
     words: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, columns: int = 80, rows: int = 24
-) -> Iterator[Tmux]:
+) -> Generator[Tmux]:
     """Run a program in a tmux of its own; a shell is behind it, as it is behind every program."""
     known = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm-256color", **env}
     tmux = Tmux(f"atomic-test-{uuid.uuid4().hex[:12]}", known)

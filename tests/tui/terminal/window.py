@@ -10,7 +10,7 @@ import struct
 import subprocess
 import termios
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, perf_counter, sleep
@@ -176,7 +176,7 @@ class Window:
 
 
 @contextmanager
-def window(words: Sequence[str | Path], **options: Any) -> Iterator[Window]:
+def window(words: Sequence[str | Path], **options: Any) -> Generator[Window]:
     """A window that is closed in the end, with all that runs in it."""
     one = Window(words, **options)
     try:

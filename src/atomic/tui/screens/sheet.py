@@ -13,15 +13,12 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from atomic.tui.widgets.text import MUTED, content, fit, lines_of
+from atomic.tui.widgets.text import MUTED, chosen_style, content, fit, lines_of
 
 if TYPE_CHECKING:
     from textual.app import App
 
 ResultT = TypeVar("ResultT")
-
-_CHOSEN = "$block-cursor-foreground on $block-cursor-background"
-_CHOSEN_BY_REVERSING = "reverse"  # where the terminal's colours are used, or none
 
 
 class Dialog(ModalScreen[ResultT], Generic[ResultT]):
@@ -150,8 +147,7 @@ class Sheet(Widget):
         return lines, owners
 
     def _marked(self, row: Content, width: int) -> Content:
-        style = _CHOSEN_BY_REVERSING if _app(self).native_ansi_color else _CHOSEN
-        return fit(row, width).stylize_before(style)
+        return fit(row, width).stylize_before(chosen_style(self))
 
     def _follow(self, owners: list[int], height: int, count: int) -> None:
         """Keep the chosen row in the window, between the lines that say how many more there are."""

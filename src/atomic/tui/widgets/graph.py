@@ -67,7 +67,7 @@ def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Conte
     head = heading(content((one_line(run.title) or "workflow", "bold"), *_active_words(run)), width)
     if run.picture and height > _LEAST_ROWS:
         return [head, *_picture(run, width, height - 1, shift)]
-    return [head, *_folded_chain(run, width)[: max(1, height - 1)]]
+    return [head, *(fit(row, width) for row in _folded_chain(run, width)[: max(1, height - 1)])]
 
 
 def graph_strip(run: Run, screen: Screen, width: int) -> Content:
@@ -179,7 +179,7 @@ def _put(row: list[str], at: int, sign: str, otherwise: int) -> int:
 def _cells(text: str) -> list[str]:
     """A cell for each column; the second of a wide letter is empty."""
     cells: list[str] = []
-    for letter in harmless(text):
+    for letter in harmless(text).replace("\n", "␊"):
         wide = cell_len(letter)
         if wide == 0 and cells:
             cells[-1] += letter

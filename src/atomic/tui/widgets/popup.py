@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from atomic.tui.widgets.cells import cell_len, fit
+from atomic.tui.widgets.text import chosen_style
 
 if TYPE_CHECKING:
     from textual import events
@@ -79,7 +80,7 @@ class Popup(Widget):
         room = width - len(mark) - len(more)
         line = mark + fit(text, room, pad=True) + more
         name_end = len(mark) + len(row.label)
-        style = "bold $text on $primary 30%" if is_chosen else ""
+        style = f"bold {chosen_style(self)}" if is_chosen else ""
         spans = [Span(0, len(line), style)] if style else [Span(len(mark), min(name_end, len(line)), "$text")]
         return Content(line, spans=spans)
 

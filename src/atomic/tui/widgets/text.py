@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from textual.content import Content
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.widget import Widget
 
 Piece: TypeAlias = str | Content | tuple[str, str]
 
 MUTED = "$text-muted"
+
+_CHOSEN = "$block-cursor-foreground on $block-cursor-background"
+_CHOSEN_BY_REVERSING = "reverse"  # where the terminal's colours are used, or none
+
+
+def chosen_style(widget: Widget) -> str:
+    """How the chosen row of a list looks. Textual's own component styles lose `reverse`, so it is given to the text."""
+    app = cast("App[object]", widget.app)  # pyright: ignore[reportUnknownMemberType]
+    return _CHOSEN_BY_REVERSING if app.native_ansi_color else _CHOSEN
 
 
 def content(*pieces: Piece) -> Content:

@@ -1,0 +1,126 @@
+"""Pickers, help, palette, keys and confirm, by their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.app import App
+from textual.events import Paste
+from textual.screen import Screen
+
+from atomic.tui.protocol import CommandInfo, PickRow
+from atomic.tui.screens.confirm import ConfirmScreen
+from atomic.tui.screens.help import HelpScreen, command_rows, short_hint
+from atomic.tui.screens.keys import KeysScreen
+from atomic.tui.screens.listing import matching
+from atomic.tui.screens.palette import Action, PaletteScreen
+from atomic.tui.screens.pick import PickScreen
+from atomic.tui.themes import register, textual_name
+from tests.tui.snapshots import material as m
+from tests.tui.snapshots.frames import frame_of
+
+ACTIONS = [Action("tasks", "Show the tasks", "Ctrl+T"), Action("model", "Choose a model", "F2")]
+
+
+class _Empty(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        register(self)  # pyright: ignore[reportArgumentType]
+        self.theme = textual_name("dark")
+
+
+async def test_keys_take_a_row() -> None:
+    cases: list[tuple[Screen[Any], tuple[str, ...], object]] = [
+        (PickScreen(m.models()), ("enter",), "claude/opus"),  # the current one has the cursor
+        (PickScreen(m.models()), ("down", "enter"), "claude/sonnet"),
+        (PickScreen(m.models()), ("up", "enter"), "opencode/qwen"),  # round the end
+        (PickScreen(m.models()), ("escape",), None),
+        (PickScreen(m.models()), (*"hai", "enter"), "claude/haiku"),
+        (PickScreen(m.models()), (*"soneet", "enter"), "claude/sonnet"),  # a slip
+        (PickScreen(m.models()), (*"zzz", "enter", "backspace", "ctrl+u", "enter"), "claude/opus"),
+        (PickScreen(m.sessions()), ("pagedown", "pagedown", "pagedown", "pagedown", "enter"), "id59"),
+        (PickScreen(m.servers()), ("down", "enter"), "postgres"),
+        (HelpScreen(m.COMMANDS), (*"compact", "enter"), "compact"),
+        (PaletteScreen(m.COMMANDS, ACTIONS), ("enter",), "tasks"),
+        (PaletteScreen(m.COMMANDS, ACTIONS), (*"ralph", "enter"), "/ralph"),
+        (KeysScreen(m.KEYS), ("down", "pagedown", "enter", "escape"), None),
+        (ConfirmScreen("Leave?"), ("enter",), False),
+        (ConfirmScreen("Leave?"), ("up", "enter"), True),
+        (ConfirmScreen("Leave?"), ("y",), True),
+        (ConfirmScreen("Leave?"), ("escape",), False),
+    ]
+    taken: list[object] = []
+    app = _Empty()
+    async with app.run_test(size=(80, 24)) as pilot:
+        for screen, keys, _ in cases:
+            await app.push_screen(screen, taken.append)
+            await pilot.press(*keys)
+            await pilot.pause()
+    assert taken == [expected for _, _, expected in cases]
+
+
+async def test_a_theme_is_shown_while_it_has_the_cursor() -> None:
+    app = _Empty()
+    taken: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(PickScreen(m.themes()), taken.append)
+        await pilot.press("down")
+        assert app.theme == "atomic-light"
+        await pilot.press("down", "down")
+        assert app.theme == "atomic-contrast"
+        await pilot.press("escape")
+        assert app.theme == "atomic-dark"
+        await app.push_screen(PickScreen(m.themes()), taken.append)
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert app.theme == "atomic-light"
+    assert taken == [None, "light"]
+
+
+async def test_a_paste_filters_and_a_click_takes() -> None:
+    app = _Empty()
+    taken: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(PickScreen(m.models()), taken.append)
+        app.post_message(Paste("qwen\n"))
+        await pilot.pause()
+        rows = frame_of(app).text.splitlines()
+        assert "1 of 6" in "".join(rows)
+        await pilot.click(offset=(8, next(at for at, row in enumerate(rows) if "128k" in row)))
+    assert taken == ["opencode/qwen"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", [0, 1, 2, 3]),
+        ("mod", [1, 0]),  # what begins with it comes first
+        ("MODEL pick", [1]),
+        ("modle", [0, 1]),
+        ("xq", []),
+    ],
+)
+def test_what_fits(words: str, found: list[int]) -> None:
+    assert matching(words, ["/change the model", "/model pick one", "/theme", "/clear"]) == found
+
+
+def test_commands_are_grouped_and_hidden_ones_left_out() -> None:
+    commands = [
+        CommandInfo("b", "", "agent"),
+        CommandInfo("a", "does a", "builtin", ("x", "y"), "select | refresh | list [provider]"),
+        CommandInfo("c", "", "workflow"),
+        CommandInfo("d", "", "skill", hidden=True),
+        CommandInfo("e", "", "command"),
+    ]
+    assert command_rows(commands) == [
+        PickRow("a", "/a select | refresh | l...", "does a (also /x, /y)", "Slash Commands"),
+        PickRow("e", "/e", "", "Slash Commands"),
+        PickRow("c", "/c", "", "Workflows"),
+        PickRow("b", "/b", "", "Sub-Agents"),
+    ]
+
+
+def test_hints_are_cut_as_the_list_of_the_prompt_cuts_them() -> None:
+    assert short_hint("x" * 23) == "x" * 23
+    assert short_hint("x" * 24) == "x" * 20 + "..."

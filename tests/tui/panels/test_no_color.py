@@ -1,0 +1,32 @@
+"""`NO_COLOR`: the whole screen without a single colour, and still all there."""
+
+from __future__ import annotations
+
+import pytest
+
+from atomic.config import Settings
+from atomic.tui.reader import EVERYTHING
+from atomic.tui.state.store import Store
+from tests.tui.app.scripted import ScriptedLink, app_with
+from tests.tui.snapshots import material as m
+from tests.tui.snapshots.frames import frame_of
+
+
+async def test_nothing_has_a_colour_and_the_chosen_row_is_reversed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = app_with(ScriptedLink(), settings=Settings(theme="light"))
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.store = Store(m.answered())
+        app.store.screen.tasks = m.four_tasks()
+        await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
+        app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("/")
+        await pilot.pause()
+        frame = frame_of(app)
+    assert {(look.ink, look.paper) for row in frame.looks for look in row} == {("default", "default")}
+    rows = ["".join(row) for row in frame.letters]
+    chosen = next(at for at, row in enumerate(rows) if "▸ /ralph" in row)
+    other = next(at for at, row in enumerate(rows) if "  /release" in row)
+    assert all("reverse" in look.signs for look in frame.looks[chosen][2:-2])
+    assert not any("reverse" in look.signs for look in frame.looks[other])
+    assert any("Refresh endpoint" in row for row in rows)

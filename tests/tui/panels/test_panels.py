@@ -1,0 +1,267 @@
+"""The panels' lines, made of the state alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atomic.providers.events import PlanItem, Usage
+from atomic.tasks import Task, TaskStatus
+from atomic.tui.protocol import RunKind, StatusChanged
+from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Run, RunState, Screen
+from atomic.tui.widgets.agents import agent_lines, agents_shown
+from atomic.tui.widgets.graph import chain, graph_lines, workflow_shown
+from atomic.tui.widgets.header import header_line
+from atomic.tui.widgets.inbox import inbox_lines
+from atomic.tui.widgets.status import foreground, status_line
+from atomic.tui.widgets.tasks import task_lines, task_strip
+from atomic.tui.widgets.text import bar, clock, window, windowed
+from tests.tui.snapshots import material as m
+
+NOW = m.NOW
+WIDTHS = st.integers(1, 200)
+
+
+def _rows(lines: list[object]) -> list[str]:
+    return [str(line).rstrip() for line in lines]
+
+
+# -- nothing is ever broader or higher than its room
+
+
+@settings(max_examples=40)
+@given(width=WIDTHS)
+def test_one_line_has_exactly_its_width(width: int) -> None:
+    busy = m.ralph(questions=m.three_questions(), queue=m.queued("a", "b"))
+    lines = [
+        *(header_line(status, width) for status in (m.READY, m.NO_AGENT, StatusChanged())),
+        *(status_line(screen, NOW, width) for screen in (m.chat(), busy, Screen(), m.ralph())),
+        task_strip(busy, width),
+    ]
+    assert {line.cell_length for line in lines} == {width}
+
+
+@settings(max_examples=25)
+@given(width=st.integers(20, 200), height=st.integers(2, 60), shift=st.integers(-300, 300))
+def test_no_panel_leaves_its_room(width: int, height: int, shift: int) -> None:
+    screen = m.ralph(tasks=m.many_tasks(), agents=m.agents(40), questions=m.three_questions())
+    run = screen.runs["w1"]
+    panels = [
+        task_lines(screen, width, height, shift),
+        agent_lines(screen, NOW, width, height, shift),
+        graph_lines(run, width, height, shift),
+        inbox_lines(list(screen.questions.values()), width, height, shift),
+    ]
+    assert all(len(panel) <= height for panel in panels)
+    assert all(line.cell_length <= width for panel in panels for line in panel)
+
+
+@given(count=st.integers(0, 300), room=st.integers(1, 60), focus=st.integers(0, 299))
+def test_a_window_has_the_focus_in_it(count: int, room: int, focus: int) -> None:
+    begin, end = window(count, room, min(focus, max(0, count - 1)))
+    assert end - begin == min(count, room)
+    assert count == 0 or begin <= min(focus, count - 1) < end
+
+
+# -- tasks
+
+
+def test_each_status_has_its_icon() -> None:
+    lines = _rows([*task_lines(Screen(tasks=m.all_statuses()), 60, 20)])
+    assert lines[0].startswith("─ tasks 2/6 · 1 failed ─")
+    assert [line[0] for line in lines[1:]] == ["○", "▶", "✓", "✗", "⊘", "⏭"]
+
+
+def test_only_open_tasks_block() -> None:
+    tasks = (
+        Task("1", "first", status=TaskStatus.COMPLETED),
+        Task("2", "second", status=TaskStatus.IN_PROGRESS),
+        Task("3", "third", blocked_by=["1", "2"]),
+        Task("4", "fourth", blocked_by=["1"]),
+        Task("5", "fifth", blocked_by=["2", "3", "4"]),
+    )
+    lines = _rows([*task_lines(Screen(tasks=tasks), 50, 20)])
+    assert lines[3].endswith("blocked by 2")
+    assert "blocked" not in lines[4]
+    assert lines[5].endswith("blocked by 2 +2")
+
+
+def test_of_many_tasks_the_active_ones_are_seen() -> None:
+    lines = _rows([*task_lines(Screen(tasks=m.many_tasks(200, 87)), 60, 12)])
+    assert len(lines) == 12
+    assert sum(line.startswith("▶") for line in lines) == 4
+    above, below = lines[1], lines[-1]
+    hidden = int(above.split()[1]) + int(below.split()[1])
+    assert hidden + (len(lines) - 3) == 200
+
+
+def test_without_tasks_the_plan_is_shown() -> None:
+    lines = _rows([*task_lines(Screen(plan=m.plan()), 50, 20)])
+    assert lines[0].startswith("─ plan 2/4 ─")
+    assert [line[0] for line in lines[1:]] == ["✓", "▶", "○", "⏭"]
+    assert "unknown" in _rows([*task_lines(Screen(plan=(PlanItem("unknown", "dreaming"),)), 50, 20)])[1]
+
+
+def test_the_strip_names_what_is_being_done() -> None:
+    words = " ".join(str(task_strip(Screen(tasks=m.many_tasks()), 80)).split())
+    assert words == "☑ 87/200 ▶ 88 Move module 88 to the new storage layer +3 Ctrl+T tasks"
+
+
+# -- agents
+
+
+def test_agents_stand_behind_the_one_that_called_them() -> None:
+    names = [(agent.name, depth) for agent, depth in agents_shown(m.ralph())]
+    assert names == [
+        ("planner", 0),
+        ("worker#3", 0),
+        ("explorer", 1),
+        ("reader", 2),
+        ("worker#4", 0),
+        ("tester", 1),
+        ("reviewer", 0),
+    ]
+
+
+def test_agents_that_call_each_other_in_a_circle_are_all_shown() -> None:
+    agents = {key: AgentEntry(key, key, "w1", parent=other) for key, other in (("a", "b"), ("b", "a"))}
+    assert len(agents_shown(m.ralph(agents=agents))) == 2
+
+
+def test_the_agent_of_the_conversation_alone_needs_no_panel() -> None:
+    own = {"t1/": AgentEntry("", "claude", "t1", started=NOW)}
+    assert agents_shown(m.chat(runs={"t1": m.turn()}, agents=own)) == []
+    own["t1/x"] = AgentEntry("x", "explorer", "t1", started=NOW, parent="t1/")
+    assert [depth for _, depth in agents_shown(m.chat(runs={"t1": m.turn()}, agents=own))] == [0, 1]
+
+
+def test_eight_agents_with_time_and_doing() -> None:
+    lines = _rows([*agent_lines(m.ralph(agents=m.agents(8)), NOW, 60, 20)])
+    assert lines[0].startswith("─ agents 8▶ ─")
+    assert lines[3].split() == ["▶", "worker#3", "1:03", "Grep", "refresh_token"]
+
+
+# -- graph
+
+
+def test_the_chain_has_marks_and_iterations() -> None:
+    run = m.workflow(picture=False)
+    assert str(chain(run, 80)) == "plan ✓ → work ▶ (3) → gate ✓ (2) → review ○"
+    assert str(chain(run, 24)) == "… → work ▶ (3) → …"
+    assert str(chain(run, 10)) == "work ▶ (3)"
+
+
+def test_the_picture_is_marked_where_the_names_stand() -> None:
+    lines = _rows([*graph_lines(m.workflow(), 34, 40)])
+    assert "│▶work ×3 │" in lines[10]
+    assert "│✓gate ×2 │" in lines[14]
+    assert "│ review  │" in lines[18]
+
+
+def test_a_picture_that_is_too_big_shows_what_is_active() -> None:
+    run = m.workflow()
+    for id in run.nodes:
+        run.nodes[id] = NodeEntry(id, "active" if id == "review" else "completed", 1)
+    lines = _rows([*graph_lines(run, 20, 10)])
+    assert any("▶review" in line for line in lines)
+    assert not any("plan" in line for line in lines)
+
+
+def test_a_wide_name_at_the_edge_is_not_cut_in_half() -> None:
+    run = Run("w", RunKind.WORKFLOW, nodes={"計画": NodeEntry("計画", "active")}, picture=("│ 計画 │",) * 12)
+    run.places = {"計画": (0, 2, 4)}
+    for width in range(1, 10):
+        assert all(line.cell_length <= max(4, width) for line in graph_lines(run, width, 12))
+
+
+def test_a_workflow_that_goes_on_is_shown_before_one_that_has_ended() -> None:
+    old, new = m.workflow(), m.workflow(RunState.ENDED)
+    assert workflow_shown(Screen(runs={"a": old, "b": new})) is old
+    assert workflow_shown(Screen(runs={"b": new})) is new
+    assert workflow_shown(m.chat(runs={"t1": m.turn()})) is None
+
+
+# -- header and status
+
+
+def test_the_header_says_less_with_less_room() -> None:
+    assert str(header_line(m.READY, 120)).split() == (
+        ["atomic", "·", "claude", "·", "opus", "~/proj", "(main)", "ctx", "34%", "▮▮▮▯▯▯▯▯", "68k/200k", "·", "$0.42"]
+    )
+    assert str(header_line(m.READY, 40)).split() == ["claude", "·", "opus", "ctx", "34%", "·", "$0.42"]
+    assert str(header_line(m.NO_AGENT, 40)).split() == ["atomic", "·", "no", "agent", "~/new"]
+
+
+def test_without_a_price_the_tokens_are_shown() -> None:
+    status = StatusChanged(provider="opencode", usage=Usage(input=12_300, output=950))
+    assert str(header_line(status, 80)).rstrip().endswith("↑12k ↓950")
+
+
+@pytest.mark.parametrize(
+    ("screen", "words"),
+    [
+        (m.chat(runs={"t1": m.turn()}), "● working 12 s · Esc stops"),
+        (m.chat(runs={"t1": m.turn(RunState.STARTING, heard=0)}), "● starting 12 s · Esc stops"),
+        (m.chat(runs={"t1": m.turn(seconds=65, heard=48)}), "● working 1:05 · quiet for 48 s · Esc stops"),
+        (m.chat(runs={"t1": m.turn(RunState.STOPPING, heard=3)}), "stopping 3 s · Esc again forces"),
+        (m.ralph(), "● ralph 2:05 · Esc pauses"),
+        (m.ralph(runs={"w1": m.workflow(), "t1": m.turn()}), "● working 12 s · 1 more · Esc stops"),
+        (m.ralph(questions=m.three_questions()), "? 3 questions wait · F6 answers"),
+        (m.chat(), "⏎ send · Ctrl+J newline · / commands · @ files · ! shell · ? keys"),
+        (Screen(status=m.NO_AGENT), m.NO_AGENT.problem),
+    ],
+)
+def test_the_status_says_what_applies(screen: Screen, words: str) -> None:
+    assert str(status_line(screen, NOW, 120)).startswith(words + " ")
+
+
+def test_the_queue_is_told_even_where_there_is_little_room() -> None:
+    screen = m.chat(runs={"t1": m.turn()}, queue=m.queued("a", "b"))
+    assert str(status_line(screen, NOW, 38)).rstrip().endswith("queued 2")
+    assert str(status_line(screen, NOW, 80)).rstrip().endswith("queued 2 · session a1b2c3d4")
+
+
+def test_esc_is_for_the_conversation_before_a_workflow() -> None:
+    runs = {"t1": m.turn(), "w1": m.workflow()}
+    assert foreground(Screen(runs=runs)) is runs["t1"]
+    runs["t1"].state = RunState.ENDED
+    assert foreground(Screen(runs=runs)) is runs["w1"]
+    runs["w1"].state = RunState.ENDED
+    assert foreground(Screen(runs=runs)) is None
+
+
+# -- small things
+
+
+def test_durations_and_bars() -> None:
+    assert [clock(seconds) for seconds in (-3, 0, 7.9, 60, 125, 3600, 12_000)] == [
+        "0 s", "0 s", "7 s", "1:00", "2:05", "1:00:00", "3:20:00",
+    ]  # fmt: skip
+    assert [bar(share, 8)[0].count("▮") for share in (0, 0.001, 0.34, 0.5, 0.999, 1, 1.4)] == [0, 1, 3, 4, 7, 8, 8]
+
+
+def test_rows_that_are_left_out_are_counted() -> None:
+    rows = [m.READY.model and header_line(m.READY, 10) for _ in range(9)]
+    shown = [str(row) for row in windowed(rows, 5, 4)]  # type: ignore[arg-type]
+    assert (shown[0], shown[-1], len(shown)) == ("  … 4 above", "  … 2 more", 5)
+
+
+def test_hostile_words_only_stand_there() -> None:
+    bad = "\x1b]0;x\x07\u202e\u200b\n[red]y"
+    screen = m.hostile()
+    screen.agents = {"a": AgentEntry("a", bad, "w1", doing=bad), "b": AgentEntry("b", bad, "w1", doing=bad)}
+    run = screen.runs["w1"] = m.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)})
+    run.picture = (bad,) * 12
+    questions = [QuestionEntry("q", "w1", m.branch_question(), bad)]
+    lines = [
+        header_line(screen.status, 100),
+        status_line(screen, NOW, 100),
+        *task_lines(screen, 100, 30),
+        *agent_lines(screen, NOW, 100, 30),
+        *graph_lines(run, 100, 30),
+        *inbox_lines(questions, 100, 30),
+    ]
+    text = "".join(map(str, lines))
+    assert not set(text) & set("\x1b\x07\u202e\u200b\n")
+    assert "[red]y" in text

@@ -1,0 +1,90 @@
+"""The real agents, each on a scripted model, in tmux: what a person does and sees."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from atomic.testing import Drip, ModelServer
+from atomic.testing.conformance.agents import AGENTS
+from tests.cli.command import User, processes
+from tests.tui.engine.test_real_agents import COLOUR, prepare
+from tests.tui.terminal.tmux import Tmux, in_tmux
+from tests.tui.terminal.window import eventually
+
+ATOMIC = (sys.executable, "-P", "-m", "atomic")
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return User(tmp_path)
+
+
+@contextmanager
+def atomic(user: User, *words: str) -> Iterator[Tmux]:
+    with in_tmux((*ATOMIC, *words), env=user.env, cwd=user.project, columns=100, rows=30) as tmux:
+        yield tmux
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["claude", pytest.param("opencode", marks=pytest.mark.full), pytest.param("copilot", marks=pytest.mark.full)],
+)
+async def test_a_conversation_with(user: User, name: str) -> None:
+    words = AGENTS[name].words
+    scripts = {
+        "tool": [[words.bash("echo 4711")], "It said {{tool_result}}"],
+        "ask": [[words.ask([COLOUR])], "You said {{tool_result}}"],
+        "slow": Drip("word", times=2_000, every=0.05),
+        "late": Drip("late", times=2_000, every=0.05),
+        "next": "Still here.",
+        "again": "I remember.",
+    }
+    async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
+        prepare(user, name, server)
+        await asyncio.to_thread(_talk, user, name)
+
+
+def _talk(user: User, name: str) -> None:
+    with atomic(user, "-a", name) as tmux:
+        tmux.shows(f"atomic · {name}")
+        _say(tmux, "@@tool@@ run it")
+        tmux.shows("It said 4711", timeout=60)
+
+        _say(tmux, "@@ask@@ ask me")
+        tmux.shows("Which colour?")
+        tmux.keys("F6")
+        tmux.shows("Blue")
+        tmux.keys("Down", "Enter")
+        tmux.shows("You said")
+
+        _say(tmux, "@@slow@@ take your time")
+        tmux.shows("word3 word4", timeout=60)
+        tmux.keys("Escape")
+        tmux.shows("Interrupted.", timeout=10)
+        _say(tmux, "@@next@@ and now?")
+        tmux.shows("Still here.", timeout=60)
+
+        _say(tmux, "@@late@@ once more")
+        tmux.shows("late3 late4", timeout=60)
+        tmux.keys("C-c", "C-c")
+        text = tmux.shows("EXIT CODE 0")
+        found = re.search(r"atomic chat --resume (\S+)", text)
+        assert found is not None, text
+    eventually(lambda: not processes(user.home), "end of all processes", 15)
+    with atomic(user, "chat", "--resume", found[1]) as tmux:
+        tmux.shows("Still here.")
+        _say(tmux, "@@again@@ what was it?")
+        tmux.shows("I remember.", timeout=60)
+
+
+def _say(tmux: Tmux, text: str) -> None:
+    tmux.type(text)
+    tmux.shows(text[-8:])
+    tmux.keys("Enter")
