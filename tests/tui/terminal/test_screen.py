@@ -31,8 +31,11 @@ def test_a_stream_never_clears_the_screen_and_frames_are_whole(screen: Window) -
     screen.shows("STREAM-DONE")
     assert screen.emulator.clears == 0
     assert screen.emulator.frames > 0
-    log = bytes(screen.log)
-    assert log.count(b"\x1b[?2026h") == log.count(b"\x1b[?2026l")
+    screen.wait(lambda: _is_between_frames(bytes(screen.log)), "end of the frame that was begun")
+
+
+def _is_between_frames(log: bytes) -> bool:
+    return log.count(b"\x1b[?2026h") == log.count(b"\x1b[?2026l")
 
 
 def test_resizing_ends_in_a_whole_picture(screen: Window) -> None:

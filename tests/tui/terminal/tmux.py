@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
-PATIENCE = 30.0
+PATIENCE = 60.0  # seconds; a machine that tests may be busy
 
 
 class Tmux:
