@@ -41,6 +41,7 @@ from atomic.tui.protocol import (
     RunStarted,
     Said,
     ShellSaid,
+    StatusChanged,
     WorkflowNews,
     encode,
 )
@@ -78,6 +79,15 @@ def shown(store: Store, kind: BlockKind) -> list[Block]:
 
 def live(store: Store) -> list[Block]:
     return [block for block in store.screen.blocks if block.open or block.status in {"running", "waiting"}]
+
+
+def test_who_has_no_agent_is_told_once_in_full_what_to_do() -> None:
+    store = Store()
+    for _ in range(2):
+        store.apply(StatusChanged(problem="No agent can be used here (atomic demo shows a run)"), 1.0)
+
+    [told] = store.screen.blocks
+    assert (told.kind, told.text) == (BlockKind.WARNING, "No agent can be used here (atomic demo shows a run)")
 
 
 def test_an_answer_becomes_blocks_and_only_the_last_is_open() -> None:

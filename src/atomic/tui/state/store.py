@@ -96,7 +96,10 @@ class Store:
         return self._FOLDS[type(news)](self, news, now)
 
     def _status(self, news: StatusChanged, now: float) -> Changes:
+        is_new = bool(news.problem) and news.problem != self.screen.status.problem
         self.screen.status = news
+        if is_new and not self.screen.blocks:  # the status line has no room for all of it
+            return Changes.STATUS | self._said(Said(text=news.problem, level=Level.WARNING), now)
         return Changes.STATUS
 
     def _commands(self, news: CommandsListed, now: float) -> Changes:
