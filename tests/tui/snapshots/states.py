@@ -32,6 +32,7 @@ def _everything() -> Screen:
     """A workflow, a conversation that goes on beside it, a queue and questions."""
     screen = m.ralph(questions=m.three_questions(), queue=m.queued("Then run the linter"), tasks=m.many_tasks())
     talk = m.streaming()
+    talk.blocks[0].gap = True
     screen.blocks = m.answered().blocks + talk.blocks
     screen.runs |= talk.runs
     return screen
