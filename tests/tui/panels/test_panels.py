@@ -265,3 +265,11 @@ def test_hostile_words_only_stand_there() -> None:
     text = "".join(map(str, lines))
     assert not set(text) & set("\x1b\x07\u202e\u200b\n")
     assert "[red]y" in text
+
+
+def test_hints_name_the_keys_that_a_person_has_chosen() -> None:
+    keys = {"stop": "Ctrl+X", "questions": "F9", "tasks": ""}
+    assert str(status_line(m.ralph(), NOW, 80, keys=keys)).startswith("● ralph 2:05 · Ctrl+X pauses ")
+    assert "F9 answers" in str(status_line(m.ralph(questions=m.three_questions()), NOW, 80, keys=keys))
+    assert "F9 answers" in str(inbox_lines(list(m.three_questions().values()), 40, 9, keys=keys)[0])
+    assert str(task_strip(m.ralph(), 80, keys)).rstrip().endswith("rotates the token")  # no key: no hint

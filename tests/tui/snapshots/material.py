@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from atomic.providers.events import (
@@ -256,11 +254,6 @@ def long_question() -> Question:
             for at, name in enumerate(("all at once", "one module a day", "behind a flag", "后来再说", "not at all"), 1)
         ),
     )
-
-
-def asked(questions: Sequence[QuestionEntry]) -> dict[str, QuestionEntry]:
-    """By their ids."""
-    return {entry.id: entry for entry in questions}
 
 
 def queued(*texts: str) -> list[Queued]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual.content import Content
 
 from atomic.tui.harmless import one_line
 from atomic.tui.state.model import QuestionEntry
-from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, windowed
 
 
@@ -23,13 +25,17 @@ class InboxPanel(Panel):
 
     def rows(self, width: int, height: int) -> list[Content]:
         """A heading and who asks what."""
-        return inbox_lines(list(self.state.questions.values()), width, height, self.shift)
+        return inbox_lines(list(self.state.questions.values()), width, height, self.shift, self.keys)
 
 
-def inbox_lines(questions: list[QuestionEntry], width: int, height: int, shift: int = 0) -> list[Content]:
+def inbox_lines(
+    questions: list[QuestionEntry], width: int, height: int, shift: int = 0, keys: Mapping[str, str] = KEYS
+) -> list[Content]:
     """The panel in so much room."""
     count = "1 question" if len(questions) == 1 else f"{len(questions)} questions"
-    head = heading(content((f"? {count}", "bold $warning"), ("  F6 answers", MUTED)), width)
+    head = heading(
+        content((f"? {count}", "bold $warning"), (key_hint(keys, "questions", "answers", "  "), MUTED)), width
+    )
     return [head, *windowed([_line(entry, width) for entry in questions], height - 1, max(0, shift))]
 
 

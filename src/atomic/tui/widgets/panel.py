@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.content import Content
@@ -11,6 +12,13 @@ from textual.widget import Widget
 
 from atomic.tui.state.model import Screen
 from atomic.tui.widgets.text import fit, lines_of
+
+KEYS: Mapping[str, str] = {"stop": "Esc", "questions": "F6", "tasks": "Ctrl+T"}  # as they are unless remapped
+
+
+def key_hint(keys: Mapping[str, str], action: str, does: str, before: str = " · ") -> str:
+    """The key of an action and what it does; nothing where it has none."""
+    return f"{before}{keys[action]} {does}" if keys.get(action) else ""
 
 
 class Panel(Widget):
@@ -26,6 +34,7 @@ class Panel(Widget):
         super().__init__(id=id, classes=classes)
         self.state = Screen()
         self.now = 0.0
+        self.keys = KEYS  # what people press, for the hints
         self.shift = 0  # by how many rows the wheel has moved the list
         self._seen: list[Content] = []
         self._wanted = -1

@@ -22,18 +22,19 @@ class SidePanels(Vertical):
     SidePanels.-overlay Panel { max-height: 100%; }
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.panels: tuple[Panel, ...] = (InboxPanel(), GraphPanel(), AgentPanel(), TaskPanel())
+
     def compose(self) -> ComposeResult:
         """Questions first, because somebody waits."""
-        yield InboxPanel()
-        yield GraphPanel()
-        yield AgentPanel()
-        yield TaskPanel()
+        yield from self.panels
 
     def sync(self, screen: Screen, now: float) -> None:
         """Hand on what is new."""
-        for panel in self.query(Panel):
+        for panel in self.panels:
             panel.sync(screen, now)
 
     def has_something(self) -> bool:
         """Whether any of the panels has something to show."""
-        return any(panel.has_something() for panel in self.query(Panel))
+        return any(panel.has_something() for panel in self.panels)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
 from atomic.tui.harmless import one_line
 from atomic.tui.protocol import RunKind
 from atomic.tui.state.model import Run, RunState, Screen
-from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
 
 _QUIET_FROM = 10.0  # seconds without a word after which a run is said to be quiet
@@ -46,14 +46,19 @@ class StatusLine(Panel):
 
     def rows(self, width: int, height: int) -> list[Content]:
         """Its one line."""
-        return [status_line(self.state, self.now, width, self.hints, self.words)]
+        return [status_line(self.state, self.now, width, self.hints, self.words, self.keys)]
 
 
 def status_line(
-    screen: Screen, now: float, width: int, hints: Sequence[tuple[str, str]] = IDLE_HINTS, words: str = ""
+    screen: Screen,
+    now: float,
+    width: int,
+    hints: Sequence[tuple[str, str]] = IDLE_HINTS,
+    words: str = "",
+    keys: Mapping[str, str] = KEYS,
 ) -> Content:
     """The line in so many columns."""
-    lefts, rights = _lefts(screen, now, hints, words), _rights(screen)
+    lefts, rights = _lefts(screen, now, hints, words, keys), _rights(screen)
     pairs = [(left, right) for right in rights for left in lefts]
     if width < _WITH_SESSION:  # what applies now matters more than the session, but not more than the queue
         pairs = [(left, right) for left in lefts for right in rights]
@@ -69,41 +74,45 @@ def foreground(screen: Screen) -> Run | None:
     return next((run for run in reversed(active) if run.kind is not RunKind.WORKFLOW), active[-1] if active else None)
 
 
-def _lefts(screen: Screen, now: float, hints: Sequence[tuple[str, str]], words: str) -> list[Content]:
+def _lefts(
+    screen: Screen, now: float, hints: Sequence[tuple[str, str]], words: str, keys: Mapping[str, str]
+) -> list[Content]:
     """What applies, from its rich to its poor form."""
     if words:
         return [content((one_line(words), "$warning"))]
     run = foreground(screen)
     if run is not None and run.state is RunState.STOPPING:
-        return _stopping(run, now)
+        return _stopping(run, now, keys)
     if screen.questions:
-        return _asked(len(screen.questions))
+        return _asked(len(screen.questions), keys)
     if run is not None:
-        return _working(run, now, sum(other.is_active for other in screen.runs.values()) - 1)
+        return _working(run, now, sum(other.is_active for other in screen.runs.values()) - 1, keys)
     if hints is IDLE_HINTS and screen.status.problem:
         return [content((one_line(screen.status.problem), "$warning"))]
     return [_keys(hints[:count]) for count in range(len(hints), 0, -1)] or [content()]
 
 
-def _stopping(run: Run, now: float) -> list[Content]:
+def _stopping(run: Run, now: float, keys: Mapping[str, str]) -> list[Content]:
     what = "stopping now" if run.forced else f"stopping {clock(now - run.heard) if run.heard else ''}".rstrip()
-    tail = "" if run.forced else " · Esc again forces"
+    tail = "" if run.forced else key_hint(keys, "stop", "again forces")
     return [content((what, "$warning"), (tail, MUTED)), content((what, "$warning"))]
 
 
-def _asked(count: int) -> list[Content]:
+def _asked(count: int, keys: Mapping[str, str]) -> list[Content]:
     asked = "1 question waits" if count == 1 else f"{count} questions wait"
-    return [content((f"? {asked}", "bold $warning"), (" · F6 answers", MUTED)), content((f"? {count}", "$warning"))]
+    hint = (key_hint(keys, "questions", "answers"), MUTED)
+    return [content((f"? {asked}", "bold $warning"), hint), content((f"? {count}", "$warning"))]
 
 
-def _working(run: Run, now: float, others: int) -> list[Content]:
+def _working(run: Run, now: float, others: int, names: Mapping[str, str]) -> list[Content]:
     name = one_line(run.title) if run.kind is RunKind.WORKFLOW and run.title else "working"
     word = "starting" if run.state is RunState.STARTING else name
     base = content(("● ", "$success"), f"{word} {clock(now - run.started)}")
     quiet = now - run.heard if run.heard else 0.0
     silence = content((f" · quiet for {clock(quiet)}", MUTED)) if quiet >= _QUIET_FROM else content()
     more = content((f" · {others} more", MUTED)) if others > 0 else content()
-    keys = content((" · Esc pauses" if run.kind is RunKind.WORKFLOW else " · Esc stops", MUTED))
+    does = "pauses" if run.kind is RunKind.WORKFLOW else "stops"
+    keys = content((key_hint(names, "stop", does), MUTED))
     return [content(base, more, silence, keys), content(base, keys), base]
 
 

@@ -10,7 +10,7 @@ from textual.content import Content
 from atomic.tasks import Task, TaskStatus
 from atomic.tui.harmless import one_line
 from atomic.tui.state.model import Screen
-from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, spread, windowed
 
 ICONS: Mapping[TaskStatus, str] = {
@@ -66,7 +66,7 @@ class TaskStrip(Panel):
 
     def rows(self, width: int, height: int) -> list[Content]:
         """Its one line."""
-        return [task_strip(self.state, width)]
+        return [task_strip(self.state, width, self.keys)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def task_lines(screen: Screen, width: int, height: int, shift: int = 0) -> list[
     return [heading(content(("tasks" if screen.tasks else "plan", "bold"), " ", _count(rows)), width), *shown]
 
 
-def task_strip(screen: Screen, width: int) -> Content:
+def task_strip(screen: Screen, width: int, keys: Mapping[str, str] = KEYS) -> Content:
     """How many are done, and the first that is being done."""
     rows = _rows(screen)
     active = [row for row in rows if row.status is TaskStatus.IN_PROGRESS]
@@ -97,7 +97,7 @@ def task_strip(screen: Screen, width: int) -> Content:
         return content()
     more = f" +{len(active) - 1}" if len(active) > 1 else ""
     left = content(("☑ ", MUTED), _count(rows), "  ", _named(row, len(row.id)), (more, MUTED))
-    return spread(left, content(("Ctrl+T tasks", MUTED)) if width >= 60 else content(), width)
+    return spread(left, content((key_hint(keys, "tasks", "tasks", ""), MUTED)) if width >= 60 else content(), width)
 
 
 def _rows(screen: Screen) -> list[_Row]:
