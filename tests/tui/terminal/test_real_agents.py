@@ -58,9 +58,7 @@ def _talk(user: User, name: str) -> None:
         tmux.shows("It said 4711", timeout=60)
 
         _say(tmux, "@@ask@@ ask me")
-        tmux.shows("Which colour?")
-        tmux.keys("F6")
-        tmux.shows("Blue")
+        tmux.opens_question(timeout=60)
         tmux.keys("Down", "Enter")
         tmux.shows("You said")
 
