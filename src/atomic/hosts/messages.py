@@ -13,8 +13,13 @@ def ask_to_stop(session: Session, *, cancel: bool = False) -> None:
         session.inbox.put(Message("cancel" if cancel else "stop", to=f"{owner.pid}|{owner.mark}"))
 
 
+def put_answer(session: Session, question: str, answer: str | list[str]) -> None:
+    """Put an answer into the inbox, without secrets."""
+    session.inbox.put(Message("answer", question=question, answer=session.redactor.data(answer)))
+
+
 def leave_answer(session: Session, question: str, answer: str | list[str]) -> None:
     """Leave an answer in the inbox: the owner takes it from there, else the next resume does."""
-    session.inbox.put(Message("answer", question=question, answer=session.redactor.data(answer)))
+    put_answer(session, question, answer)
     if not session.is_owned:
         session.save(questions=tuple(other for other in session.record.questions if other.id != question))

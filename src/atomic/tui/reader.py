@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
@@ -47,14 +47,13 @@ _DURATIONS = Changes.TRANSCRIPT | Changes.STATUS | _PANELS
 EVERYTHING = _DURATIONS | Changes.QUEUE
 
 
-class ReadingApp(App[str]):
+class ReadingApp(App[str], inherit_bindings=False):
     """Shows the state that an engine's news add up to. What a person does is the other half's."""
 
     TITLE = "atomic"
     ENABLE_COMMAND_PALETTE = False
     PAUSE_GC_ON_SCROLL = True
     AUTO_FOCUS = "#prompt"
-    BINDINGS: ClassVar[list[Any]] = []
     CSS = """
     #body { height: 1fr; }
     TranscriptView { width: 1fr; height: 1fr; }
@@ -227,6 +226,11 @@ class ReadingApp(App[str]):
     def columns(self) -> int:
         """How wide the screen is; a dialog above it may be narrower."""
         return self.screen_stack[0].size.width or self.size.width
+
+    @property
+    def rows(self) -> int:
+        """How high the screen is."""
+        return self.screen_stack[0].size.height or self.size.height
 
     def _panels(self) -> list[Panel]:
         return list(self._side.query(Panel))

@@ -65,6 +65,7 @@ class TalkingApp(ReadingApp):
         super()._begin()
         if compat.can_ask_for_shift():
             compat.write(self, compat.ASK_FOR_SHIFT)
+        self._prompt.fit(self.rows)
         self._send_size()  # the first intent: it starts the engine
         if self._first_prompt:
             self._send(self._first_prompt)
@@ -134,14 +135,20 @@ class TalkingApp(ReadingApp):
     def _note_busy(self) -> None:
         """When the last of the person's own runs ends: the queue goes on, or who looks elsewhere is called."""
         was_busy, self._was_busy = self._was_busy, self._is_occupied()
-        if self._was_busy or self._is_leaving:
+        if self._was_busy or self._is_leaving or not was_busy:
             return
-        text = self.store.dequeue()
-        if text is not None:
+        if self.store.screen.queue and self._went_wrong():
+            self.say("It failed, so the queue waits: send something, or take it back with ↑", severity="warning")
+        elif (text := self.store.dequeue()) is not None:
             self._send(text)
             self._mark(Changes.QUEUE)
-        elif was_busy:
-            self._call("Atomic is done")
+            return
+        self._call("Atomic is done")
+
+    def _went_wrong(self) -> bool:
+        """Whether the last of the person's own runs failed: what is queued would most likely fail as well."""
+        ended = [run for run in self.store.screen.runs.values() if not run.is_active and run.kind in _FOREGROUND]
+        return bool(ended) and max(ended, key=lambda run: run.ended or 0.0).status in ("failed", "limit")
 
     def _call(self, words: str) -> None:
         """Call somebody who looks elsewhere."""
@@ -219,6 +226,7 @@ class TalkingApp(ReadingApp):
         self.call_after_refresh(self._resized)  # the screen below has it a moment later
 
     def _resized(self) -> None:
+        self._prompt.fit(self.rows)
         if self._width:  # not before the engine may start
             self._send_size()
         self._mark(EVERYTHING)

@@ -22,6 +22,7 @@ _MODES_OFF = (
     "".join(f"\x1b[?{mode}l" for mode in (2026, 1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2048))
     + "\x1b[?7h\x1b[>4;0m"
 )
+_CANCEL = "\x18"  # CAN: ends a sequence that the screen had half written when it died
 _KEYS_OFF = "\x1b[<u"  # kitty keeps the keyboard's modes for each screen: this comes before the other one is left
 _LEAVE = "\x1b[?1049l"
 _AS_BEFORE = "\x1b[?25h\x1b[0m\x1b[23;0t"
@@ -49,7 +50,7 @@ class Terminal:
         """
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # the shell may have taken the foreground back
         try:
-            write(_MODES_OFF + ("" if has_left else _KEYS_OFF + _LEAVE) + _AS_BEFORE)
+            write(_CANCEL + _MODES_OFF + ("" if has_left else _KEYS_OFF + _LEAVE) + _AS_BEFORE)
             if not has_left:
                 _await_silence()
             termios.tcsetattr(KEYBOARD, termios.TCSAFLUSH, self.before)

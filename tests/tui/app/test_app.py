@@ -266,6 +266,15 @@ async def test_a_command_that_leaves_leaves() -> None:
     assert app.return_value == "bye"
 
 
+async def test_no_key_leaves_that_is_not_in_the_table() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test() as pilot:
+        await pilot.press("ctrl+q", "ctrl+s", "shift+tab", *"still here")
+        await pilot.pause(0.1)
+        assert app.is_running
+        assert app._prompt.text == "still here"  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_a_signal_ends_the_engine_too() -> None:
     link = ScriptedLink()
     app = app_with(link)
@@ -300,6 +309,23 @@ async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> N
         await until(pilot, lambda: len(link.all(Submit)) == 3)
         assert link.last(Submit).text == "third edited"
         await until(pilot, lambda: "edits" not in shown(app))
+
+
+async def test_the_queue_waits_after_a_failure_and_goes_on_after_a_success() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(100, 24), notifications=True) as pilot:
+        await pilot.press(*"first", "enter")
+        run = link.begin()
+        await pilot.press(*"second", "enter")
+        link.end(run, "failed")
+        await until(pilot, lambda: "the queue waits" in shown(app))
+        assert len(link.all(Submit)) == 1
+        await pilot.press(*"again", "enter")
+        await until(pilot, lambda: len(link.all(Submit)) == 2)
+        link.end(link.begin())
+        await until(pilot, lambda: len(link.all(Submit)) == 3)
+        assert [sent.text for sent in link.all(Submit)] == ["first", "again", "second"]
 
 
 async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobody_wait() -> None:

@@ -90,6 +90,18 @@ async def test_nothing_is_sent_of_nothing() -> None:
         assert not link.all(Submit)
 
 
+async def test_a_long_text_scrolls_and_leaves_room_for_the_rest() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test(size=(40, 12)) as pilot:
+        await paste(pilot, "\n".join(f"line {number}" for number in range(9)))
+        await pilot.pause()
+        lines = shown(app).splitlines()
+        assert len(lines) == 12
+        assert "atomic" in lines[0]
+        assert "line 8" in lines[-2]
+        assert "send" in lines[-1]
+
+
 async def test_the_keys_of_a_shell() -> None:
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:

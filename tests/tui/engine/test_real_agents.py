@@ -128,3 +128,25 @@ async def test_commands_of_a_conversation(user: User, name: str) -> None:
             assert (await screen.ask("@@three@@ and?")).status == "done"
             assert "One. One." not in str([call for call in server.calls if call.script == "three"][-1].body)
             screen.check_ends()
+
+
+@pytest.mark.full
+async def test_a_conversation_goes_over_to_another_agent(user: User) -> None:
+    scripts = {"one": "The boat is built.", "two": "Aye."}
+    async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
+        prepare(user, "claude", server)
+        user.env |= {
+            key: value
+            for key, value in AGENTS["copilot"].environment(server, user.home, CACHE).items()
+            if key.startswith("COPILOT")
+        }
+        async with engine(user, "--agent", "claude") as screen:
+            assert (await screen.ask("@@one@@ build a boat")).status == "done"
+            assert (await screen.ask("/agent copilot")).status == "done"
+            await screen.until_type(StatusChanged, provider="copilot", ready=True)
+            assert (await screen.ask("@@two@@ sail it")).status == "done"
+            assert screen.text("r3") == "Aye."
+            asked = next(call for call in server.calls if call.script == "two")
+            assert "You take over a conversation" in asked.user_text
+            assert not any("claude" in line.split(" ")[0] for line in processes(user.home).values())
+        assert session(user)["config"]["provider"] == "copilot"

@@ -91,24 +91,33 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     if state.keys[:1] == ("/",):
         await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
     await _shown(app, pilot)
-    await _do(app, pilot, state)
-    await _shown(app, pilot)
+    if state.dialog or state.keys or state.paste:
+        await _do(app, pilot, state)
+        await _shown(app, pilot)
     return frame_of(app)
+
+
+async def _settled(pilot: Pilot[Any]) -> None:
+    """All widgets have taken what they were told, and what came of that; no wait by the clock."""
+    for _ in range(3):
+        await pilot._wait_for_screen(timeout=30)  # pyright: ignore[reportPrivateUsage]
+        pilot.app.screen._on_timer_update()  # pyright: ignore[reportPrivateUsage]
+    await pilot._wait_for_screen(timeout=30)  # pyright: ignore[reportPrivateUsage]
 
 
 async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
     app._last_key = float("inf")  # pyright: ignore[reportPrivateUsage]  # somebody types: no dialog opens by itself
     app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
-    await pilot.pause()
+    await _settled(pilot)
 
 
 async def _do(app: AtomicApp, pilot: Pilot[Any], state: State) -> None:
     if state.dialog is not None:
         await app.push_screen(state.dialog())
-        await pilot.pause()
+        await _settled(pilot)
     if state.paste:
         app.post_message(Paste(state.paste))
-        await pilot.pause()
+        await _settled(pilot)
     if state.keys:
         await pilot.press(*state.keys)
 
@@ -122,4 +131,4 @@ async def _clear(app: AtomicApp, pilot: Pilot[Any]) -> None:
     app.clear_notifications()
     app._overlay = ""  # pyright: ignore[reportPrivateUsage]
     app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
-    await pilot.pause()  # each state begins with the same empty screen, whatever was there before
+    await _settled(pilot)  # each state begins with the same empty screen, whatever was there before

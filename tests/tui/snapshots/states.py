@@ -28,6 +28,16 @@ def _queue(screen: Screen) -> Screen:
     return screen
 
 
+def _everything() -> Screen:
+    """A workflow, a conversation that goes on beside it, a queue and questions."""
+    screen = m.ralph(questions=m.three_questions(), queue=m.queued("Then run the linter"), tasks=m.many_tasks())
+    talk = m.streaming()
+    talk.blocks[0].gap = True
+    screen.blocks = m.answered().blocks + talk.blocks
+    screen.runs |= talk.runs
+    return screen
+
+
 def _asked(question: Question, who: str = "worker#4") -> Screen:
     return m.ralph(questions={"q1": QuestionEntry("q1", "w1", question, who)})
 
@@ -59,6 +69,7 @@ STATES = [
     State("queue", lambda: _queue(m.streaming()), sizes=_ALL),
     # workflows
     State("ralph", m.ralph, sizes=_ALL, themes=_FOUR),
+    State("everything", _everything, sizes=_ALL, themes=_FOUR),
     State("statuses", lambda: m.ralph(tasks=m.all_statuses())),
     State("tasks-200", lambda: m.ralph(tasks=m.many_tasks()), sizes=_ALL),
     State("agents-8", lambda: m.ralph(agents=m.agents(8))),

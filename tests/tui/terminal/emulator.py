@@ -12,6 +12,7 @@ from functools import lru_cache
 
 _TOKEN = re.compile(
     r"\x1b\[([<-?]*)([0-9;:]*)([ -/]*)([@-~])"  # CSI
+    r"|\x1b\[[ -?]*(?=[\x18\x1a\x1b])"  # a CSI that another sequence has cut off: a terminal forgets it
     r"|\x1b\]([^\x07\x1b]*)(?:\x07|\x1b\\)"  # OSC
     r"|\x1b[P_^X]([^\x1b]*)\x1b\\"  # DCS, APC
     r"|\x1b[()*+].|\x1b([^\[\]P_^X()*+])"  # the others

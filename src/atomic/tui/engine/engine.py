@@ -112,14 +112,16 @@ class Engine:
         self._is_over.set()
 
     async def _hear(self) -> None:
-        await self._begin()  # what was sent already is meant for the conversation that is to be opened
-        async for intent in self._wire.intents():
-            try:
-                self._take(intent)
-            except Exception as error:  # one intent that we cannot follow does not end the conversation
-                _log.exception("an intent failed")
-                self._say(message_of(error), Level.ERROR)
-        self._is_over.set()
+        try:
+            await self._begin()  # what was sent already is meant for the conversation that is to be opened
+            async for intent in self._wire.intents():
+                try:
+                    self._take(intent)
+                except Exception as error:  # one intent that we cannot follow does not end the conversation
+                    _log.exception("an intent failed")
+                    self._say(message_of(error), Level.ERROR)
+        finally:
+            self._is_over.set()
 
     async def _end(self) -> None:
         """Stop what runs here, leave alone what runs elsewhere, keep what is to be kept."""
@@ -127,26 +129,32 @@ class Engine:
         asyncio.get_running_loop().call_later(limit, os._exit, 1)  # guards end what is left
         self.conversation.log.close()  # first of all: whoever waits for us may not wait for long
         flows = self._runs.active(RunKind.WORKFLOW)
+        await self._stop(flows)
+        message = self._last_words(flows)
+        self._let_go()
+        self.conversation.log.close()
+        if self._is_told:
+            self._wire.tell(Left(message=message))
+        await self._runs.settled(1.0)
+        await self.conversation.close()
+        await self._wire.close(1.0)
+
+    async def _stop(self, flows: Sequence[Run]) -> None:
+        """Interrupt what runs; workflows only if they are to be paused."""
         others = [run for run in self._runs.active() if run not in flows]
         for run in [*others, *(flows if self._pause else ())]:
             self._runs.interrupt(run)
         await self._runs.over(others, _POLITE)
-        self.conversation.log.close()
         if self._pause:
             await self._runs.over(flows, _PAUSING)
-        message = self._last_words(flows)
+
+    def _let_go(self) -> None:
+        """End what does not want to end; what runs elsewhere goes on there."""
         for run in self._runs.active():
             if run.session:
                 self._runs.let_go(run, End("running", "it goes on without a screen", f"atomic attach {run.session}"))
-            if run.task is not None:
+            elif run.task is not None:
                 run.task.cancel()
-        await self._runs.settled(1.0)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(3.0):
-                await self.conversation.close()
-        if self._is_told:
-            self._wire.tell(Left(message=message))
-        await self._wire.close(1.0)
 
     def _last_words(self, flows: Sequence[Run]) -> str:
         """How to go on, for the terminal behind the screen."""

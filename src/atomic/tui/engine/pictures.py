@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from atomic.commands import width
 from atomic.graph.draw import walk_ids
+from atomic.graph.picture_words import width
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 

@@ -179,7 +179,7 @@ def _put(row: list[str], at: int, sign: str, otherwise: int) -> int:
 def _cells(text: str) -> list[str]:
     """A cell for each column; the second of a wide letter is empty."""
     cells: list[str] = []
-    for letter in harmless(text):
+    for letter in harmless(text).replace("\n", "␊"):
         wide = cell_len(letter)
         if wide == 0 and cells:
             cells[-1] += letter

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from atomic.commands import CommandRegistry
     from atomic.tui.protocol import CommandInfo
 
+MOST_LINES = 10  # of a text that are seen at once
+
 HINTS_OF_POPUP: dict[OfferKind, tuple[tuple[str, str], ...]] = {
     OfferKind.COMMANDS: (("⏎", "run"), ("Tab", "complete"), ("Esc", "close")),
     OfferKind.MENTIONS: (("⏎", "take"), ("Esc", "close")),
@@ -242,6 +244,10 @@ class Prompt(Vertical):
     def put(self, text: str) -> None:
         """Show another text; what is too big of it is shown as a word."""
         self._area.put(self.pastes.shorten(text))
+
+    def fit(self, rows: int) -> None:
+        """Take no more than a third of so many rows; what is longer scrolls."""
+        self._area.styles.max_height = max(2, min(MOST_LINES, rows // 3))
 
     def know(self, registry: CommandRegistry | None = None, agents: Sequence[CommandInfo] | None = None) -> None:
         """The commands and agents that can be named."""

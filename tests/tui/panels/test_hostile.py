@@ -1,0 +1,108 @@
+"""All hostile texts in all that panels and dialogs show: a terminal only shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.app import App
+from textual.screen import Screen as TextualScreen
+
+from atomic.providers.events import PlanItem
+from atomic.questions import Option, Question
+from atomic.tasks import Task, TaskStatus
+from atomic.tui.harmless import harmless
+from atomic.tui.protocol import CommandInfo, PickKind, PickOpened, PickRow, StatusChanged
+from atomic.tui.screens.confirm import ConfirmScreen
+from atomic.tui.screens.help import HelpScreen
+from atomic.tui.screens.keys import KeysScreen
+from atomic.tui.screens.palette import Action, PaletteScreen
+from atomic.tui.screens.pick import PickScreen
+from atomic.tui.screens.question import QuestionScreen
+from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Screen
+from atomic.tui.widgets.agents import agent_lines
+from atomic.tui.widgets.graph import graph_lines, graph_strip
+from atomic.tui.widgets.header import header_line
+from atomic.tui.widgets.inbox import inbox_lines
+from atomic.tui.widgets.status import status_line
+from atomic.tui.widgets.tasks import task_lines, task_strip
+from tests.tui.hostile import vectors
+from tests.tui.snapshots import material as m
+from tests.tui.snapshots.frames import frame_of
+from tests.tui.terminal_effects import effects
+
+_WIDTH = 180
+
+
+def _screen(bad: str) -> Screen:
+    """The text wherever a text can be."""
+    run = m.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)}, places={bad: (0, 0, 5)}, status=bad)
+    run.picture = (bad,) * 10
+    return Screen(
+        status=StatusChanged(provider=bad, model=bad, project=bad, branch=bad, session=bad, problem=bad),
+        runs={"w1": run},
+        agents={key: AgentEntry(key, bad, "w1", bad, bad, bad) for key in "ab"},
+        tasks=(Task(bad, bad, status=TaskStatus.IN_PROGRESS), Task("2", bad, blocked_by=[bad])),
+        plan=(PlanItem(bad, bad),),
+        questions={"q": QuestionEntry("q", "w1", Question(bad, options=(Option(bad, bad),), header=bad), bad)},
+        queue=[Queued(1, bad)],
+    )
+
+
+def _lines(screen: Screen) -> list[str]:
+    run = screen.runs["w1"]
+    without_tasks = Screen(plan=screen.plan)
+    calm = Screen(status=screen.status)
+    lines = [
+        header_line(screen.status, _WIDTH),
+        *(status_line(one, m.NOW, _WIDTH) for one in (screen, calm)),
+        status_line(Screen(runs=screen.runs), m.NOW, _WIDTH),
+        *(task_strip(one, _WIDTH) for one in (screen, without_tasks)),
+        *task_lines(screen, _WIDTH, 20),
+        *task_lines(without_tasks, _WIDTH, 20),
+        *agent_lines(screen, m.NOW, _WIDTH, 20),
+        *graph_lines(run, _WIDTH, 20),
+        *graph_lines(run, _WIDTH, 4),
+        graph_strip(run, screen, _WIDTH),
+        *inbox_lines(list(screen.questions.values()), _WIDTH, 20),
+    ]
+    return [str(line) for line in lines]
+
+
+def test_no_panel_obeys() -> None:
+    found = {}
+    for bad in vectors():
+        lines = _lines(_screen(bad))
+        assert not any("\n" in line for line in lines), repr(bad)
+        assert [harmless(line) for line in lines] == lines, repr(bad)
+        if done := effects("\n".join(lines)):
+            found[bad] = done
+    assert found == {}
+
+
+def _dialogs(some: list[str]) -> list[TextualScreen[Any]]:
+    rows = tuple(PickRow(bad, bad, bad, bad) for bad in some)
+    commands = [CommandInfo(bad, bad, "skill", (bad,), bad) for bad in some]
+    questions = [QuestionEntry("q", "r", Question(bad, options=tuple(Option(bad, bad) for bad in some)), bad)
+                 for bad in some[:1]]  # fmt: skip
+    return [
+        PickScreen(PickOpened(request="p", kind=PickKind.SESSION, title=some[0], rows=rows)),
+        HelpScreen(commands),
+        KeysScreen([(bad, bad, bad) for bad in some]),
+        PaletteScreen(commands, [Action(bad, bad, bad) for bad in some]),
+        ConfirmScreen(some[0], "\n".join(some), yes=some[0], no=some[0]),
+        QuestionScreen(questions),
+    ]
+
+
+async def test_no_dialog_obeys() -> None:
+    """The dialogs share their lines with each other: a page of texts in each of them."""
+    app = App[None]()
+    some = vectors()[::25]
+    async with app.run_test(size=(_WIDTH, 200)) as pilot:
+        for dialog in _dialogs(some):
+            await app.push_screen(dialog)
+            await pilot.pause()
+            text = frame_of(app).text
+            assert effects(text) == [], type(dialog).__name__
+            assert harmless(text) == text, type(dialog).__name__
+            await app.pop_screen()
