@@ -149,3 +149,15 @@ def _ralph(stage: Stage) -> None:
         tmux.shows("completed", timeout=120)
         tmux.keys("C-d")
         tmux.shows("EXIT CODE 0")
+
+
+def test_a_new_user_without_an_agent_is_told_what_to_do(user: User) -> None:
+    user.has_no_agents()
+    with window(ATOMIC, env=user.env, cwd=user.project) as one:
+        one.shows("no agent")
+        one.shows("No agent can be used here")
+        one.type("hello\r")
+        one.shows("atomic demo")
+        one.type("\x04")
+        assert one.exit_code() == 0
+        assert one.modes_left() == set()
