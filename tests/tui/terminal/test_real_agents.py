@@ -14,7 +14,8 @@ import pytest
 from atomic.testing import Drip, ModelServer
 from atomic.testing.conformance.agents import AGENTS
 from tests.cli.command import User, processes
-from tests.tui.engine.test_real_agents import COLOUR, prepare
+from tests.cli.files import agent as agent_file
+from tests.tui.engine.test_real_agents import CACHE, COLOUR, prepare
 from tests.tui.terminal.tmux import Tmux, in_tmux
 from tests.tui.terminal.window import eventually
 
@@ -58,9 +59,7 @@ def _talk(user: User, name: str) -> None:
         tmux.shows("It said 4711", timeout=60)
 
         _say(tmux, "@@ask@@ ask me")
-        tmux.shows("Which colour?")
-        tmux.keys("F6")
-        tmux.shows("Blue")
+        tmux.opens_question(timeout=60)
         tmux.keys("Down", "Enter")
         tmux.shows("You said")
 
@@ -88,3 +87,34 @@ def _say(tmux: Tmux, text: str) -> None:
     tmux.type(text)
     tmux.shows(text[-8:])
     tmux.keys("Enter")
+
+
+@pytest.mark.full
+async def test_commands_of_a_conversation(user: User) -> None:
+    """Sub-agents, another model, a summary, another agent: each from the prompt, each seen."""
+    agent_file(user.project / ".atomic", "planner", "You plan like nobody else.")
+    scripts = {"one": "One. " * 50, "plan": "A plan.", "two": "Two.", "three": "Aye."}
+    async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
+        prepare(user, "claude", server)
+        other = AGENTS["copilot"].environment(server, user.home, CACHE)
+        user.env |= {name: value for name, value in other.items() if name.startswith("COPILOT")}
+        await asyncio.to_thread(_command, user, AGENTS["claude"].models[0])
+
+
+def _command(user: User, model: str) -> None:
+    with atomic(user, "-a", "claude") as tmux:
+        tmux.shows("atomic · claude")
+        _say(tmux, "@@one@@ begin")
+        tmux.shows("One. One.", timeout=60)
+        _say(tmux, "/planner think @@plan@@ of it")
+        tmux.shows("A plan.", timeout=60)
+        _say(tmux, f"/model {model}")
+        tmux.shows(f"claude · {model}", timeout=60)
+        _say(tmux, "@@two@@ go on")
+        tmux.shows("Two.", timeout=60)
+        _say(tmux, "/compact the plan")
+        tmux.lacks("Esc stops", timeout=90)
+        _say(tmux, "/agent copilot")
+        tmux.shows("atomic · copilot", timeout=60)
+        _say(tmux, "@@three@@ sail it")
+        tmux.shows("Aye.", timeout=60)

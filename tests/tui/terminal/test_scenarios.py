@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,13 @@ from atomic.testing import Drip, ModelServer
 from tests.cli.command import User, processes
 from tests.cli.flows import ledger, workflow
 from tests.tui.engine.puppets import AGENT, has_puppet
-from tests.tui.engine.test_real_agents import prepare
+from tests.tui.engine.test_real_agents import COLOUR, prepare
 from tests.tui.engine.test_workflows import ASKS, SLOW
 from tests.tui.terminal.test_real_agents import ATOMIC, atomic
 from tests.tui.terminal.tmux import Tmux
 from tests.tui.terminal.window import eventually, is_alive, tree, window
+from tests.workflows.ralph.agents import AGENT_NAMES, Stage, stage_for
+from tests.workflows.ralph.agents_game import APPROVAL
 
 
 @pytest.fixture
@@ -73,9 +77,7 @@ def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
     with atomic(user, "-a", AGENT) as tmux:
         tmux.shows("puppet")
         _command(tmux, "/asks now")
-        tmux.shows("Which one?")
-        tmux.keys("F6")
-        tmux.shows("Esc")
+        tmux.opens_question()
         tmux.keys("Down", "Enter")
         tmux.shows("completed")
         assert ledger(user) == ["done"]
@@ -114,3 +116,48 @@ def _close_the_window(user: User) -> None:
         one.hang_up()
         assert one.process.wait(20) == 129
         eventually(lambda: not any(map(is_alive, pids)), "end of all processes", 15)
+
+
+@pytest.fixture(params=AGENT_NAMES)
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Stage]:
+    async with stage_for(tmp_path, request.param) as stage:
+        yield stage
+
+
+async def test_ralph_with_two_workers_a_pause_and_a_question(stage: Stage) -> None:
+    stage.leaves("todo.json", {"tasks": [{"id": name, "title": f"Write {name}.txt"} for name in "ab"]})
+    stage.model.play({"worker": Drip("word", times=4_000, every=0.05)})
+    await asyncio.to_thread(_ralph, stage)
+    assert stage.statuses == {"a": "completed", "b": "completed"}
+    assert sorted(stage.subjects) == ["Write a.txt", "Write b.txt"]
+    assert "Blue" in stage.model.tool_results("worker")
+
+
+def _ralph(stage: Stage) -> None:
+    with atomic(stage.user) as tmux:
+        tmux.shows(stage.name)
+        _command(tmux, "/ralph --workers 2 --verify true --tasks todo.json")
+        tmux.shows("Write a.txt", timeout=60)
+        eventually(lambda: len(stage.model.begun) == 2, "two workers", 60)
+        tmux.keys("Escape")
+        tmux.shows("paused", timeout=10)
+        ask = [[stage.words.ask([COLOUR])], *stage.work({"a.txt": "a\n"})]
+        stage.model.play({"worker.a": ask, "worker.b": stage.work({"b.txt": "b\n"}), "reviewer": json.dumps(APPROVAL)})
+        _command(tmux, f"/resume {stage.session.name}")
+        tmux.opens_question(timeout=60)
+        tmux.keys("Down", "Enter")
+        tmux.shows("completed", timeout=120)
+        tmux.keys("C-d")
+        tmux.shows("EXIT CODE 0")
+
+
+def test_a_new_user_without_an_agent_is_told_what_to_do(user: User) -> None:
+    user.has_no_agents()
+    with window(ATOMIC, env=user.env, cwd=user.project) as one:
+        one.shows("no agent")
+        one.shows("No agent can be used here")
+        one.type("hello\r")
+        one.shows("atomic demo")
+        one.type("\x04")
+        assert one.exit_code() == 0
+        assert one.modes_left() == set()
