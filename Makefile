@@ -70,6 +70,9 @@ record-demo: setup ## record the demo anew: real Claude Code on the scripted mod
 	$(PY) scripts/record_demo.py
 	$(PY) scripts/picture_demo.py
 
+screenshots: setup ## take the pictures of the screen that the documentation shows
+	$(PY) scripts/screenshots.py
+
 torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
 	$(PY) tests/torture/run.py --runs $(N) --seed $(SEED)
 

@@ -42,15 +42,22 @@ def _row(frame: Frame, y: int) -> list[str]:
         ink, paper = _colours(look)
         x, wide = run[0][0] * _CELL, len(run) * _CELL
         shapes.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{paper}"/>')
-        shapes += [_text(at, y, letter, ink, look) for at, letter, _ in run if letter.strip()]
+        for is_blank, word in groupby(run, key=lambda cell: cell[1] == " "):
+            if not is_blank:
+                shapes.append(_text(list(word), y, ink, look))
     return shapes
 
 
-def _text(x: int, y: int, letter: str, ink: str, look: Look) -> str:
+def _text(word: Sequence[tuple[int, str, Look]], y: int, ink: str, look: Look) -> str:
     weight = ' font-weight="bold"' if "bold" in look.signs else ""
     slant = ' font-style="italic"' if "italic" in look.signs else ""
     under = ' text-decoration="underline"' if "underline" in look.signs else ""
-    return f'<text x="{x * _CELL}" y="{y * _LINE + 15}" fill="{ink}"{weight}{slant}{under}>{escape(letter)}</text>'
+    x, wide = word[0][0] * _CELL, len(word) * _CELL
+    letters = escape("".join(letter for _, letter, _ in word))
+    return (
+        f'<text x="{x}" y="{y * _LINE + 15}" textLength="{wide}" lengthAdjust="spacingAndGlyphs" '
+        f'fill="{ink}"{weight}{slant}{under}>{letters}</text>'
+    )
 
 
 def _colours(look: Look) -> tuple[str, str]:

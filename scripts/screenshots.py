@@ -1,0 +1,38 @@
+"""Take the pictures of the screen that the documentation shows: `make screenshots` writes docs/screens/*.svg.
+
+They are states of the real app, the same that the tests compare with their references.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.tui.snapshots.pictures import svg_of  # noqa: E402  # found from anywhere
+from tests.tui.snapshots.stage import frames_of  # noqa: E402
+from tests.tui.snapshots.states import STATES  # noqa: E402
+
+PICTURES = {
+    "everything": ("120x40", "dark", "A workflow, its agents and tasks, three questions, and a conversation beside it"),
+    "answer": ("120x40", "light", "An answer with a table and code"),
+    "question": ("80x24", "dark", "An agent asks"),
+    "popup": ("80x24", "dark", "Commands while one types"),
+    "overlay-tasks": ("80x24", "dark", "Two hundred tasks on a narrow screen"),
+}
+
+
+async def main() -> None:
+    folder = ROOT / "docs" / "screens"
+    folder.mkdir(exist_ok=True)
+    for name, (size, theme, title) in PICTURES.items():
+        states = [state for state in STATES if state.name == name]
+        async for _, frames in frames_of(states, size):
+            (folder / f"{name}.svg").write_text(svg_of(frames[theme], title), "utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
