@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import atomic
+from atomic.cli.chat import NO_TERMINAL
 from atomic.processes import execute
 from tests.cli.command import ATOMIC, SDKS, User, complaint, cpu_seconds
 
@@ -73,15 +74,11 @@ async def test_nothing_at_all_is_answered_with_help(user: User) -> None:
         ("-a claude", 'Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest'),
         ("-p x --theme dark", "--theme is a flag of the screen: leave it out, or -p"),
         ("--plain --output json", "--output is the output of -p"),
-        ("chat --theme drak", '--theme cannot be "drak" (did you mean "dark"?): it is one of dark, light, ansi, contrast'),
+        ("chat --theme x", '--theme cannot be "x": it is one of dark, light, ansi, contrast'),
         ("chat --port 80", "--port is the port of --web"),
         ("chat --web --port 70000", '--port cannot be "70000": it is a number up to 65535'),
         ("chat --web --plain", "--plain and --web are two ways to show a conversation: choose one"),
-        (
-            "chat",
-            "There is no terminal to show the screen in: --plain reads lines and prints lines, "
-            'atomic -p "PROMPT" is one turn without a screen',
-        ),
+        ("chat", NO_TERMINAL),
     ],
 )  # fmt: skip
 async def test_a_wrong_command_line_is_one_line_and_exit_code_2(user: User, words: str, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,8 +28,9 @@ def user(tmp_path: Path) -> User:
 
 
 @contextmanager
-def atomic(user: User, *words: str) -> Iterator[Tmux]:
-    with in_tmux((*ATOMIC, *words), env=user.env, cwd=user.project, columns=100, rows=30) as tmux:
+def atomic(user: User, *words: str) -> Generator[Tmux]:
+    """Wide enough for the name of the agent beside that of a test's folder."""
+    with in_tmux((*ATOMIC, *words), env=user.env, cwd=user.project, columns=180, rows=30) as tmux:
         yield tmux
 
 
@@ -54,7 +55,7 @@ async def test_a_conversation_with(user: User, name: str) -> None:
 
 def _talk(user: User, name: str) -> None:
     with atomic(user, "-a", name) as tmux:
-        tmux.shows(f"atomic · {name}")
+        tmux.shows(name)
         _say(tmux, "@@tool@@ run it")
         tmux.shows("It said 4711", timeout=60)
 
@@ -103,7 +104,7 @@ async def test_commands_of_a_conversation(user: User) -> None:
 
 def _command(user: User, model: str) -> None:
     with atomic(user, "-a", "claude") as tmux:
-        tmux.shows("atomic · claude")
+        tmux.shows("claude")
         _say(tmux, "@@one@@ begin")
         tmux.shows("One. One.", timeout=60)
         _say(tmux, "/planner think @@plan@@ of it")
