@@ -11,7 +11,7 @@ from atomic.providers.errors import ProviderError
 from atomic.tasks import Task
 from atomic.workflows import NodeResult
 from atomic.workflows.ralph.desk import Desk, Ralph
-from atomic.workflows.ralph.evidence import Diffstat, Evidence, GateResult, protected
+from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
 from atomic.workflows.ralph.prompts import gate_trouble, role_of, worker_prompt
 from atomic.workflows.ralph.state import MOST_ATTEMPTS, Try
 from atomic.workflows.step_runtime import TurnFailedError
@@ -122,7 +122,6 @@ def evidence_of(
 ) -> Evidence:
     """What is known of one attempt, whatever anybody says of it."""
     after = pictures[1]
-    stat = Diffstat(len(changes), sum(one.insertions for one in changes), sum(one.deletions for one in changes))
     return Evidence(
         task=task,
         attempt=attempt,
@@ -131,7 +130,7 @@ def evidence_of(
         commit=after.head,
         tree=after.tree,
         changed_files=tuple(one.path for one in changes),
-        diffstat=stat,
+        diffstat=diffstat(changes),
         protected_files=tuple(protected(changes, [gate.command for gate in desk.book.gates])),
         reason=reason,
     )
