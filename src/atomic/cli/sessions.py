@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 200  # of a timeline, on a screen or in a pipe; --json has all
 _WHO, _BAR, _WIDE = 28, 40, 100
 # In this order: what is going on, or went wrong, is seen before what is done.
-_MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "⏸", "blocked": "⏸", "completed": "✓"}
+_MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "‖", "blocked": "‖", "completed": "✓"}
 
 
 def list_sessions(status: str | None, *, here: bool, as_json: bool) -> int:

@@ -365,10 +365,10 @@ def _run(page: _Page) -> None:
 _END = {
     "completed": ("✓ ", "success"),
     "done": ("✓ ", "success"),
-    "paused": ("⏸ ", "warning"),
-    "waiting": ("⏸ ", "warning"),
-    "interrupted": ("⏸ ", "warning"),
-    "limit": ("⏸ ", "warning"),
+    "paused": ("‖ ", "warning"),
+    "waiting": ("‖ ", "warning"),
+    "interrupted": ("‖ ", "warning"),
+    "limit": ("‖ ", "warning"),
 }
 
 
