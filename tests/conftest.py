@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -23,3 +24,5 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 use_programs()
+# Under nohup a child would ignore what a closed terminal tells it, and programs respect that: tests close some.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
