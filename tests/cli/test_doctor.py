@@ -18,6 +18,11 @@ from tests.cli.command import ATOMIC, User, complaint, objects, processes
 from tests.cli.flows import sessions, workflow
 
 AGENTS = ("claude", "opencode", "copilot")
+REMEDIES = {
+    "claude": "pip install 'atomic-workflows[claude]'",
+    "opencode": "pip install 'atomic-workflows[opencode]'",
+    "copilot": "npm install -g @github/copilot",
+}
 
 
 async def findings(user: User) -> tuple[int, dict[str, dict[str, Any]], list[dict[str, Any]]]:
@@ -34,7 +39,7 @@ async def test_who_has_nothing_is_told_how_to_get_it(user: User) -> None:
     assert code == 1
     assert [name for name, row in providers.items() if row["ok"]] == ["replay"]
     for name in AGENTS:
-        assert f"pip install 'atomic-workflows[{name}]'" in providers[name]["remedy"]
+        assert REMEDIES[name] in providers[name]["remedy"]
     assert [check["name"] for check in checks if not check["ok"]] == ["git"]  # it is not on this PATH either
 
 
@@ -55,7 +60,7 @@ async def test_a_missing_agent_is_one_line_with_the_command_that_installs_it(use
     done = await user.atomic("-p", "hello", "--agent", agent)
     assert done.exit_code == 1
     assert complaint(done).startswith(f"{agent}: ")
-    assert complaint(done).endswith(f"(pip install 'atomic-workflows[{agent}]')")
+    assert complaint(done).endswith(f"({REMEDIES[agent]})")
 
 
 @pytest.mark.parametrize("agent", AGENTS)

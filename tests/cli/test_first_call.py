@@ -15,6 +15,7 @@ from tests.cli.command import User
 from tests.cli.flows import ledger, workflow
 from tests.cli.test_slash_agents import environment
 from tests.providers.acp.stage import PUPPET
+from tests.testing.test_real_agents import claude_program
 
 CPU_LIMIT = 0.5  # seconds
 HEAVY = {"acp", "claude_agent_sdk", "copilot", "mcp", "pydantic", "starlette"}
@@ -59,6 +60,17 @@ async def test_half_a_second_of_work_is_enough_and_no_sdk_is_imported(user: User
     assert "msgspec" in modules.split()
     assert not HEAVY & set(modules.split())
     assert min(map(float, ledger(user)[2::3])) <= CPU_LIMIT  # of the whole turn, not only of its beginning
+
+
+@pytest.mark.parametrize("name", ["claude", "copilot"])
+async def test_a_program_of_your_own_needs_no_extra(user: User, name: str) -> None:
+    """As after `pip install atomic-workflows` alone, with the agent on the PATH."""
+    async with ModelServer({"hello": ["Hello."]}) as server:
+        user.env |= environment(name)(server, user.home)
+        user.has_no_agents()
+        (user.bin / name).symlink_to(claude_program() if name == "claude" else os.environ["ATOMIC_COPILOT_PATH"])
+        done = await user.atomic("-p", "--agent", name, "@@hello@@")
+    assert (done.exit_code, done.stdout) == (0, "Hello.\n"), done.stderr
 
 
 async def test_an_agent_of_the_protocol_needs_no_extra(user: User) -> None:

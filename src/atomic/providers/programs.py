@@ -1,4 +1,4 @@
-"""Find an agent's program (by variable, setting, PATH, then the copy that came with an extra), and its SDK."""
+"""Find an agent's program (by variable, setting, PATH, then the copy that came with an extra), and its packages."""
 
 from __future__ import annotations
 
@@ -51,14 +51,17 @@ def _checked(provider: str, origin: str, path: str) -> Path:
     return program
 
 
-def require_sdk(provider: str, package: str) -> Path:
-    """The folder of a package that an extra brings; it is not imported. Raises ProgramMissingError."""
+def find_package(package: str) -> Path | None:
+    """The folder of a package, without importing it."""
     found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        kind = provider.partition(":")[0]
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def require_package(provider: str, package: str) -> None:
+    """Make sure of a package that the provider's extra brings. Raises ProgramMissingError."""
+    if find_package(package) is None:
         raise ProgramMissingError(
             f"{provider}: the package '{package}' is not installed",
             provider=provider,
-            remedy=f"pip install 'atomic-workflows[{kind}]'",
+            remedy=f"pip install 'atomic-workflows[{provider}]'",
         )
-    return Path(found.origin).parent

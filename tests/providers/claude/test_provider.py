@@ -66,13 +66,14 @@ async def test_a_missing_program_is_told_with_the_remedy(tmp_path: Path, monkeyp
     assert "gone' which is no program (correct or remove it)" in health.remedy.replace(",", "")
 
 
-async def test_a_missing_sdk_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_has_neither_the_program_nor_the_extra_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         assert name == "claude_agent_sdk"
 
     monkeypatch.setattr(importlib.util, "find_spec", missing)
+    monkeypatch.setenv("PATH", "/nowhere")
     claude = require_provider("claude", Settings())
-    assert (await claude.check()).remedy == f"claude: the package 'claude_agent_sdk' is not installed ({INSTALL})"
+    assert (await claude.check()).remedy == f"claude: the program 'claude' is not installed ({INSTALL})"
     with pytest.raises(ProgramMissingError) as told:
         async with claude.open(SessionOptions()):
             pass

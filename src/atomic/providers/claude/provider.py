@@ -1,4 +1,4 @@
-"""Claude Code as a provider. Its SDK brings the program and is never imported: docs/decisions/0010."""
+"""Claude Code as a provider. Its SDK may bring the program and is never imported: docs/decisions/0010."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atomic.providers.claude.environ import PROVIDER, adds_sandbox_word, environ
 from atomic.providers.claude.health import health_of
 from atomic.providers.errors import ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.programs import find_program, require_sdk
+from atomic.providers.programs import find_package, find_program
 
 _INSTALL = "pip install 'atomic-workflows[claude]'"
 _AS_ROOT = "Running as root: Claude Code gets IS_SANDBOX=1, without which it would not let all tools run."
@@ -82,11 +82,8 @@ class ClaudeProvider(LiveProvider):
         return await health_of(program, environment(self.settings))
 
     def _find_program(self) -> Path:
-        """Where it is. Raises ProgramMissingError, also where only the package is missing that brings it."""
-        bundled = require_sdk(PROVIDER, "claude_agent_sdk") / "_bundled" / "claude"
-        return find_program(
-            PROVIDER, "claude", self.settings, install=_INSTALL, own_copy=lambda: bundled if bundled.is_file() else None
-        )
+        """Where it is. Raises ProgramMissingError."""
+        return find_program(PROVIDER, "claude", self.settings, install=_INSTALL, own_copy=_bundled)
 
     def _greeting(self, options: SessionOptions) -> str | None:
         """What a person is to know of this session and all that follow: said once in the life of this process."""
@@ -94,3 +91,10 @@ class ClaudeProvider(LiveProvider):
             return None
         _said.add(_AS_ROOT)
         return _AS_ROOT
+
+
+def _bundled() -> Path | None:
+    """The copy in the wheel of the SDK, which the extra brings."""
+    package = find_package("claude_agent_sdk")
+    bundled = None if package is None else package / "_bundled" / "claude"
+    return bundled if bundled is not None and bundled.is_file() else None

@@ -11,7 +11,7 @@ from atomic.providers.copilot.environ import environment
 from atomic.providers.copilot.health import INSTALL, examine
 from atomic.providers.errors import ProgramMissingError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.programs import find_program, require_sdk
+from atomic.providers.programs import find_program
 
 
 class CopilotProvider(LiveProvider):
@@ -68,5 +68,4 @@ class CopilotProvider(LiveProvider):
         return await examine(program, environment(self.settings))
 
     def _program(self) -> Path:
-        require_sdk(self.name, "copilot")  # the extra: its number says whose protocol is spoken here
         return find_program("copilot", "copilot", self.settings, install=INSTALL)

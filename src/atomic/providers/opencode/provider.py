@@ -14,7 +14,7 @@ from atomic.providers.errors import ProgramMissingError, ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.opencode.health import INSTALL, examine
 from atomic.providers.opencode.trust import refuse_strangers
-from atomic.providers.programs import find_program, require_sdk
+from atomic.providers.programs import find_program, require_package
 
 if TYPE_CHECKING:
     from atomic.providers.opencode.plan import ServerPlan
@@ -88,7 +88,7 @@ class OpencodeProvider(LiveProvider):
         return plan_server(str(program), self.settings, options, liveness=self.liveness)
 
     def _program(self) -> Path:
-        require_sdk(self.name, "httpx")
+        require_package(self.name, "httpx")
         return find_program("opencode", "opencode", self.settings, install=INSTALL)
 
 
