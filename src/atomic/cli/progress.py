@@ -90,7 +90,7 @@ class Board:
 
     def __init__(self) -> None:
         self.began = time.time()
-        self.running: dict[str, NodeStarted] = {}
+        self.running: dict[str, NodeStarted] = {}  # by step
         self.doing: dict[str, str] = {}  # by node: the last thing its agent did
         self.tasks: Sequence[Task] = ()
         self.cost = 0.0
@@ -107,7 +107,7 @@ class Board:
             case RunStarted():
                 yield f"{'Going on with' if event.resumed else 'Session:'} {event.run}"
             case NodeStarted():
-                self.running[event.node] = event
+                self.running[event.step_id] = event
                 if event.description:
                     yield one_line(event.description)
             case NodeEnded():
@@ -128,7 +128,7 @@ class Board:
                 return  # it goes to standard error
 
     def _node_ended(self, event: NodeEnded) -> Iterator[str]:
-        self.running.pop(event.node, None)
+        self.running.pop(event.step_id, None)
         self.doing.pop(event.node, None)
         if event.status == "failed":
             yield f"{one_line(event.node)} failed: {one_line(event.why)}"

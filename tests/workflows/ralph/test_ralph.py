@@ -163,6 +163,11 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
     assert theatre.cast[-2:] == ["reviewer 1", "reviewer 2"]
     assert "no JSON" in theatre.prompts[-1]["prompt"]
     assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert outcome.steps("node_started") == outcome.steps("node_ended")
+    assert [step for step in outcome.steps("node_ended") if ":review[0]" in step] == [
+        f"{theatre.session.name}:review[0]#1",
+        f"{theatre.session.name}:review[0]#2",
+    ]
 
 
 async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
