@@ -170,6 +170,17 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
     ]
 
 
+async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path) -> None:
+    """The gate turns red by itself after both tasks have passed it."""
+    gate = "n=$(cat ../runs || echo 0); echo $((n + 1)) > ../runs; touch run$n; test $n -lt 3 || test -e mended"
+    mending = {"role": "fixer", "do": [{"write": {"mended": ""}}, {"say": "ok"}]}
+    theatre = Theatre(tmp_path, writing("gate-1"), writing("gate-3"), mending, APPROVE)
+    (theatre.project / "list.json").write_text('[{"id": "gate-1", "title": "A"}, {"id": "gate-3", "title": "B"}]')
+    outcome = await theatre.ralph("--verify", gate, "--tasks", "list.json")
+    assert outcome.status == DONE
+    assert theatre.cast == ["worker gate-1 1", "worker gate-3 1", "fixer gate-2 1", "reviewer 1"]
+
+
 async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, writing("1"), writing("1-2"))
     (theatre.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
@@ -328,6 +339,31 @@ async def test_outside_git_files_are_the_proof(tmp_path: Path) -> None:
     assert (await theatre.ralph(GOAL)).status == DONE
     assert theatre.evidence("1")["commit"] is None
     assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
+
+
+async def test_a_repository_without_a_commit_is_one(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE, git=False)
+    theatre.git("init", "-q", "-b", "main")
+    theatre.git("config", "user.name", "A User")
+    theatre.git("config", "user.email", "user@example.invalid")
+    assert (await theatre.ralph(GOAL)).status == DONE
+    assert all("Commit your work" in one["prompt"] for one in theatre.prompts if one["role"] == "worker")
+    assert theatre.evidence("2")["commit"] == theatre.git("rev-parse", "HEAD")
+
+
+async def test_what_a_worker_did_not_commit_is_named_and_can_be_undone(tmp_path: Path) -> None:
+    commit = "git add part1.txt && git commit -q -m 'Write part one'"
+    files = {"part1.txt": "part 1\n", "left over.txt": "more\n"}
+    theatre = Theatre(tmp_path, worker("1", {"write": files}, {"sh": commit}))
+    (theatre.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
+    theatre.commit_all("List")
+    assert (await theatre.ralph("--tasks", "list.json", "--review-rounds", "0")).status == DONE
+    assert theatre.evidence("1")["uncommitted"] == ["left over.txt"]
+    assert "**not committed**: `left over.txt`" in theatre.report
+    for undo in [line for line in theatre.report.splitlines() if line.endswith(("# undo", "newest first"))][:2]:
+        await execute("sh", "-ec", undo, cwd=theatre.project)
+    assert not (theatre.project / "left over.txt").exists()
+    assert not (theatre.project / "part1.txt").exists()
 
 
 async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path: Path) -> None:

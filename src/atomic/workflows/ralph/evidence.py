@@ -55,6 +55,7 @@ class Evidence(msgspec.Struct, frozen=True):
     diffstat: Diffstat
     protected_files: Sequence[str]
     reason: str = ""
+    uncommitted: Sequence[str] = ()  # what of the changed files the commit does not hold, where there is a new one
 
 
 class _Owner(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
@@ -41,8 +42,8 @@ async def settle(ctx: Ralph) -> NodeResult:
     red = [result for result in results if result.blocking and result.exit_code != 0]
     if not red:
         return NodeResult()
-    number = 1 + sum(task.id.startswith("gate-") for task in desk.tasks.tasks)
-    add_tasks(desk, [_repair(red, number)])
+    known = {task.id for task in desk.tasks.tasks}  # a list may have a task of such a name
+    add_tasks(desk, [_repair(red, next(number for number in count(1) if f"gate-{number}" not in known))])
     return NodeResult(goto="tasks")
 
 

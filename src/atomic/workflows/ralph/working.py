@@ -108,10 +108,10 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
         results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
         red = [result for result in results if result.blocking and result.exit_code != 0]
         failed, reason = (Try("gate", gate_trouble(red)), _red(red)) if red else (None, "")
-    return evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
+    return await evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
 
 
-def evidence_of(
+async def evidence_of(
     desk: Desk,
     task: str,
     attempt: int,
@@ -121,7 +121,8 @@ def evidence_of(
     reason: str,
 ) -> Evidence:
     """What is known of one attempt, whatever anybody says of it."""
-    after = pictures[1]
+    before, after = pictures
+    loose = await desk.pictures.uncommitted(after) if before.head != after.head else frozenset[str]()
     return Evidence(
         task=task,
         attempt=attempt,
@@ -133,6 +134,7 @@ def evidence_of(
         diffstat=diffstat(changes),
         protected_files=tuple(protected(changes, [gate.command for gate in desk.book.gates])),
         reason=reason,
+        uncommitted=tuple(one.path for one in changes if one.path in loose),
     )
 
 

@@ -62,7 +62,7 @@ async def _denied(desk: Desk, state: RalphState, start: Picture, now: Picture) -
     red = [result for result in results if result.blocking and result.exit_code != 0]
     reason = f"the promise does not hold: {red[0].command} is red" if red else ""
     changes = await desk.pictures.changes(start, now)
-    desk.write_evidence(evidence_of(desk, TASK, state.iteration, (start, now), changes, results, reason))
+    desk.write_evidence(await evidence_of(desk, TASK, state.iteration, (start, now), changes, results, reason))
     return red
 
 
