@@ -209,6 +209,29 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert ">work ✓ 3×<" in page.stdout
 
 
+async def test_reviewer_and_fixer_know_what_was_asked(tmp_path: Path) -> None:
+    fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
+    theatre = Theatre(tmp_path, writing("1"), reviewing(finding("Part one is poor"), times=1), fixer, APPROVE)
+    asked = {"id": "1", "title": "One", "description": "It rhymes\nwith moon.", "acceptance": ["it has two lines"]}
+    (theatre.project / "list.json").write_text(json.dumps([asked]))
+    assert (await theatre.ralph("--tasks", "list.json", "a poem")).status == DONE
+    for one in theatre.prompts:
+        told = " ".join(one["prompt"].split())
+        assert "It rhymes with moon." in told
+        assert "it has two lines" in told
+        assert ("a poem" in told) is (one["role"] != "worker")
+
+
+async def test_an_unreadable_review_is_asked_for_again_where_it_came_from(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, writing("1"), saying("reviewer", "LGTM", times=1), APPROVE)
+    settings = (theatre.user.home / ".atomic" / "config.toml").read_text()
+    theatre.user.sets(f"{settings}\n[acp.other]\n{settings.splitlines()[-1]}\n")
+    (theatre.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
+    assert (await theatre.ralph("--tasks", "list.json")).status == DONE
+    lines = (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
+    assert [json.loads(line)["provider"] for line in lines] == ["acp:actor", "acp:other", "acp:other"]
+
+
 async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewing(finding("Part one is poor")), fixer)
@@ -511,6 +534,7 @@ async def test_yolo_ends_on_the_promise_alone(tmp_path: Path) -> None:
     assert outcome.status == DONE
     assert theatre.cast == ["worker 1", "worker 2", "worker 3"]
     assert theatre.evidence("yolo")["status"] == "passed"
+    assert "not verified by a gate: it rests on the agent's promise alone" in outcome.warnings
 
 
 async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None:

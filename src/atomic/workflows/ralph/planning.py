@@ -13,6 +13,7 @@ from atomic.workflows.ralph.prompts import planner_prompt
 from atomic.workflows.step_runtime import TurnFailedError
 
 WITHOUT_GATE = "not verified by a gate: tasks rest on changed files and on the review; --verify COMMAND gives one"
+YOLO_WITHOUT_GATE = "not verified by a gate: it rests on the agent's promise alone; --verify COMMAND gives one"
 
 
 class NoPlanError(AtomicError):
@@ -49,7 +50,7 @@ def _choose_gates(desk: Desk) -> None:
         if gate.origin != "--verify":
             desk.say(f"gate: {gate.command} (from {gate.origin}; --verify COMMAND chooses another)")
     if not desk.options.gates:
-        desk.say(WITHOUT_GATE)
+        desk.say(YOLO_WITHOUT_GATE if desk.options.mode == "yolo" else WITHOUT_GATE)
 
 
 def _say_what_is_red(desk: Desk) -> None:

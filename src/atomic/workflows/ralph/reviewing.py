@@ -72,7 +72,8 @@ async def review(ctx: Ralph) -> NodeResult:
         found = await _ask_reviewer(ctx, desk, problem)
     except (ReviewError, TurnFailedError, ProviderError) as error:
         if not problem:
-            return NodeResult({"asked_again": {key: str(error)}}, goto=ctx.output_key)
+            unserved = not isinstance(error, ReviewError)
+            return NodeResult({"asked_again": {key: str(error)}, "unserved": {key: unserved}}, goto=ctx.output_key)
         found = Review(problem=f"no readable review, twice: {error}")
     return NodeResult({"reviews": [found]})
 
@@ -96,7 +97,7 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     )
     tools = [review_tool(handed_in.append)]
     # If the other one cannot be asked, the worker's is better than none.
-    other = ctx.deps.provider_of("worker") if problem else _reviewing(ctx, desk)
+    other = ctx.deps.provider_of("worker") if state.unserved.get(_key(ctx)) else _reviewing(ctx, desk)
     answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
     return handed_in[-1] if handed_in else review_in(answer)
 

@@ -12,7 +12,7 @@ from atomic.tasks import Task
 from atomic.workflows import NodeResult
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
-from atomic.workflows.ralph.prompts import gate_trouble, role_of, worker_prompt
+from atomic.workflows.ralph.prompts import aim_of, gate_trouble, role_of, worker_prompt
 from atomic.workflows.ralph.state import MOST_ATTEMPTS, Try
 from atomic.workflows.step_runtime import TurnFailedError
 
@@ -50,6 +50,7 @@ async def work(ctx: Ralph) -> NodeResult:
         builds_on=_builds_on(desk, task),
         trouble=tries[-1].trouble if tries else "",
         cut_off=ctx.attempt > 1,
+        aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
     )
     with desk.turn(task.id):
         return NodeResult({"broken": {task.id: await turn_trouble(ctx, prompt, role_of(task))}})
