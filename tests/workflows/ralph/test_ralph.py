@@ -282,6 +282,17 @@ async def test_a_failed_task_holds_up_its_dependants_alone(tmp_path: Path) -> No
     assert '"1"' in outcome.end["message"]
 
 
+async def test_who_finds_a_blocked_run_is_told_where_the_report_is(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, worker("1"))
+    done = await theatre.user.atomic("run", "ralph", GOAL)
+    assert done.exit_code == 5
+    id = theatre.session.name
+    assert done.stderr.splitlines()[-2:] == [
+        f"Report: {theatre.session / 'report.md'}",
+        f"Resume with: atomic resume {id}",
+    ]
+
+
 async def test_a_blocked_run_can_go_on(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, worker("1", BROKEN, {"sh": "date +%N >> more.txt"}))
     assert (await theatre.ralph("--verify", CLEAN, GOAL)).status == ("blocked", "nothing_runnable", 5)
