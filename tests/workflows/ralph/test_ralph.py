@@ -508,6 +508,8 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
         (("--tasks", "cycle.json"), "cycle"),
         (("--isolate", "worktree", GOAL), "not there yet"),
         (("--isolate", "vm", GOAL), "give none"),
+        (("--model", "planer=opus", GOAL), 'has no role "planer" (its roles: planner, worker, reviewer, fixer)'),
+        (("--agent", "boss=acp:actor", GOAL), 'has no role "boss"'),
         (("--workers", "0", GOAL), "--workers"),
         (("--gate-timeout", "soon", GOAL), "--gate-timeout"),
         (("--yolo",), "needs a prompt"),
