@@ -125,6 +125,8 @@ async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None
     assert (red["exit_code"], red["baseline_exit_code"], red["blocking"]) == (1, 1, False)
     assert green["blocking"]
     assert "false was red before" in outcome.warnings
+    told = theatre.prompts[1]["prompt"]
+    assert "`false` (was red before this run, so it does not stop anybody; make it pass only if that is what" in told
     assert "red before" in theatre.report
 
 

@@ -21,6 +21,9 @@ PROMISE = "<promise>COMPLETE</promise>"
 RULES = ("AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md", ".github/copilot-instructions.md")
 MOST_TROUBLE = 6_000  # characters of a gate's output, or of what a reviewer said, that are passed on
 MOST_PATCH = 60_000
+_RED_BEFORE = (
+    "was red before this run, so it does not stop anybody; make it pass only if that is what you are asked for"
+)
 MOST_TASKS = 40_000  # characters of what is told of all tasks together
 
 
@@ -170,10 +173,7 @@ def _cut_off(place: Place) -> str:
 def _checks(place: Place, when: str) -> str:
     if not place.gates:
         return "No command checks this project by itself: tests that you write and run are the only proof."
-    lines = [
-        f"- `{gate}`" + (" (was red before this run; not yours to repair)" if gate in place.red_before else "")
-        for gate in place.gates
-    ]
+    lines = [f"- `{gate}`" + (f" ({_RED_BEFORE})" if gate in place.red_before else "") for gate in place.gates]
     return f"{when}, in `{place.cwd}`:\n" + "\n".join(lines) + "\nOnly its exit code counts, not what you say of it."
 
 
