@@ -573,6 +573,25 @@ async def test_yolo_that_does_not_move_is_stuck(tmp_path: Path) -> None:
     assert (await theatre.resume()).status == DONE
 
 
+async def test_promises_that_the_same_error_denies_are_stuck(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+    gate = "echo line 7 is wrong, said after 0.$(date +%N) s; ! test -e work.txt"
+    outcome = await theatre.ralph("--yolo", "--max-iterations", "9", "--verify", gate, GOAL)
+    assert outcome.status == ("blocked", "stuck", 5)
+    assert "3 promises were denied by the same error" in outcome.end["message"]
+    assert len(theatre.prompts) == 3
+    assert "line 7 is wrong" in theatre.report
+    theatre.play({"role": "worker", "do": [{"delete": ["work.txt"]}, {"say": PROMISE}]})
+    assert (await theatre.resume()).status == DONE
+
+
+async def test_promises_that_a_silent_gate_denies_go_on(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+    gate = 'test ! -e work.txt || test "$(wc -l < work.txt)" -ge 4'
+    assert (await theatre.ralph("--yolo", "--verify", gate, GOAL)).status == DONE
+    assert len(theatre.prompts) == 4
+
+
 async def test_yolo_counts_its_turns(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": "More to do."}]})
     outcome = await theatre.ralph("--yolo", "--max-iterations", "2", GOAL)

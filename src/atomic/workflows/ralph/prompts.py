@@ -261,7 +261,7 @@ def _reviewed(task: Task, evidence: Evidence | None, count: int) -> str:
 def _told(task: Task, count: int) -> str:
     """A task as one of several: what it asks for, cut where they are many."""
     words, most = " ".join(task.description.split()), max(200, min(2_000, MOST_TASKS // count))
-    asked = [f"  {words if len(words) <= most else f'{words[:most]} …'}"] if words else []
+    asked = [f"  {words if len(words) <= most else f'{words[:most]} …'}"] if words not in ("", task.title) else []
     return "\n".join([f"- {task.id}: {task.title}", *asked, *(f"  - must hold: {line}" for line in task.acceptance)])
 
 

@@ -59,5 +59,7 @@ class RalphState(State):
     last_error: str = ""
     errors_in_row: int = 0
     unchanged_in_row: int = 0
+    denial: str = ""  # by which gates, and with which words, the last promise was denied
+    denials_in_row: int = 0
     seen: Picture | None = None
     trouble: str = ""

@@ -108,7 +108,7 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
     else:
         results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
         red = [result for result in results if result.blocking and result.exit_code != 0]
-        failed, reason = (Try("gate", gate_trouble(red)), _red(red)) if red else (None, "")
+        failed, reason = (Try("gate", gate_trouble(red)), said_of(red)) if red else (None, "")
     return await evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
 
 
@@ -139,7 +139,8 @@ async def evidence_of(
     )
 
 
-def _red(results: Sequence[GateResult]) -> str:
+def said_of(results: Sequence[GateResult]) -> str:
+    """How gates ended, in one line."""
     return "; ".join(
         f"{one.command} " + ("took too long" if one.timed_out else f"ended with exit code {one.exit_code}")
         for one in results
