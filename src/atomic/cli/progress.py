@@ -35,6 +35,7 @@ from atomic.workflows.events import (
 )
 
 FRAME_SECONDS = 0.2
+REPORT = "report.md"  # what a workflow may leave at every end
 MOST_ROWS = 12  # of the live block
 _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
@@ -90,12 +91,13 @@ class Board:
 
     def __init__(self) -> None:
         self.began = time.time()
-        self.running: dict[str, NodeStarted] = {}
+        self.running: dict[str, NodeStarted] = {}  # by step
         self.doing: dict[str, str] = {}  # by node: the last thing its agent did
         self.tasks: Sequence[Task] = ()
         self.cost = 0.0
         self.tokens = 0
         self.ended: RunEnded | None = None
+        self.session_dir = ""
 
     @property
     def done(self) -> int:
@@ -105,9 +107,10 @@ class Board:
         """Take an event in; the lines that it leaves on standard output."""
         match event:
             case RunStarted():
+                self.session_dir = event.session_dir
                 yield f"{'Going on with' if event.resumed else 'Session:'} {event.run}"
             case NodeStarted():
-                self.running[event.node] = event
+                self.running[event.step_id] = event
                 if event.description:
                     yield one_line(event.description)
             case NodeEnded():
@@ -128,7 +131,7 @@ class Board:
                 return  # it goes to standard error
 
     def _node_ended(self, event: NodeEnded) -> Iterator[str]:
-        self.running.pop(event.node, None)
+        self.running.pop(event.step_id, None)
         self.doing.pop(event.node, None)
         if event.status == "failed":
             yield f"{one_line(event.node)} failed: {one_line(event.why)}"
@@ -178,7 +181,7 @@ class PlainView:
     def show(self, event: WorkflowEvent) -> None:
         for line in self._board.lines(event):
             self._out.put(f"{line}\n")
-        for line in told(event):
+        for line in told(event, self._board.session_dir):
             self._out.show(line)
 
     def refuse(self, why: str, exit_code: int) -> None:
@@ -202,7 +205,7 @@ class LiveView:
 
     def show(self, event: WorkflowEvent) -> None:
         self._is_resting = False
-        stay = [*(f"{line}\n" for line in self._board.lines(event)), *told(event)]
+        stay = [*(f"{line}\n" for line in self._board.lines(event)), *told(event, self._board.session_dir)]
         if stay:
             self._paint("".join(stay))
 
@@ -267,7 +270,7 @@ class Asking:
             return labels if question.multi_select else labels[0]
 
 
-def told(event: WorkflowEvent) -> list[str]:
+def told(event: WorkflowEvent, session_dir: str) -> list[str]:
     """What a person is told on standard error."""
     if isinstance(event, Warning):
         return [message(f"warning: {event.text}")]
@@ -275,6 +278,8 @@ def told(event: WorkflowEvent) -> list[str]:
         return _said_at_the_end(event.message) if isinstance(event, RunEnded) and event.message else []
     same = event.message == event.reason or not event.message
     lines = [message(f"{event.status}: {event.reason if same else event.message}")]
+    if session_dir and os.path.exists(report := os.path.join(session_dir, REPORT)):
+        lines.append(f"Report: {harmless(report)}\n")
     return [*lines, f"Resume with: {event.resume}\n"] if event.resume else lines
 
 

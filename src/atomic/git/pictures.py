@@ -98,6 +98,13 @@ class Pictures:
         changed = zip(words[1:count:2], words[:count:2], strict=True)
         return [_file_change(path, facts[-1], *lines.get(path, ("-", "-"))) for path, facts in sorted(changed)]
 
+    async def uncommitted(self, picture: Picture) -> frozenset[str]:
+        """The files that are not as the commit has them that was checked out then; none if there was none."""
+        if picture.head is None:
+            return frozenset()
+        committed = Picture(picture.head, picture.head)  # git takes a commit for its tree
+        return frozenset(change.path for change in await self.changes(committed, picture))
+
     async def patch(self, before: Picture, after: Picture, *, max_bytes: int) -> tuple[str, bool]:
         """What differs, as a patch for people to read, and whether it is cut (behind a whole line)."""
         if before.tree == after.tree:

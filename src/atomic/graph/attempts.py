@@ -145,7 +145,8 @@ def check_recovery(token: Token, target: str) -> None:
 async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:
     token.errors = (*token.errors, error)
     ctx.forget_parts()
-    token.run.tell_live(ctx.node_id, Event("retrying", {"attempt": ctx.attempt, "error": str(error)}))
+    retry = {"step_id": ctx.step_id, "attempt": ctx.attempt, "error": str(error)}
+    token.run.tell_live(ctx.node_id, Event("retrying", retry))
     if token.run.pen is not None:
         body = AttemptBody(
             ctx.step_id, ctx.attempt, time.time(), cast("ErrorBody", error_body(error)), token.place.path

@@ -120,6 +120,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     default_config: Mapping[str, Any] = {}
     node_descriptions: Mapping[str, str] = {}
     config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: what its flag does
+    roles: Sequence[str] = ()  # all that `--agent` and `--model` may name; empty: whatever its prompts say
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None
     problems: Sequence[WorkflowProblem] = ()

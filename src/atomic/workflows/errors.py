@@ -54,6 +54,15 @@ class WorkflowNotFoundError(AtomicError):
         super().__init__(f'Workflow not found: "{name}" ({hint})')
 
 
+class UnknownRoleError(AtomicError):
+    """A flag names a role that the workflow does not have."""
+
+    exit_code = 2
+
+    def __init__(self, flag: str, role: str, workflow: str, roles: Sequence[str]) -> None:
+        super().__init__(f'{flag} {role}=…: {workflow} has no role "{role}" (its roles: {", ".join(roles)})')
+
+
 class ToolNotFoundError(AtomicError):
     """A custom tool was named that no file defines."""
 

@@ -6,7 +6,7 @@ what is done, the session becomes `paused`, and the last event says how to go on
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from atomic import __version__
@@ -14,6 +14,7 @@ from atomic.redact import Redactor
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, SessionStore, this_owner
 from atomic.workflows.endings import Stop
+from atomic.workflows.errors import UnknownRoleError
 from atomic.workflows.events import (
     WorkflowEvent,
 )
@@ -39,6 +40,9 @@ class Definition(Protocol):
     @property
     def node_descriptions(self) -> Mapping[str, str]: ...
 
+    @property
+    def roles(self) -> Sequence[str]: ...
+
     def load(self) -> LoadedWorkflow: ...
 
     def config(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]: ...
@@ -58,9 +62,10 @@ def run_workflow(
 ) -> WorkflowRun:
     """Run a workflow, or go on with the one of a session; the events, RunEnded last. `config` goes over what there is.
 
-    Raises what `definition.load()` and the workflow's `check_start` raise, before there is a session. The first read
-    raises RunOwnedError where another process has the run.
+    Raises UnknownRoleError, and what `definition.load()` and the workflow's `check_start` raise, before there is a
+    session. The first read raises RunOwnedError where another process has the run.
     """
+    _check_roles(definition, runtime)
     order = Order(definition, definition.load(), prompt, config, resume, answers or {}, model, max_iterations)
     if order.loaded.check_start is not None and not resume:
         order.loaded.check_start(_params(order, runtime))
@@ -108,6 +113,17 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         if self._work is not None:
             self.stop()
             await self._work.over()
+
+
+def _check_roles(definition: Definition, runtime: Runtime) -> None:
+    """A role that is not there would be noticed when the money is spent."""
+    if not definition.roles:
+        return
+    known = {"", *definition.roles, *definition.node_descriptions}
+    for flag, chosen in (("--agent", runtime.choices.agents), ("--model", runtime.choices.models)):
+        for role in chosen:
+            if role.partition("[")[0] not in known:
+                raise UnknownRoleError(flag, role, definition.name, definition.roles)
 
 
 def _params(order: Order, runtime: Runtime) -> WorkflowStateParams:

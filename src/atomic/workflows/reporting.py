@@ -49,7 +49,7 @@ class Report:
         self._session, self._graph, self._described, self._spent = session, graph, descriptions, spent
         self._own = own
         self._clean_tasks = CleanTasks(session.dir, session.redactor)
-        self._open: dict[str, NodeStarted] = {}
+        self._open: dict[str, NodeStarted] = {}  # by step: a node that goes to itself may begin before its end is told
         self.questions: dict[str, OpenQuestion] = {}
         self._tasks: Sequence[Task] = ()
         self._log_failed = False
@@ -61,8 +61,8 @@ class Report:
 
     def end_nodes(self) -> None:
         """The run is over: what was at work was cut."""
-        for node in tuple(self._open):
-            self._end_node(node, attempt=self._open[node].attempt, status="cancelled")
+        for step_id in tuple(self._open):
+            self._end_node(step_id, attempt=self._open[step_id].attempt, status="cancelled")
 
     def tell(self, news: Any, /, **facts: Any) -> Any:
         """Tell the host and the log; the event."""
@@ -85,7 +85,9 @@ class Report:
             case "started":
                 self._start_node(node, event.data["step_id"], event.data["attempt"])
             case "retrying":
-                self._end_node(node, attempt=event.data["attempt"], status="failed", error=event.data["error"])
+                self._end_node(
+                    event.data["step_id"], attempt=event.data["attempt"], status="failed", error=event.data["error"]
+                )
             case "tasks_changed":
                 self._change_tasks(event.data)
             case "asked":
@@ -98,7 +100,7 @@ class Report:
         local = node.rpartition("/")[2].partition("[")[0]
         description = described.get(node) or described.get(local) or self._description_of(local)
         started = self.tell(NodeStarted, node=node, step_id=step_id, attempt=attempt, description=description)
-        self._open[node] = started
+        self._open[step_id] = started
 
     def _description_of(self, id: str) -> str:
         at = self._graph.program.by_id.get(id)
@@ -106,22 +108,23 @@ class Report:
         return "" if made is None else made.description
 
     def hear_step(self, node: str, step: Mapping[str, Any]) -> None:
-        if node not in self._open:
-            self._start_node(node, step["step_id"], step["attempt"])
+        step_id = step["step_id"]
+        if step_id not in self._open:
+            self._start_node(node, step_id, step["attempt"])
         self._end_node(
-            node, attempt=step["attempt"], status=step["status"], error=step["error"], seconds=step["seconds"]
+            step_id, attempt=step["attempt"], status=step["status"], error=step["error"], seconds=step["seconds"]
         )
         self._own.note()
 
     def _end_node(
-        self, node: str, *, attempt: int, status: str, error: str | None = None, seconds: float | None = None
+        self, step_id: str, *, attempt: int, status: str, error: str | None = None, seconds: float | None = None
     ) -> None:
-        started = self._open.pop(node, None)
+        started = self._open.pop(step_id, None)
         if started is None:
             return
         took = time.time() - started.time if seconds is None else seconds
         self.tell(
-            NodeEnded, node=node, step_id=started.step_id, attempt=attempt, description=started.description,
+            NodeEnded, node=started.node, step_id=step_id, attempt=attempt, description=started.description,
             status=status, seconds=round(took, 6), error=error,
         )  # fmt: skip
 

@@ -126,14 +126,16 @@ class StepRuntime:
     ) -> str:
         """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can.
 
+        Without a model it is that of the run, else of the agent's file.
         Not `strict`: an agent's prompt and tools count as far as the provider can, and it is asked anyway.
         Raises TurnFailedError, ProviderError.
         """
         entity = None if agent is None else self.entities.require("agent", agent)
         caller = self.caller(prompt, agent)
+        wanted = model or self._ctx.model or (None if entity is None else entity.model)
 
         async def work(chosen: AgentProvider, name: str) -> str:
-            options = await self._options(chosen, name, caller, entity, model, tools)
+            options = await self._options(chosen, name, caller, entity, wanted, tools)
             if custom_tools and chosen.capabilities.custom_tools:
                 options = msgspec.structs.replace(options, custom_tools=custom_tools)
             words = prompt

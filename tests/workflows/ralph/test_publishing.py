@@ -353,3 +353,16 @@ async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: 
     branch = f"atomic/{theatre.session.name[:8]}"
     assert theatre.git("ls-remote", "origin", f"refs/heads/{branch}").startswith(theatre.git("rev-parse", "HEAD"))
     assert "verified by test -e README.md and reviewed" in (bin / "opened").read_text()
+
+
+async def test_what_will_keep_a_run_from_publishing_is_said_before_the_work(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN)
+    (theatre.user.bin / "gh").write_text(GH)
+    (theatre.user.bin / "gh").chmod(0o755)
+    lonely = await theatre.ralph("--pr", "--dry-run", GOAL)
+    assert (
+        "there will be no pull request unless you help before the end: the repository has no remote" in lonely.warnings
+    )
+    theatre.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    ready = await theatre.ralph("--pr", "--dry-run", GOAL)
+    assert "pull request" not in ready.warnings

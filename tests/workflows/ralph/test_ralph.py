@@ -125,6 +125,8 @@ async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None
     assert (red["exit_code"], red["baseline_exit_code"], red["blocking"]) == (1, 1, False)
     assert green["blocking"]
     assert "false was red before" in outcome.warnings
+    told = theatre.prompts[1]["prompt"]
+    assert "`false` (was red before this run, so it does not stop anybody; make it pass only if that is what" in told
     assert "red before" in theatre.report
 
 
@@ -163,6 +165,22 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
     assert theatre.cast[-2:] == ["reviewer 1", "reviewer 2"]
     assert "no JSON" in theatre.prompts[-1]["prompt"]
     assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert outcome.steps("node_started") == outcome.steps("node_ended")
+    assert [step for step in outcome.steps("node_ended") if ":review[0]" in step] == [
+        f"{theatre.session.name}:review[0]#1",
+        f"{theatre.session.name}:review[0]#2",
+    ]
+
+
+async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path) -> None:
+    """The gate turns red by itself after both tasks have passed it."""
+    gate = "n=$(cat ../runs || echo 0); echo $((n + 1)) > ../runs; touch run$n; test $n -lt 3 || test -e mended"
+    mending = {"role": "fixer", "do": [{"write": {"mended": ""}}, {"say": "ok"}]}
+    theatre = Theatre(tmp_path, writing("gate-1"), writing("gate-3"), mending, APPROVE)
+    (theatre.project / "list.json").write_text('[{"id": "gate-1", "title": "A"}, {"id": "gate-3", "title": "B"}]')
+    outcome = await theatre.ralph("--verify", gate, "--tasks", "list.json")
+    assert outcome.status == DONE
+    assert theatre.cast == ["worker gate-1 1", "worker gate-3 1", "fixer gate-2 1", "reviewer 1"]
 
 
 async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
@@ -191,6 +209,29 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert "│ publish " in shown.stdout
     page = await theatre.user.atomic("sessions", "show", theatre.session.name, "--html")
     assert ">work ✓ 3×<" in page.stdout
+
+
+async def test_reviewer_and_fixer_know_what_was_asked(tmp_path: Path) -> None:
+    fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
+    theatre = Theatre(tmp_path, writing("1"), reviewing(finding("Part one is poor"), times=1), fixer, APPROVE)
+    asked = {"id": "1", "title": "One", "description": "It rhymes\nwith moon.", "acceptance": ["it has two lines"]}
+    (theatre.project / "list.json").write_text(json.dumps([asked]))
+    assert (await theatre.ralph("--tasks", "list.json", "a poem")).status == DONE
+    for one in theatre.prompts:
+        told = " ".join(one["prompt"].split())
+        assert "It rhymes with moon." in told
+        assert "it has two lines" in told
+        assert ("a poem" in told) is (one["role"] != "worker")
+
+
+async def test_an_unreadable_review_is_asked_for_again_where_it_came_from(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, writing("1"), saying("reviewer", "LGTM", times=1), APPROVE)
+    settings = (theatre.user.home / ".atomic" / "config.toml").read_text()
+    theatre.user.sets(f"{settings}\n[acp.other]\n{settings.splitlines()[-1]}\n")
+    (theatre.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
+    assert (await theatre.ralph("--tasks", "list.json")).status == DONE
+    lines = (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
+    assert [json.loads(line)["provider"] for line in lines] == ["acp:actor", "acp:other", "acp:other"]
 
 
 async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> None:
@@ -241,6 +282,17 @@ async def test_a_failed_task_holds_up_its_dependants_alone(tmp_path: Path) -> No
     assert not any(one.startswith("reviewer") for one in theatre.cast)
     assert "exit code 1" in outcome.end["message"]
     assert '"1"' in outcome.end["message"]
+
+
+async def test_who_finds_a_blocked_run_is_told_where_the_report_is(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, worker("1"))
+    done = await theatre.user.atomic("run", "ralph", GOAL)
+    assert done.exit_code == 5
+    id = theatre.session.name
+    assert done.stderr.splitlines()[-2:] == [
+        f"Report: {theatre.session / 'report.md'}",
+        f"Resume with: atomic resume {id}",
+    ]
 
 
 async def test_a_blocked_run_can_go_on(tmp_path: Path) -> None:
@@ -323,6 +375,31 @@ async def test_outside_git_files_are_the_proof(tmp_path: Path) -> None:
     assert (await theatre.ralph(GOAL)).status == DONE
     assert theatre.evidence("1")["commit"] is None
     assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
+
+
+async def test_a_repository_without_a_commit_is_one(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE, git=False)
+    theatre.git("init", "-q", "-b", "main")
+    theatre.git("config", "user.name", "A User")
+    theatre.git("config", "user.email", "user@example.invalid")
+    assert (await theatre.ralph(GOAL)).status == DONE
+    assert all("Commit your work" in one["prompt"] for one in theatre.prompts if one["role"] == "worker")
+    assert theatre.evidence("2")["commit"] == theatre.git("rev-parse", "HEAD")
+
+
+async def test_what_a_worker_did_not_commit_is_named_and_can_be_undone(tmp_path: Path) -> None:
+    commit = "git add part1.txt && git commit -q -m 'Write part one'"
+    files = {"part1.txt": "part 1\n", "left over.txt": "more\n"}
+    theatre = Theatre(tmp_path, worker("1", {"write": files}, {"sh": commit}))
+    (theatre.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
+    theatre.commit_all("List")
+    assert (await theatre.ralph("--tasks", "list.json", "--review-rounds", "0")).status == DONE
+    assert theatre.evidence("1")["uncommitted"] == ["left over.txt"]
+    assert "**not committed**: `left over.txt`" in theatre.report
+    for undo in [line for line in theatre.report.splitlines() if line.endswith(("# undo", "newest first"))][:2]:
+        await execute("sh", "-ec", undo, cwd=theatre.project)
+    assert not (theatre.project / "left over.txt").exists()
+    assert not (theatre.project / "part1.txt").exists()
 
 
 async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path: Path) -> None:
@@ -433,6 +510,8 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
         (("--tasks", "cycle.json"), "cycle"),
         (("--isolate", "worktree", GOAL), "not there yet"),
         (("--isolate", "vm", GOAL), "give none"),
+        (("--model", "planer=opus", GOAL), 'has no role "planer" (its roles: planner, worker, reviewer, fixer)'),
+        (("--agent", "boss=acp:actor", GOAL), 'has no role "boss"'),
         (("--workers", "0", GOAL), "--workers"),
         (("--gate-timeout", "soon", GOAL), "--gate-timeout"),
         (("--yolo",), "needs a prompt"),
@@ -470,6 +549,7 @@ async def test_yolo_ends_on_the_promise_alone(tmp_path: Path) -> None:
     assert outcome.status == DONE
     assert theatre.cast == ["worker 1", "worker 2", "worker 3"]
     assert theatre.evidence("yolo")["status"] == "passed"
+    assert "not verified by a gate: it rests on the agent's promise alone" in outcome.warnings
 
 
 async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None:
@@ -491,6 +571,25 @@ async def test_yolo_that_does_not_move_is_stuck(tmp_path: Path) -> None:
     assert len(theatre.prompts) == 3
     theatre.play({"role": "worker", "do": [BUSY, {"say": PROMISE}]})
     assert (await theatre.resume()).status == DONE
+
+
+async def test_promises_that_the_same_error_denies_are_stuck(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+    gate = "echo line 7 is wrong, said after 0.$(date +%N) s; ! test -e work.txt"
+    outcome = await theatre.ralph("--yolo", "--max-iterations", "9", "--verify", gate, GOAL)
+    assert outcome.status == ("blocked", "stuck", 5)
+    assert "3 promises were denied by the same error" in outcome.end["message"]
+    assert len(theatre.prompts) == 3
+    assert "line 7 is wrong" in theatre.report
+    theatre.play({"role": "worker", "do": [{"delete": ["work.txt"]}, {"say": PROMISE}]})
+    assert (await theatre.resume()).status == DONE
+
+
+async def test_promises_that_a_silent_gate_denies_go_on(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+    gate = 'test ! -e work.txt || test "$(wc -l < work.txt)" -ge 4'
+    assert (await theatre.ralph("--yolo", "--verify", gate, GOAL)).status == DONE
+    assert len(theatre.prompts) == 4
 
 
 async def test_yolo_counts_its_turns(tmp_path: Path) -> None:

@@ -55,6 +55,10 @@ class Outcome(msgspec.Struct, frozen=True):
     def status(self) -> tuple[str, str, int]:
         return self.end.get("status", ""), self.end.get("reason", ""), self.exit_code
 
+    def steps(self, type: str) -> list[str]:
+        """The steps that events of a type tell of."""
+        return sorted(event["step_id"] for event in self.events if event["type"] == type)
+
     @property
     def warnings(self) -> str:
         return "\n".join(event["text"] for event in self.events if event["type"] == "warning")

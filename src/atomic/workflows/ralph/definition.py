@@ -67,6 +67,7 @@ RALPH = WorkflowDefinition(
         "pr": "at the end push, and open a pull request with gh",
         "dry_run": "plan only: show tasks, graph, gates and limits",
     },
+    roles=("planner", "worker", "reviewer", "fixer"),
     node_descriptions={
         "prepare": "look at the project and its gates",
         "plan": "cut the goal into tasks",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.git import Pictures, shared_pictures
+from atomic.git import Pictures, find_repository, shared_pictures
 from atomic.graph import Suspend
 from atomic.saving import replace_file
 from atomic.tasks import TaskList
@@ -64,11 +64,11 @@ class Desk:
 
     def place(self) -> Place:
         """Where the work is done, in the words of a prompt."""
-        state, book = self._ctx.state, self.book
+        book = self.book
         return Place(
             cwd=str(self.cwd),
             notes=str(self.session / NOTES),
-            is_git=state.start is not None and state.start.head is not None,
+            is_git=find_repository(self.cwd) is not None,  # also one that has no commit yet
             gates=tuple(gate.command for gate in book.gates),
             red_before=tuple(gate.command for gate in book.gates if not book.is_blocking(gate.command)),
             shared=self.options.workers > 1,

@@ -20,8 +20,8 @@ from atomic.saving import replace_file
 _LONGEST = 180  # characters of a file's name: a temporary file beside it has a longer one
 
 
-class GateResult(msgspec.Struct, frozen=True):
-    """How one gate ended."""
+class GateResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one gate ended; that it is flaky is written only of one that is."""
 
     command: str
     exit_code: int
@@ -42,8 +42,8 @@ class Diffstat(msgspec.Struct, frozen=True):
     deletions: int = 0
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """What the last attempt at a task left, and what the gates said of it."""
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the last attempt at a task left, and what the gates said of it; the last two only where there is any."""
 
     task: str
     attempt: int
@@ -55,6 +55,7 @@ class Evidence(msgspec.Struct, frozen=True):
     diffstat: Diffstat
     protected_files: Sequence[str]
     reason: str = ""
+    uncommitted: Sequence[str] = ()  # what of the changed files the commit does not hold, where there is a new one
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -155,6 +156,8 @@ _STEERING_NAMES = (
     *("vite.config.*", "babel.config.*", ".babelrc*", ".mocharc*", "karma.conf.*", "playwright.config.*"),
     *("cypress.config.*", "eslint.config.*", ".eslintrc*", ".eslintignore", "biome.json*"),
     *("Cargo.toml", "build.rs", "clippy.toml", "nextest.toml"),
+    # What the tools that run the tests are made of: another one of the same name could say anything.
+    *("*.lock", "*.lockb", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum", "requirements*.txt"),
     *("go.mod", "pom.xml", "build.gradle*", "settings.gradle*"),
     *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml", "Rakefile"),
     *(".gitlab-ci.yml", ".travis.yml", "azure-pipelines*.yml", "Jenkinsfile", ".pre-commit-config.yaml"),

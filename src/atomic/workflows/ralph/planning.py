@@ -10,9 +10,11 @@ from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.options import read_list
 from atomic.workflows.ralph.plan import PlanError, plan_in, plan_tool
 from atomic.workflows.ralph.prompts import planner_prompt
+from atomic.workflows.ralph.publishing import obstacle
 from atomic.workflows.step_runtime import TurnFailedError
 
 WITHOUT_GATE = "not verified by a gate: tasks rest on changed files and on the review; --verify COMMAND gives one"
+YOLO_WITHOUT_GATE = "not verified by a gate: it rests on the agent's promise alone; --verify COMMAND gives one"
 
 
 class NoPlanError(AtomicError):
@@ -35,6 +37,8 @@ async def prepare(ctx: Ralph) -> NodeResult:
             f"{desk.options.workers} workers share one checkout, which is risky: each sees the half-done work of the "
             "others, a gate may fail for another's reason, and nobody can tell whose a change is"
         )
+    if desk.options.pr and (why := await obstacle(desk.cwd)):
+        desk.say(f"there will be no pull request unless you help before the end: {why}")
     if not desk.options.dry_run:
         await desk.book.take_baseline(desk.cwd, desk.options.gate_timeout)
         _say_what_is_red(desk)
@@ -49,7 +53,7 @@ def _choose_gates(desk: Desk) -> None:
         if gate.origin != "--verify":
             desk.say(f"gate: {gate.command} (from {gate.origin}; --verify COMMAND chooses another)")
     if not desk.options.gates:
-        desk.say(WITHOUT_GATE)
+        desk.say(YOLO_WITHOUT_GATE if desk.options.mode == "yolo" else WITHOUT_GATE)
 
 
 def _say_what_is_red(desk: Desk) -> None:

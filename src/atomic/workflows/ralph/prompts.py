@@ -21,6 +21,10 @@ PROMISE = "<promise>COMPLETE</promise>"
 RULES = ("AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md", ".github/copilot-instructions.md")
 MOST_TROUBLE = 6_000  # characters of a gate's output, or of what a reviewer said, that are passed on
 MOST_PATCH = 60_000
+_RED_BEFORE = (
+    "was red before this run, so it does not stop anybody; make it pass only if that is what you are asked for"
+)
+MOST_TASKS = 40_000  # characters of what is told of all tasks together
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -96,7 +100,14 @@ def planner_prompt(goal: str, origin: str, place: Place, *, attempt: int, proble
 
 
 def worker_prompt(
-    task: Task, place: Place, *, attempt: int, builds_on: Sequence[str] = (), trouble: str = "", cut_off: bool = False
+    task: Task,
+    place: Place,
+    *,
+    attempt: int,
+    builds_on: Sequence[str] = (),
+    trouble: str = "",
+    cut_off: bool = False,
+    aim: str = "",
 ) -> str:
     """Do one task, or repair one finding."""
     role = role_of(task)
@@ -104,6 +115,7 @@ def worker_prompt(
         head(role, task.id, attempt),
         f"# {'Finding' if role == 'fixer' else 'Task'} {task.id}: {task.title}",
         _finding(task) if role == "fixer" else task.description,
+        aim,
         _list("Acceptance", task.acceptance),
         _list("Finished tasks that this one builds on", builds_on),
         _details(task),
@@ -127,6 +139,13 @@ def _finding(task: Task) -> str:
     return _joined(
         f"{urgent}\n{where}".rstrip(), "What the reviewer says:", quoted(task.description, end=False)
     ).rstrip()
+
+
+def aim_of(goal: str, tasks: Sequence[Task]) -> str:
+    """What a repair must not break: the goal, and the tasks with what must hold."""
+    asked = f"The run's goal:\n\n{quoted(goal, most=4_000, end=False)}" if goal else ""
+    listed = "\n".join(_told(task, len(tasks)) for task in tasks if role_of(task) != "fixer")
+    return _joined(asked, f"Its tasks, which must still hold after your repair:\n{listed}" if listed else "").rstrip()
 
 
 def _details(task: Task) -> str:
@@ -154,10 +173,7 @@ def _cut_off(place: Place) -> str:
 def _checks(place: Place, when: str) -> str:
     if not place.gates:
         return "No command checks this project by itself: tests that you write and run are the only proof."
-    lines = [
-        f"- `{gate}`" + (" (was red before this run; not yours to repair)" if gate in place.red_before else "")
-        for gate in place.gates
-    ]
+    lines = [f"- `{gate}`" + (f" ({_RED_BEFORE})" if gate in place.red_before else "") for gate in place.gates]
     return f"{when}, in `{place.cwd}`:\n" + "\n".join(lines) + "\nOnly its exit code counts, not what you say of it."
 
 
@@ -225,7 +241,7 @@ def reviewer_prompt(
         head("reviewer", None, attempt),
         "# Review the change of this run",
         f"Goal:\n\n{quoted(goal, most=20_000, end=False)}" if goal else "",
-        "Tasks:\n" + "\n".join(_reviewed(task, evidence.get(task.id)) for task in tasks),
+        "Tasks:\n" + "\n".join(_reviewed(task, evidence.get(task.id), len(tasks)) for task in tasks),
         _tampered(evidence),
         _list("Findings of the last round (see for each whether it is really gone)", [_said(one) for one in before]),
         _the_change(change, place),
@@ -237,11 +253,16 @@ def reviewer_prompt(
     )
 
 
-def _reviewed(task: Task, evidence: Evidence | None) -> str:
-    lines = [f"- {task.id}: {task.title}", *(f"  - must hold: {line}" for line in task.acceptance)]
-    if evidence is not None:
-        lines += [f"  - `{gate.command}`: {_verdict(gate)}" for gate in evidence.gates]
-    return "\n".join(lines)
+def _reviewed(task: Task, evidence: Evidence | None, count: int) -> str:
+    gates = () if evidence is None else evidence.gates
+    return "\n".join([_told(task, count), *(f"  - `{gate.command}`: {_verdict(gate)}" for gate in gates)])
+
+
+def _told(task: Task, count: int) -> str:
+    """A task as one of several: what it asks for, cut where they are many."""
+    words, most = " ".join(task.description.split()), max(200, min(2_000, MOST_TASKS // count))
+    asked = [f"  {words if len(words) <= most else f'{words[:most]} …'}"] if words not in ("", task.title) else []
+    return "\n".join([f"- {task.id}: {task.title}", *asked, *(f"  - must hold: {line}" for line in task.acceptance)])
 
 
 def _verdict(gate: GateResult) -> str:

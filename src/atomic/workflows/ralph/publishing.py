@@ -6,6 +6,7 @@ Each step looks first whether it is done already: a run that was killed in betwe
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ LONGEST_TITLE = 72
 MOST_FILES = 10  # that a sentence names
 _LOCAL, _PUSH, _FORGE = 60.0, 900.0, 180.0  # seconds
 _DEFAULTS = ("main", "master")
+_NO_GH = "the program gh is not there (install it, then gh auth login)"
 # What an agent could have left in the repository to be run with the user's rights is off.
 _GIT = ("git", "--no-pager", "-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
 _ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
@@ -68,6 +70,18 @@ async def publish(ctx: Ralph) -> NodeResult:
     if url is not None:
         ctx.deps.publish(url)
     return NodeResult()
+
+
+async def obstacle(cwd: Path) -> str | None:
+    """What would keep the work from being published; None if nothing is seen. Nothing leaves the machine."""
+    if shutil.which("gh") is None:
+        return _NO_GH
+    try:
+        await _head(cwd)
+        await _remote(cwd)
+    except (_Refusal, ExecError) as error:
+        return str(error)
+    return None
 
 
 async def _publish(ctx: Ralph, desk: Desk) -> str | None:
@@ -152,7 +166,7 @@ async def _gh(cwd: Path, *words: str) -> str:
     try:
         result = await execute("gh", *words, cwd=cwd, env={**os.environ, **_ENVIRONMENT}, timeout=_FORGE)
     except ProgramNotFoundError as error:
-        raise _Refusal("the program gh is not there (install it, then gh auth login)") from error
+        raise _Refusal(_NO_GH) from error
     if result.exit_code != 0:
         raise _Refusal(f"gh {' '.join(words[:2])} failed: {_said(result)}")
     return result.stdout

@@ -111,11 +111,14 @@ def _change_facts(account: Account, proof: Evidence) -> list[str]:
 
 def _where(account: Account, proof: Evidence) -> str:
     if proof.commit is None:
-        return "in no git repository"
+        return "in no commit"
     before = account.before(proof)
     if before is not None and before.head == proof.commit:
         return f"not committed (HEAD is {code(proof.commit)})"
-    return f"commit {code(proof.commit)}" if before is not None else f"HEAD was {code(proof.commit)}"
+    if before is None:
+        return f"HEAD was {code(proof.commit)}"
+    rest = f", but **not committed**: {_files(proof.uncommitted)}" if proof.uncommitted else ""
+    return f"commit {code(proof.commit)}{rest}"
 
 
 def _files(paths: Sequence[str]) -> str:

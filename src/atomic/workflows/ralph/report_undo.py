@@ -56,28 +56,27 @@ def _commands(account: Account, proof: Evidence) -> str:
             + _shell(f"git show {commit}", _status(proof.changed_files))
         )
     if before.head == proof.commit:
-        return _uncommitted(account, proof)
+        return _uncommitted(account, proof, proof.changed_files) if proof.changed_files else "It changed nothing."
+    rest = f"{_uncommitted(account, proof, proof.uncommitted)}\n\nIts commits:\n\n" if proof.uncommitted else ""
     if before.head is None:
-        return "It made the first commits of the repository:\n\n" + _shell(f"git log --stat {commit}")
+        return f"{rest}It made the first commits of the repository:\n\n" + _shell(f"git log --stat {commit}")
     commits = f"{word(before.head)}..{commit}"
-    return _shell(
+    return rest + _shell(
         f"git log --oneline {commits}  # its commits",
         f"git show {commit}  # the last of them",
         f"git revert --no-edit {commits}  # undo them, newest first",
     )
 
 
-def _uncommitted(account: Account, proof: Evidence) -> str:
-    if not proof.changed_files:
-        return "It changed nothing."
-    files = _words(proof.changed_files)
+def _uncommitted(account: Account, proof: Evidence, paths: Sequence[str]) -> str:
+    files = _words(paths)
     note = f"atomic {account.id[:8]} {proof.task}" if proof.task.isalnum() else f"atomic {account.id[:8]}"
     put_away = f'git stash push --include-untracked -m "{note}" -- {files}' if files else ""
     return (
-        "It was in no commit when the task ended. Putting it away takes along whatever else is uncommitted in these "
-        "files; `git stash pop` brings it back.\n\n"
+        f"{'This' if proof.uncommitted else 'It'} was in no commit when the task ended. "
+        "Putting it away takes along whatever else is uncommitted in these files; `git stash pop` brings it back.\n\n"
         + _shell(
-            _status(proof.changed_files),
+            _status(paths),
             f"git diff HEAD -- {files}  # look" if files else "git diff HEAD  # look",
             f"git add -- {files} && git commit  # accept" if files else "",
             f"{put_away}  # undo" if put_away else "",
@@ -110,7 +109,10 @@ def _whole(account: Account) -> str:
 
 
 def _outside_git(account: Account, proofs: Sequence[Evidence]) -> str:
-    told = "The folder is in no git repository, so there is no command that undoes it. These files have changed:"
+    told = (
+        "The folder is in no git repository, or in one without a commit, so there is no command that undoes it. "
+        "These files have changed:"
+    )
     if account.is_shared:
         files = sorted({path for proof in proofs for path in proof.changed_files})
         return "\n\n".join([TITLE, told, "\n".join(f"- {code(path)}" for path in files)])

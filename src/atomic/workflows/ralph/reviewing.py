@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
@@ -41,8 +42,8 @@ async def settle(ctx: Ralph) -> NodeResult:
     red = [result for result in results if result.blocking and result.exit_code != 0]
     if not red:
         return NodeResult()
-    number = 1 + sum(task.id.startswith("gate-") for task in desk.tasks.tasks)
-    add_tasks(desk, [_repair(red, number)])
+    known = {task.id for task in desk.tasks.tasks}  # a list may have a task of such a name
+    add_tasks(desk, [_repair(red, next(number for number in count(1) if f"gate-{number}" not in known))])
     return NodeResult(goto="tasks")
 
 
@@ -71,7 +72,8 @@ async def review(ctx: Ralph) -> NodeResult:
         found = await _ask_reviewer(ctx, desk, problem)
     except (ReviewError, TurnFailedError, ProviderError) as error:
         if not problem:
-            return NodeResult({"asked_again": {key: str(error)}}, goto=ctx.output_key)
+            unserved = not isinstance(error, ReviewError)
+            return NodeResult({"asked_again": {key: str(error)}, "unserved": {key: unserved}}, goto=ctx.output_key)
         found = Review(problem=f"no readable review, twice: {error}")
     return NodeResult({"reviews": [found]})
 
@@ -95,7 +97,7 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     )
     tools = [review_tool(handed_in.append)]
     # If the other one cannot be asked, the worker's is better than none.
-    other = ctx.deps.provider_of("worker") if problem else _reviewing(ctx, desk)
+    other = ctx.deps.provider_of("worker") if state.unserved.get(_key(ctx)) else _reviewing(ctx, desk)
     answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
     return handed_in[-1] if handed_in else review_in(answer)
 

@@ -49,6 +49,7 @@ class RalphState(State):
 
     reviews: Annotated[list[Review], reducers.concat] = []  # of all rounds, each round's in the order of the reviewers
     asked_again: Annotated[dict[str, str], reducers.merge] = {}  # by round and reviewer: why the answer was no review
+    unserved: Annotated[dict[str, bool], reducers.merge] = {}  # the same: whether the provider was why
     rounds: list[list[Finding]] = []  # what blocked in each round
     over: bool = False
     halt: Halt | None = None
@@ -58,5 +59,7 @@ class RalphState(State):
     last_error: str = ""
     errors_in_row: int = 0
     unchanged_in_row: int = 0
+    denial: str = ""  # by which gates, and with which words, the last promise was denied
+    denials_in_row: int = 0
     seen: Picture | None = None
     trouble: str = ""

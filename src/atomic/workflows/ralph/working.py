@@ -12,7 +12,7 @@ from atomic.tasks import Task
 from atomic.workflows import NodeResult
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
-from atomic.workflows.ralph.prompts import gate_trouble, role_of, worker_prompt
+from atomic.workflows.ralph.prompts import aim_of, gate_trouble, role_of, worker_prompt
 from atomic.workflows.ralph.state import MOST_ATTEMPTS, Try
 from atomic.workflows.step_runtime import TurnFailedError
 
@@ -50,6 +50,7 @@ async def work(ctx: Ralph) -> NodeResult:
         builds_on=_builds_on(desk, task),
         trouble=tries[-1].trouble if tries else "",
         cut_off=ctx.attempt > 1,
+        aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
     )
     with desk.turn(task.id):
         return NodeResult({"broken": {task.id: await turn_trouble(ctx, prompt, role_of(task))}})
@@ -107,11 +108,11 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
     else:
         results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
         red = [result for result in results if result.blocking and result.exit_code != 0]
-        failed, reason = (Try("gate", gate_trouble(red)), _red(red)) if red else (None, "")
-    return evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
+        failed, reason = (Try("gate", gate_trouble(red)), said_of(red)) if red else (None, "")
+    return await evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
 
 
-def evidence_of(
+async def evidence_of(
     desk: Desk,
     task: str,
     attempt: int,
@@ -121,7 +122,10 @@ def evidence_of(
     reason: str,
 ) -> Evidence:
     """What is known of one attempt, whatever anybody says of it."""
-    after = pictures[1]
+    before, after = pictures
+    # Where several share the checkout nobody can tell whose it is.
+    is_told = before.head != after.head and desk.options.workers == 1
+    loose = await desk.pictures.uncommitted(after) if is_told else frozenset[str]()
     return Evidence(
         task=task,
         attempt=attempt,
@@ -133,10 +137,12 @@ def evidence_of(
         diffstat=diffstat(changes),
         protected_files=tuple(protected(changes, [gate.command for gate in desk.book.gates])),
         reason=reason,
+        uncommitted=tuple(one.path for one in changes if one.path in loose),
     )
 
 
-def _red(results: Sequence[GateResult]) -> str:
+def said_of(results: Sequence[GateResult]) -> str:
+    """How gates ended, in one line."""
     return "; ".join(
         f"{one.command} " + ("took too long" if one.timed_out else f"ended with exit code {one.exit_code}")
         for one in results

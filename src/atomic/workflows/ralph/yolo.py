@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
 from atomic.git import Picture
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
@@ -10,7 +14,7 @@ from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
 from atomic.workflows.ralph.state import Halt, RalphState
-from atomic.workflows.ralph.working import evidence_of, same_words
+from atomic.workflows.ralph.working import evidence_of, said_of, same_words
 from atomic.workflows.step_runtime import TurnFailedError
 from atomic.workflows.task_loop import ends_with_signal
 
@@ -43,7 +47,8 @@ async def look(ctx: Ralph) -> NodeResult:
     start, now = state.start, await desk.pictures.take()
     assert start is not None  # `prepare` has taken it
     still = 0 if now != (state.seen or start) else state.unchanged_in_row + 1
-    facts = {"seen": now, "unchanged_in_row": still, "answer": ""}
+    facts: dict[str, Any] = {"seen": now, "unchanged_in_row": still, "answer": ""}
+    red, denials = list[GateResult](), 0
     if state.last_error:
         trouble = f"The turn did not end well: {state.last_error}"
     elif not ends_with_signal(state.answer, PROMISE):
@@ -52,8 +57,11 @@ async def look(ctx: Ralph) -> NodeResult:
         return NodeResult({**facts, "over": True})
     else:
         facts["seen"] = await desk.pictures.take()  # gates leave caches, which nobody has worked on
+        denial = _denial(red)
+        denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
+        facts |= {"denial": denial, "denials_in_row": denials}
         trouble = f"You promised that all is done, but the gates say that it is not.\n\n{gate_trouble(red)}"
-    return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still)})
+    return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still) or _denied_again(denials, red)})
 
 
 async def _denied(desk: Desk, state: RalphState, start: Picture, now: Picture) -> list[GateResult]:
@@ -62,8 +70,24 @@ async def _denied(desk: Desk, state: RalphState, start: Picture, now: Picture) -
     red = [result for result in results if result.blocking and result.exit_code != 0]
     reason = f"the promise does not hold: {red[0].command} is red" if red else ""
     changes = await desk.pictures.changes(start, now)
-    desk.write_evidence(evidence_of(desk, TASK, state.iteration, (start, now), changes, results, reason))
+    desk.write_evidence(await evidence_of(desk, TASK, state.iteration, (start, now), changes, results, reason))
     return red
+
+
+def _denial(red: Sequence[GateResult]) -> str:
+    """What the gates said, as it is compared: how long something took is another number each time, a count is not.
+
+    Nothing if one is silent: that does not tell whether anything moves.
+    """
+    if not all(gate.output_tail.strip() for gate in red):
+        return ""
+    return "\n".join(re.sub(r"\d+\.\d+", "#", f"{gate.command} {gate.exit_code} {gate.output_tail}") for gate in red)
+
+
+def _denied_again(denials: int, red: Sequence[GateResult]) -> Halt | None:
+    if denials < STUCK:
+        return None
+    return Halt("stuck", f"{denials} promises were denied by the same error: {said_of(red)}")
 
 
 def _stuck(state: RalphState, still: int) -> Halt | None:
@@ -79,4 +103,5 @@ async def rest(ctx: Ralph) -> NodeResult:
         return NodeResult()
     if ctx.attempt == 1:
         raise Suspend(found.reason, status=RunStatus.BLOCKED, code=found.code)
-    return NodeResult({"halt": None, "unchanged_in_row": 0, "errors_in_row": 0, "last_error": ""})
+    forgotten = {"unchanged_in_row": 0, "errors_in_row": 0, "last_error": "", "denials_in_row": 0}
+    return NodeResult({"halt": None, **forgotten})
