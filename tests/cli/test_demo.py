@@ -74,10 +74,6 @@ def look_at_the_session(folder: Path) -> None:
     assert {task["id"]: task["status"] for task in tasks} == dict.fromkeys(("1", "2", "3", "4", "fix-1-1"), "completed")
     assert tasks[-1]["title"] == "The last row of a board with an odd height is not drawn"
     assert json.loads((folder / "evidence" / "fix-1-1.json").read_text())["status"] == "passed"
-    calls = map(json.loads, (folder / "logs" / "agent-calls.jsonl").read_text().splitlines())
-    assert {call["role"]: call["model"] for call in calls} == {
-        "planner": "opus", "worker": "sonnet", "reviewer": "opus", "fixer": "sonnet",
-    }  # fmt: skip  # as the files of these agents say
 
 
 @pytest.mark.full

@@ -126,13 +126,13 @@ class StepRuntime:
     ) -> str:
         """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can.
 
-        Without a model it is that of the run, else of the agent's file.
+        Without a model it is that of the run, else of the agent's file if that is the user's or the project's own.
         Not `strict`: an agent's prompt and tools count as far as the provider can, and it is asked anyway.
         Raises TurnFailedError, ProviderError.
         """
         entity = None if agent is None else self.entities.require("agent", agent)
         caller = self.caller(prompt, agent)
-        wanted = model or self._ctx.model or (None if entity is None else entity.model)
+        wanted = model or self._ctx.model or _model_of(entity)
 
         async def work(chosen: AgentProvider, name: str) -> str:
             options = await self._options(chosen, name, caller, entity, wanted, tools)
@@ -353,6 +353,12 @@ async def _answer(session: GuardedSession, prompt: str) -> str:
     if ended.reason is not EndReason.DONE:
         raise TurnFailedError(str(ended.reason), ended.error or f"the turn ended with '{ended.reason}'")
     return ended.text
+
+
+def _model_of(entity: EntityLike | None) -> str | None:
+    """What an agent's file names. One that comes with Atomic does not make anybody pay for a model they did not choose."""
+    is_ours = getattr(getattr(entity, "source", None), "location", "") == "builtin"
+    return None if entity is None or is_ours else entity.model
 
 
 def _chosen(choices: Mapping[str, str], caller: Caller) -> str | None:
