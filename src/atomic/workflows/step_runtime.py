@@ -356,7 +356,7 @@ async def _answer(session: GuardedSession, prompt: str) -> str:
 
 
 def _model_of(entity: EntityLike | None) -> str | None:
-    """What an agent's file names. One that comes with Atomic does not make anybody pay for a model they did not choose."""
+    """What an agent's file names. One that comes with Atomic makes nobody pay for a model that they did not choose."""
     is_ours = getattr(getattr(entity, "source", None), "location", "") == "builtin"
     return None if entity is None or is_ours else entity.model
 
