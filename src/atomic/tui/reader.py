@@ -250,7 +250,9 @@ class ReadingApp(App[str], inherit_bindings=False):
             strip.set_class(is_wide, "-closed")
             strip.sync(screen, now)
         self._side.set_class(not is_wide, "-overlay")
+        self._side.share(self._transcript.size.height if is_wide else 0)
         self._side.display = any_shown
+        self._status.is_covered = any_shown and not is_wide
         self._transcript.display = is_wide or not any_shown
 
     def _follow_up(self, changes: Changes) -> None:
