@@ -35,6 +35,7 @@ from atomic.tui.protocol import (
     Said,
     ScreenSize,
     Shell,
+    StatusChanged,
     Submit,
     ThemeSet,
 )
@@ -64,6 +65,10 @@ def _stands(app: AtomicApp, *words: str) -> bool:
     return all(word in shown(app) for word in words)
 
 
+def _stands_or_not(app: AtomicApp, does: bool, *words: str) -> bool:
+    return _stands(app, *words) is does
+
+
 def _written_to(written: list[str]) -> Callable[[object, str], None]:
     return lambda _, text: written.append(text)
 
@@ -74,11 +79,15 @@ def last_line(app: AtomicApp) -> str:
 
 async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() -> None:
     link = ScriptedLink()
-    async with app_with(link).run_test(size=(90, 24)) as pilot:
+    app = app_with(link)
+    async with app.run_test(size=(90, 24)) as pilot:
         await until(pilot, lambda: link.sent)
-        assert link.sent == [ScreenSize(width=90)]
+        assert link.sent == [ScreenSize(width=85)]
+        line = "x" * 84 + "y"
+        link.say(Said(text=f"a list\n{line}"))
+        await until(pilot, lambda: line in shown(app))
         await pilot.resize_terminal(70, 24)
-        await until(pilot, lambda: ScreenSize(width=70) in link.sent)
+        await until(pilot, lambda: ScreenSize(width=65) in link.sent)
 
 
 async def test_a_text_is_on_the_screen_before_anybody_answers_and_its_answer_behind_it() -> None:
@@ -352,6 +361,15 @@ async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobod
         await until(pilot, lambda: link.last(Submit).text == "second")
 
 
+async def test_the_empty_screen_names_the_agent_once_it_is_there() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, partial(_stands, app, "Ask the agent for something"))
+        link.say(StatusChanged(provider="claude", ready=True))
+        await until(pilot, partial(_stands, app, "Ask claude for something"))
+
+
 async def test_the_last_line_says_what_esc_would_do_first() -> None:
     link = ScriptedLink()
     app = app_with(link)
@@ -380,7 +398,7 @@ async def test_the_graph_has_the_rows_that_the_other_panels_leave() -> None:
             app._mark(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
             heading = f"/{len(tasks)} ─"
             await until(pilot, partial(_stands, app, "work ▶ (3)", heading))
-            assert _stands(app, "again", "◉ end") is is_whole
+            await until(pilot, partial(_stands_or_not, app, is_whole, "again", "◉ end"))
 
 
 # -- questions and pickers

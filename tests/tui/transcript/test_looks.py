@@ -119,6 +119,19 @@ def test_code_is_coloured_and_chopped() -> None:
     assert styles(rows, "f") == [DARK.name]
 
 
+def test_a_comment_at_the_end_of_code_is_one() -> None:
+    rows = markdown_rows("```sh\nmake test   # proves it\n```", 40, DARK)
+    assert styles(rows, "# proves it") == [DARK.comment]
+
+
+def test_long_lines_of_a_paragraph_go_on_and_short_ones_end() -> None:
+    wrapped = "word " * 13 + "and\nmore of it."
+    assert page(wrapped, 100) == [("word " * 13 + "and more of it.")]
+    assert page("Dear all,\ngood morning.") == ["Dear all,", "good morning."]
+    assert page("漢" * 40 + "\n字", 100) == ["漢" * 40 + "字"]
+    assert page("word " * 13 + "and  \nmore of it.", 100)[1] == "more of it."
+
+
 def test_an_unknown_language_is_shown_plainly() -> None:
     assert page("```nolang\na\n  b\n```") == [" a", "   b"]
 

@@ -13,16 +13,17 @@ from atomic.tui.widgets.inbox import InboxPanel
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.tasks import TaskPanel
 
+SIDE_COLUMNS = 36
 _GRAPH_PART = 0.45  # of the height that the graph has in any case
 
 
 class SidePanels(Vertical):
     """All panels below each other; those that have nothing to show take no room."""
 
-    DEFAULT_CSS = """
-    SidePanels { width: 36; padding: 0 1; background: $surface; }
-    SidePanels.-overlay { width: 1fr; }
-    SidePanels.-overlay Panel { max-height: 100%; }
+    DEFAULT_CSS = f"""
+    SidePanels {{ width: {SIDE_COLUMNS}; padding: 0 1; background: $surface; }}
+    SidePanels.-overlay {{ width: 1fr; }}
+    SidePanels.-overlay Panel {{ max-height: 100%; }}
     """
 
     def __init__(self) -> None:
