@@ -19,6 +19,7 @@ from tests.tui.snapshots.states import STATES  # noqa: E402
 PICTURES = {
     "everything": ("120x40", "dark", "A workflow, its agents and tasks, three questions, and a conversation beside it"),
     "answer": ("120x40", "light", "An answer with a table and code"),
+    "idle": ("80x24", "dark", "Before the first word"),
     "question": ("80x24", "dark", "An agent asks"),
     "popup": ("80x24", "dark", "Commands while one types"),
     "overlay-tasks": ("80x24", "dark", "Two hundred tasks on a narrow screen"),

@@ -23,6 +23,7 @@ from atomic.tui.protocol import News
 from atomic.tui.state.changes import Changes
 from atomic.tui.state.store import Store
 from atomic.tui.themes import register, shown_name, textual_name, theme_for
+from atomic.tui.transcript.welcome import is_welcome
 from atomic.tui.watchdog import Watchdog
 from atomic.tui.widgets.graph import GraphStrip
 from atomic.tui.widgets.header import Header
@@ -209,7 +210,7 @@ class ReadingApp(App[str], inherit_bindings=False):
     def _show(self, changes: Changes) -> None:
         """Let the widgets read what has changed."""
         screen, now = self.store.screen, time.time()
-        if changes & Changes.TRANSCRIPT:
+        if changes & Changes.TRANSCRIPT or (changes & Changes.STATUS and is_welcome(screen)):  # it names the agent
             self._transcript.sync(screen, now)
         if changes & Changes.STATUS:
             self._header.sync(screen, now)
@@ -250,7 +251,9 @@ class ReadingApp(App[str], inherit_bindings=False):
             strip.set_class(is_wide, "-closed")
             strip.sync(screen, now)
         self._side.set_class(not is_wide, "-overlay")
+        self._side.share(self._transcript.size.height if is_wide else 0)
         self._side.display = any_shown
+        self._status.is_covered = any_shown and not is_wide
         self._transcript.display = is_wide or not any_shown
 
     def _follow_up(self, changes: Changes) -> None:

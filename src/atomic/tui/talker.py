@@ -24,9 +24,11 @@ from atomic.tui.protocol import (
     Shell,
     Submit,
 )
-from atomic.tui.reader import EVERYTHING, ReadingApp
+from atomic.tui.reader import EVERYTHING, WIDE, ReadingApp
 from atomic.tui.state.changes import Changes
+from atomic.tui.transcript.blocks import BESIDE_TEXT
 from atomic.tui.widgets.prompt import HINTS_OF_POPUP, Prompt
+from atomic.tui.widgets.side import SIDE_COLUMNS
 from atomic.tui.widgets.status import IDLE_HINTS
 from atomic.tui.widgets.transcript import TranscriptView
 
@@ -184,6 +186,7 @@ class TalkingApp(ReadingApp):
 
     def _send(self, text: str) -> None:
         """Hand a text to the engine; it is on the screen before anybody answers."""
+        self._send_size()  # panels may have come
         self._runs += 1
         run = f"{os.getpid():x}-{int(time.time() * 1000):x}-{self._runs}"
         command = text.lstrip()
@@ -234,9 +237,14 @@ class TalkingApp(ReadingApp):
         self._mark(EVERYTHING)
 
     def _send_size(self) -> None:
-        if self.columns != self._width:
-            self._width = self.columns
-            self._link.send(ScreenSize(width=self._width))
+        """How long a line may be that the engine lays out: it stands in the transcript."""
+        width = max(1, self.columns - BESIDE_TEXT - (SIDE_COLUMNS if self._has_side() else 0))
+        if width != self._width:
+            self._width = width
+            self._link.send(ScreenSize(width=width))
+
+    def _has_side(self) -> bool:
+        return self.columns >= WIDE and self._side.display
 
     # -- dialogs
 

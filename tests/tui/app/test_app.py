@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,16 @@ from atomic.tui.protocol import (
     Said,
     ScreenSize,
     Shell,
+    StatusChanged,
     Submit,
     ThemeSet,
 )
+from atomic.tui.reader import EVERYTHING
 from atomic.tui.state.model import RunState
+from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
 from tests.tui.app.scripted import ScriptedLink, app_with, shown, until
+from tests.tui.snapshots import material as m
 
 COMMANDS = CommandsListed(
     commands=(
@@ -56,6 +61,14 @@ def question(id: str, text: str = "Which branch?") -> QuestionOpened:
     return QuestionOpened(id=id, run="", question=asked, who="worker")
 
 
+def _stands(app: AtomicApp, *words: str) -> bool:
+    return all(word in shown(app) for word in words)
+
+
+def _stands_or_not(app: AtomicApp, does: bool, *words: str) -> bool:
+    return _stands(app, *words) is does
+
+
 def _written_to(written: list[str]) -> Callable[[object, str], None]:
     return lambda _, text: written.append(text)
 
@@ -66,11 +79,15 @@ def last_line(app: AtomicApp) -> str:
 
 async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() -> None:
     link = ScriptedLink()
-    async with app_with(link).run_test(size=(90, 24)) as pilot:
+    app = app_with(link)
+    async with app.run_test(size=(90, 24)) as pilot:
         await until(pilot, lambda: link.sent)
-        assert link.sent == [ScreenSize(width=90)]
+        assert link.sent == [ScreenSize(width=85)]
+        line = "x" * 84 + "y"
+        link.say(Said(text=f"a list\n{line}"))
+        await until(pilot, lambda: line in shown(app))
         await pilot.resize_terminal(70, 24)
-        await until(pilot, lambda: ScreenSize(width=70) in link.sent)
+        await until(pilot, lambda: ScreenSize(width=65) in link.sent)
 
 
 async def test_a_text_is_on_the_screen_before_anybody_answers_and_its_answer_behind_it() -> None:
@@ -198,9 +215,9 @@ async def test_ctrl_c_closes_then_stops_then_clears_then_asks(tmp_path: Path) ->
         run = link.begin()
         await pilot.press("/")
         now[0] += 1
-        await until(pilot, lambda: "/ralph" in shown(app))
+        await until(pilot, lambda: "Work on tasks" in shown(app))
         await press()
-        assert "/ralph" not in shown(app)
+        assert "Work on tasks" not in shown(app)
         assert not link.all(Interrupt)
         await press()
         assert link.last(Interrupt) == Interrupt(run=run)
@@ -342,6 +359,46 @@ async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobod
         await until(pilot, lambda: list(app.store.screen.runs.values())[-1].kind is RunKind.WORKFLOW)
         await pilot.press(*"second", "enter")
         await until(pilot, lambda: link.last(Submit).text == "second")
+
+
+async def test_the_empty_screen_names_the_agent_once_it_is_there() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, partial(_stands, app, "Ask the agent for something"))
+        link.say(StatusChanged(provider="claude", ready=True))
+        await until(pilot, partial(_stands, app, "Ask claude for something"))
+
+
+async def test_the_last_line_says_what_esc_would_do_first() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        link.say(COMMANDS)
+        plan = PlanChanged((PlanItem("Read it", "in_progress"),))
+        link.say(Activity(run=link.begin(), event=plan))
+        await until(pilot, lambda: "Esc stops" in shown(app) and "0/1" in shown(app))
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "plan 0/1" in shown(app) and "Esc close" in shown(app))
+        assert "Esc stops" not in shown(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Esc stops" in shown(app))
+        await pilot.press("/")
+        await until(pilot, lambda: "Esc close" in shown(app))
+        assert "Esc stops" not in shown(app)
+        assert not link.all(Interrupt)
+
+
+async def test_the_graph_has_the_rows_that_the_other_panels_leave() -> None:
+    app = app_with(ScriptedLink())
+    async with app.run_test(size=(120, 40)) as pilot:
+        for tasks, is_whole in ((m.four_tasks(), True), (m.many_tasks(), False)):
+            app.store = Store(m.ralph(tasks=tasks))
+            app._mark(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+            heading = f"/{len(tasks)} ─"
+            await until(pilot, partial(_stands, app, "work ▶ (3)", heading))
+            await until(pilot, partial(_stands_or_not, app, is_whole, "again", "◉ end"))
 
 
 # -- questions and pickers

@@ -200,7 +200,7 @@ async def test_the_cursor_of_the_terminal_moves_with_the_layout() -> None:
     async with app.run_test(size=(40, 12)) as pilot:
         link.say(COMMANDS)
         await pilot.press("/")
-        await until(pilot, lambda: "/ralph" in shown(app))
+        await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.pause()
         row = next(at for at, line in enumerate(shown(app).splitlines()) if line.startswith(" › /"))
         assert app.cursor_position == Offset(4, row)
@@ -250,7 +250,7 @@ async def test_enter_completes_what_needs_an_argument_and_runs_the_rest() -> Non
     async with app.run_test() as pilot:
         link.say(COMMANDS)
         await pilot.press("/")
-        await until(pilot, lambda: "/ralph" in shown(app))
+        await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.press("enter")
         assert prompt_of(app).text == "/ralph "
         assert not link.all(Submit)
@@ -265,15 +265,15 @@ async def test_esc_closes_the_list_until_the_text_changes() -> None:
     async with app.run_test() as pilot:
         link.say(COMMANDS)
         await pilot.press("/")
-        await until(pilot, lambda: "/ralph" in shown(app))
+        await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.press("escape")
         await pilot.pause()
-        assert "/ralph" not in shown(app)
+        assert "Work on tasks" not in shown(app)
         assert prompt_of(app).text == "/"
         await pilot.press("r")
-        await until(pilot, lambda: "/ralph" in shown(app))
+        await until(pilot, lambda: "Work on tasks" in shown(app))
         await pilot.press("escape", "tab")
-        await until(pilot, lambda: "/ralph" in shown(app))
+        await until(pilot, lambda: "Work on tasks" in shown(app))
 
 
 async def test_the_list_is_moved_in_with_arrows_and_wraps() -> None:

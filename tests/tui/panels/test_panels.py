@@ -70,7 +70,7 @@ def test_a_window_has_the_focus_in_it(count: int, room: int, focus: int) -> None
 def test_each_status_has_its_icon() -> None:
     lines = _rows([*task_lines(Screen(tasks=m.all_statuses()), 60, 20)])
     assert lines[0].startswith("─ tasks 2/6 · 1 failed ─")
-    assert [line[0] for line in lines[1:]] == ["○", "▶", "✓", "✗", "⊘", "⏭"]
+    assert [line[0] for line in lines[1:]] == ["○", "▶", "✓", "✗", "⊘", "↷"]
 
 
 def test_only_open_tasks_block() -> None:
@@ -87,6 +87,14 @@ def test_only_open_tasks_block() -> None:
     assert lines[5].endswith("blocked by 2 +2")
 
 
+def test_the_title_of_a_task_matters_more_than_what_it_waits_for() -> None:
+    tasks = (Task("1", "first"), Task("2", "A title that is long", blocked_by=["1"]))
+    assert [_rows([*task_lines(Screen(tasks=tasks), width, 20)])[2] for width in (60, 34)] == [
+        "○ 2 A title that is long                        blocked by 1",
+        "○ 2 A title that is long   after 1",
+    ]
+
+
 def test_of_many_tasks_the_active_ones_are_seen() -> None:
     lines = _rows([*task_lines(Screen(tasks=m.many_tasks(200, 87)), 60, 12)])
     assert len(lines) == 12
@@ -99,7 +107,7 @@ def test_of_many_tasks_the_active_ones_are_seen() -> None:
 def test_without_tasks_the_plan_is_shown() -> None:
     lines = _rows([*task_lines(Screen(plan=m.plan()), 50, 20)])
     assert lines[0].startswith("─ plan 2/4 ─")
-    assert [line[0] for line in lines[1:]] == ["✓", "▶", "○", "⏭"]
+    assert [line[0] for line in lines[1:]] == ["✓", "▶", "○", "↷"]
     assert "unknown" in _rows([*task_lines(Screen(plan=(PlanItem("unknown", "dreaming"),)), 50, 20)])[1]
 
 
@@ -150,6 +158,16 @@ def test_the_chain_has_marks_and_iterations() -> None:
     assert str(chain(run, 80)) == "plan ✓ → work ▶ (3) → gate ✓ (2) → review ○"
     assert str(chain(run, 24)) == "… → work ▶ (3) → …"
     assert str(chain(run, 10)) == "work ▶ (3)"
+
+
+@pytest.mark.parametrize("status", ["active", "waiting"])
+def test_nothing_is_at_work_in_a_workflow_that_is_over(status: str) -> None:
+    run = m.workflow(RunState.ENDED, status="paused")
+    run.nodes["work"] = NodeEntry("work", status, 3)
+    lines = _rows([*graph_lines(run, 34, 40)])
+    assert lines[0].startswith("─ ralph  paused ─")
+    assert "│‖work ×3 │" in lines[10]
+    assert str(chain(run, 80)) == "plan ✓ → work ‖ (3) → gate ✓ (2) → review ○"
 
 
 def test_the_picture_is_marked_where_the_names_stand() -> None:
@@ -209,7 +227,7 @@ def test_without_a_price_the_tokens_are_shown() -> None:
         (m.ralph(runs={"w1": m.workflow(), "t1": m.turn()}), "● working 12 s · 1 more · Esc stops"),
         (m.ralph(questions=m.three_questions()), "? 3 questions wait · F6 answers"),
         (m.chat(), "⏎ send · Ctrl+J newline · / commands · @ files · ! shell · ? keys"),
-        (Screen(status=m.NO_AGENT), m.NO_AGENT.problem),
+        (Screen(status=m.NO_AGENT), "No agent can be used here · atomic doctor says why"),
     ],
 )
 def test_the_status_says_what_applies(screen: Screen, words: str) -> None:
@@ -220,6 +238,26 @@ def test_the_queue_is_told_even_where_there_is_little_room() -> None:
     screen = m.chat(runs={"t1": m.turn()}, queue=m.queued("a", "b"))
     assert str(status_line(screen, NOW, 38)).rstrip().endswith("queued 2")
     assert str(status_line(screen, NOW, 80)).rstrip().endswith("queued 2 · session a1b2c3d4")
+
+
+def test_a_narrow_status_keeps_what_matters_most() -> None:
+    asked = m.ralph(questions=m.three_questions(), queue=m.queued("a"))
+    assert str(status_line(asked, NOW, 38)).split("  ")[0] == "? 3 questions wait"
+    assert str(status_line(asked, NOW, 38)).endswith("queued 1")
+    assert str(status_line(m.chat(), NOW, 38)).rstrip() == "⏎ send · / commands · @ files · ? keys"
+    assert "! shell · ? keys " in str(status_line(m.chat(), NOW, 78))
+    assert str(status_line(m.chat(), NOW, 78)).endswith("session a1b2c3d4")
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [(120, "No agent can be used here: claude: run `claude` once and log in"),
+     (60, "No agent can be used here · atomic doctor says why"),
+     (30, "No agent can be used here")],
+)  # fmt: skip
+def test_a_problem_is_not_cut_in_the_middle(width: int, words: str) -> None:
+    status = StatusChanged(problem="No agent can be used here: claude: run `claude` once and log in")
+    assert str(status_line(Screen(status=status), NOW, width)).rstrip() == words
 
 
 def test_esc_is_for_the_conversation_before_a_workflow() -> None:

@@ -35,7 +35,7 @@ from atomic.tui.protocol import (
     ShellSaid,
     StatusChanged,
 )
-from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
+from atomic.tui.state.model import AgentEntry, BlockKind, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
 from atomic.tui.state.store import Store
 
 NOW = 10_000.0
@@ -52,8 +52,11 @@ READY = StatusChanged(
     ready=True,
 )
 NO_AGENT = StatusChanged(
-    project="~/new", problem="No agent was found. Try `atomic demo`, or install Claude Code: see /agent."
+    project="~/new",
+    problem="No agent can be used here: claude: run `claude` once and log in, or set ANTHROPIC_API_KEY "
+    "(atomic doctor says what is missing for each; atomic demo shows a run without one)",
 )
+
 
 COMMANDS = (
     CommandInfo("help", "Commands by category, or one in detail", "builtin", ("h", "?"), "[command]"),
@@ -365,7 +368,7 @@ def told(*news: News, screen: Screen | None = None, at: float = NOW - 20) -> Scr
     """What the screen knows after these news."""
     store = Store(screen or chat())
     for one in news:
-        store.apply(one, at)
+        store.apply(one, getattr(one, "time", 0) or at)
     return store.screen
 
 
@@ -407,11 +410,85 @@ def streaming() -> Screen:
         does(
             TextDelta(
                 "The loop waits **twice as long** after each failure:\n\n```python\nfor attempt in range(5):\n    aw"
-            )
+            ),
+            ago=3,
         ),
-        does(ToolStarted("2", "Bash", {"command": "pytest -q"})),
-        at=NOW - 3,
+        does(ToolStarted("2", "Bash", {"command": "pytest -q"}), ago=3),
     )
+
+
+MARKDOWN = """\
+# The release
+
+What is in it, with a footnote[^1] and <b>some HTML</b>, ~~an error~~ and a [very long address](https://example.org/a/path/that/does/not/fit/into/any/line/of/a/narrow/screen?with=a&query=too).
+
+## Lists
+
+- first
+  1. inner, with `code` in it and enough words to be broken at the end of the line of a narrow screen
+     - deeper
+       - deepest
+  2. inner again
+- [x] done
+- [ ] open
+
+| option | type | default | what it does, in more words than the screen is wide | since |
+|---|---|---|---|---|
+| `--agent` | name | the first that works | which agent answers; an unknown one is an error that says so | 1.0 |
+| `--theme` | dark, light, ansi, contrast | by the background | 色のテーマ | 2.0 |
+
+```sh
+curl --fail --silent --show-error --location --output /tmp/archive.tar.gz https://example.org/releases/2.0/archive.tar.gz
+```
+
+> A quotation
+>
+> > in a quotation
+
+---
+
+### The end
+
+<details><summary>More</summary>hidden text</details>
+
+[^1]: It is explained here.
+"""
+
+
+def markdown() -> Screen:
+    """An answer with all that Markdown has."""
+    return told(begun("What is new?"), does(TextDelta(MARKDOWN)), RunEnded(run="t1", status="done", time=NOW))
+
+
+def unfolded() -> Screen:
+    """What an agent thought and did, looked at closely; a sub-agent is left folded."""
+    diff = {
+        "file_path": "src/auth/header.py",
+        "old_string": "def parse(data):\n    length = data[0]\n    return data[1:length]",
+        "new_string": 'def parse(data):\n    length = int.from_bytes(data[:2], "big")\n    return data[2 : 2 + length]',
+    }
+    screen = told(
+        begun("Repair it"),
+        does(ThinkingDelta("The header is read in two places.\nI look at both of them."), ago=35),
+        *tool("1", "Edit", "ok", **diff),
+        *tool("2", "Bash", "F.\n1 failed, 1 passed in 0.12s", "exit code 1", command="pytest -q tests/auth"),
+        does(SubagentStarted("a", "explorer", "who else reads it"), ago=28),
+        does(ToolStarted("a1", "Grep", {"pattern": "parse("}, agent="a"), ago=27),
+        does(ToolEnded("a1", "src/app.py:12", agent="a"), ago=26),
+        does(SubagentEnded("a", "Only `src/app.py`."), ago=9),
+        does(TextDelta("It was the length."), ago=5),
+        RunEnded(run="t1", status="done", time=NOW - 1),
+    )
+    for block in screen.blocks:
+        block.folded = block.kind not in (BlockKind.TOOL, BlockKind.THINKING) and block.folded
+    return screen
+
+
+def more_words(store: Store) -> None:
+    """An agent goes on while the reader is elsewhere."""
+    store.apply(begun("And then?", "t2"), NOW - 2)
+    for at in range(11):
+        store.apply(does(TextDelta(f"Paragraph {at}.\n\n"), "t2", 1), NOW - 1)
 
 
 def errors() -> Screen:

@@ -12,11 +12,13 @@ from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
 
+from rich.cells import cell_len
+
 from tests.tui.snapshots.frames import Frame, Look
 from tests.tui.snapshots.stage import SIZES, frames_of
 from tests.tui.snapshots.states import STATES
 
-_CELL, _LINE = 9, 19
+_CELL, _LINE, _BASE = 9, 17, 14  # as high as the font, so that lines join
 _TERMINAL = {  # what stands for a terminal's own colours in a picture
     "default": "#d4d4d4", "black": "#000000", "red": "#e06c75", "green": "#98c379", "yellow": "#e5c07b",
     "blue": "#61afef", "magenta": "#c678dd", "cyan": "#56b6c2", "white": "#d4d4d4", "bright_white": "#ffffff",
@@ -26,7 +28,8 @@ _TERMINAL = {  # what stands for a terminal's own colours in a picture
 def svg_of(frame: Frame, title: str = "") -> str:
     """The frame as SVG; each run of letters is as broad as its cells, whatever the font."""
     width, height = len(frame.letters[0]) * _CELL, len(frame.letters) * _LINE
-    shapes = [shape for y, _ in enumerate(frame.letters) for shape in _row(frame, y)]
+    rows = [_row(frame, y) for y, _ in enumerate(frame.letters)]
+    shapes = [shape for papers, _ in rows for shape in papers] + [shape for _, inks in rows for shape in inks]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'font-family="DejaVu Sans Mono, monospace" font-size="15">\n'
@@ -34,28 +37,36 @@ def svg_of(frame: Frame, title: str = "") -> str:
     )
 
 
-def _row(frame: Frame, y: int) -> list[str]:
-    shapes: list[str] = []
+def _row(frame: Frame, y: int) -> tuple[list[str], list[str]]:
+    """What is behind the letters of a row, and the letters: they may reach into the next row."""
+    papers: list[str] = []
+    inks: list[str] = []
     cells = list(zip(range(len(frame.letters[y])), frame.letters[y], frame.looks[y], strict=True))
     for look, group in groupby(cells, key=lambda cell: cell[2]):
         run = list(group)
         ink, paper = _colours(look)
         x, wide = run[0][0] * _CELL, len(run) * _CELL
-        shapes.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{paper}"/>')
-        for is_blank, word in groupby(run, key=lambda cell: cell[1] == " "):
-            if not is_blank:
-                shapes.append(_text(list(word), y, ink, look))
-    return shapes
+        papers.append(f'<rect x="{x}" y="{y * _LINE}" width="{wide}" height="{_LINE}" fill="{paper}"/>')
+        for kind, word in groupby(run, key=lambda cell: _kind(cell[1])):
+            if kind != " ":
+                inks.append(_text(list(word), y, ink, look))
+    return papers, inks
+
+
+def _kind(letter: str) -> str:
+    """Blanks are not written, and wide letters not with narrow ones: a font may have other widths for them."""
+    return " " if letter == " " else "wide" if not letter or cell_len(letter) > 1 else "narrow"
 
 
 def _text(word: Sequence[tuple[int, str, Look]], y: int, ink: str, look: Look) -> str:
     weight = ' font-weight="bold"' if "bold" in look.signs else ""
     slant = ' font-style="italic"' if "italic" in look.signs else ""
-    under = ' text-decoration="underline"' if "underline" in look.signs else ""
+    line = "underline" if "underline" in look.signs else "line-through" if "strike" in look.signs else ""
+    under = f' text-decoration="{line}"' if line else ""
     x, wide = word[0][0] * _CELL, len(word) * _CELL
     letters = escape("".join(letter for _, letter, _ in word))
     return (
-        f'<text x="{x}" y="{y * _LINE + 15}" textLength="{wide}" lengthAdjust="spacingAndGlyphs" '
+        f'<text x="{x}" y="{y * _LINE + _BASE}" textLength="{wide}" lengthAdjust="spacingAndGlyphs" '
         f'fill="{ink}"{weight}{slant}{under}>{letters}</text>'
     )
 

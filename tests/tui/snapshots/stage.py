@@ -38,6 +38,7 @@ class State:
     keys: tuple[str, ...] = ()
     paste: str = ""
     overlay: str = ""  # the panel that covers a narrow screen
+    later: Callable[[Store], None] | None = None  # what is told after that
     sizes: tuple[str, ...] = (NORMAL, LARGE)
     themes: tuple[str, ...] = ("dark", "light")
 
@@ -93,6 +94,9 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     await _shown(app, pilot)
     if state.dialog or state.keys or state.paste:
         await _do(app, pilot, state)
+        await _shown(app, pilot)
+    if state.later:
+        state.later(app.store)
         await _shown(app, pilot)
     return frame_of(app)
 

@@ -45,7 +45,7 @@ def _asked(question: Question, who: str = "worker#4") -> Screen:
 STATES = [
     # the screen alone
     State("start", Screen, sizes=_ALL),
-    State("no-agent", lambda: Screen(status=m.NO_AGENT), sizes=_ALL),
+    State("no-agent", lambda: m.told(m.NO_AGENT, screen=Screen()), sizes=_ALL),
     State("idle", m.chat, sizes=_ALL, themes=_FOUR),
     State("quiet", lambda: m.chat(runs={"t1": m.turn(seconds=3700, heard=48)})),
     State("stopping", lambda: m.chat(runs={"t1": m.turn(RunState.STOPPING)}), sizes=_ALL),
@@ -53,6 +53,10 @@ STATES = [
     # the transcript
     State("answer", m.answered, sizes=_ALL, themes=_FOUR),
     State("answer-top", m.answered, keys=("ctrl+home",)),
+    State("markdown", m.markdown, sizes=_ALL),
+    State("markdown-top", m.markdown, keys=("ctrl+home",), sizes=_ALL),
+    State("unfolded", m.unfolded, sizes=_ALL, themes=_FOUR),
+    State("new-below", m.answered, keys=("ctrl+home",), later=m.more_words, sizes=_ALL, themes=_FOUR),
     State("streaming", m.streaming, sizes=_ALL),
     State("error", m.errors, sizes=_ALL, themes=_FOUR),
     State("long-line", m.long_line, sizes=_ALL),

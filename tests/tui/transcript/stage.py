@@ -49,9 +49,9 @@ class Stage(App[None]):
         self.opened.append(message.url)
 
     def rows(self) -> list[str]:
-        """What the view shows, line by line."""
+        """What the view shows, line by line, without the margin."""
         view = self.view
-        return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+        return [view.render_line(y).text.rstrip()[1:] for y in range(view.size.height)]
 
 
 def turn(*events: AgentEvent, run: str = "r1", prompt: str = "hi", ends: bool = True) -> list[News]:

@@ -25,7 +25,10 @@ def page(text: str, width: int = 40) -> list[str]:
 
 
 def look(block: Block, width: int = 50, now: float = 0.0) -> list[str]:
-    return [strip.text.rstrip() for strip in painted(block, width, now).strips]
+    """Without the margin that each line has."""
+    lines = [strip.text.rstrip() for strip in painted(block, width, now).strips]
+    assert all(not line or line[0] == " " for line in lines)
+    return [line[1:] for line in lines]
 
 
 def painted(block: Block, width: int = 50, now: float = 0.0) -> Painted:
@@ -116,6 +119,19 @@ def test_code_is_coloured_and_chopped() -> None:
     assert styles(rows, "f") == [DARK.name]
 
 
+def test_a_comment_at_the_end_of_code_is_one() -> None:
+    rows = markdown_rows("```sh\nmake test   # proves it\n```", 40, DARK)
+    assert styles(rows, "# proves it") == [DARK.comment]
+
+
+def test_long_lines_of_a_paragraph_go_on_and_short_ones_end() -> None:
+    wrapped = "word " * 13 + "and\nmore of it."
+    assert page(wrapped, 100) == [("word " * 13 + "and more of it.")]
+    assert page("Dear all,\ngood morning.") == ["Dear all,", "good morning."]
+    assert page("漢" * 40 + "\n字", 100) == ["漢" * 40 + "字"]
+    assert page("word " * 13 + "and  \nmore of it.", 100)[1] == "more of it."
+
+
 def test_an_unknown_language_is_shown_plainly() -> None:
     assert page("```nolang\na\n  b\n```") == [" a", "   b"]
 
@@ -178,7 +194,7 @@ def test_a_running_tool_has_a_spinner_and_a_clock() -> None:
     block = Block(1, BlockKind.TOOL, title="Bash", detail="pytest", status="running", started=10.0)
     first, later = look(block, now=10.0), look(block, now=75.0)
     assert first[0][2:] == "Bash  pytest"
-    assert later[0].endswith("1m05s")
+    assert later[0].endswith("1:05")
     assert first[0][0] != later[0][0]
 
 
@@ -187,7 +203,7 @@ def test_a_card_unfolds_to_its_diff_and_output() -> None:
     block.seconds = 1.23
     folded = look(block)
     assert folded[0].startswith("▸ Edit  a.py +1 -1")
-    assert folded[0].endswith("1.2s")
+    assert folded[0].endswith("1.2 s")
     assert len(folded) == 1
     block.folded = False
     assert look(block)[1:] == ["  │ -old", "  │ +new", "  │ ok"]
@@ -204,15 +220,15 @@ def test_a_folded_card_that_failed_shows_why() -> None:
 def test_long_details_are_cut_not_wrapped() -> None:
     block = Block(1, BlockKind.TOOL, title="Bash", detail="x" * 500, status="done", seconds=12.0)
     (line,) = look(block, 40)
-    assert line.endswith("…  12s")
+    assert line.endswith("…  12 s")
     assert len(line) <= 40
 
 
 def test_thinking_is_one_line_until_it_is_unfolded() -> None:
     block = Block(1, BlockKind.THINKING, text="First.\nSecond.", seconds=3.0)
-    assert look(block) == ["▸ Thought 3.0s  First. Second."]
+    assert look(block) == ["▸ Thought 3.0 s  First. Second."]
     block.folded = False
-    assert look(block) == ["▾ Thought 3.0s", "  │ First.", "  │ Second."]
+    assert look(block) == ["▾ Thought 3.0 s", "  │ First.", "  │ Second."]
 
 
 def test_deeper_blocks_stand_behind_tree_lines() -> None:
@@ -267,7 +283,7 @@ def test_what_was_painted_is_kept_until_it_changes() -> None:
 
 
 def test_durations() -> None:
-    assert [seconds(value) for value in (0.04, 9.96, 59.0, 61.0, 3720.0)] == ["0.0s", "10.0s", "59s", "1m01s", "1h02m"]
+    assert [seconds(value) for value in (0.04, 9.96, 59.0, 61.0, 3720.0)] == ["0.0 s", "9 s", "59 s", "1:01", "1:02:00"]
 
 
 @pytest.mark.parametrize("name", sorted(BUILTIN_THEMES))

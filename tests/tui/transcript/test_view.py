@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.selection import Selection
 
 from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolStarted
-from atomic.tui.protocol import Activity, Cleared, News
+from atomic.tui.protocol import Activity, Cleared, News, Said, StatusChanged
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette
@@ -91,7 +91,7 @@ async def test_every_page_joins_the_next_though_heights_were_guessed(size: tuple
         pages.pop()
         for below, above in itertools.pairwise(pages[:-1]):
             assert above[-1] == below[0]  # one line stays
-        assert pages[-1][0].startswith("› hi")
+        assert pages[-1][:2] == ["", "› hi"]
         text = "\n".join(line for page in reversed(pages) for line in page)
         numbers = [int(word[1:]) for word in text.split() if word[:1] == "P" and word[1:].isdigit()]
         assert sorted(set(numbers)) == list(range(120))
@@ -102,7 +102,7 @@ async def test_home_and_end() -> None:
     async with app.run_test(size=(60, 12)) as pilot:
         app.view.focus()
         await pilot.press("home")
-        assert app.rows()[0].startswith("› hi")
+        assert app.rows()[:2] == ["", "› hi"]
         assert not app.view.is_following
         await pilot.press("end")
         assert app.view.is_following
@@ -182,9 +182,9 @@ async def test_what_is_selected_has_no_signs_in_it() -> None:
         await settle(pilot)
         first = next(y for y, row in enumerate(app.rows()) if "Hello" in row)
         last = next(y for y, row in enumerate(app.rows()) if "Second" in row)
-        await pilot.mouse_down(app.view, offset=(8, first))
-        await pilot.hover(app.view, offset=(7, last))
-        await pilot.mouse_up(app.view, offset=(7, last))
+        await pilot.mouse_down(app.view, offset=(9, first))
+        await pilot.hover(app.view, offset=(8, last))
+        await pilot.mouse_up(app.view, offset=(8, last))
         await settle(pilot)
         assert app.view.selected_text() == "there friend.\n\nSecond"
         assert app.screen.get_selected_text() == "there friend.\n\nSecond"
@@ -254,12 +254,12 @@ async def test_another_width_keeps_the_place() -> None:
 async def test_another_theme_has_other_colours() -> None:
     app = stage(*many(3))
     async with app.run_test(size=(60, 12)) as pilot:
-        before = [segment.style for segment in app.view.render_line(2)]
+        before = [segment.style for segment in app.view.render_line(1)]
         app.theme = "textual-light"
         await settle(pilot)
         await settle(pilot)
-        assert [segment.style for segment in app.view.render_line(2)] != before
-        assert app.view.render_line(2).text.strip() != ""
+        assert [segment.style for segment in app.view.render_line(1)] != before
+        assert app.view.render_line(1).text.strip() != ""
 
 
 async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
@@ -268,11 +268,47 @@ async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
         app.view.action_scroll_home()
         app.tell(Cleared())
         await settle(pilot)
-        assert "".join(app.rows()) == ""
+        assert "P79" not in "\n".join(app.rows())
+        assert "/sessions" in "\n".join(app.rows())  # what one can do, as at the start
         app.tell(*many(80, run="r2"))
         await settle(pilot)
         assert app.view.is_following
         assert "P79" in "\n".join(app.rows())
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "words"),
+    [
+        (80, 20, "Ask claude for something, or let a workflow do it."),
+        (40, 8, '/ralph "…"  plan, build and review'),
+        (20, 8, '/ralph "…"'),
+        (5, 1, ""),
+    ],
+)
+async def test_an_empty_conversation_says_what_can_be_done(width: int, height: int, words: str) -> None:
+    app = stage(StatusChanged(provider="claude", ready=True), Said(text="A notice."))
+    async with app.run_test(size=(width, height)) as pilot:
+        await settle(pilot)
+        rows = app.rows()
+        assert len(rows) == height
+        assert words in [row.strip() for row in rows] or not words
+        app.tell(*turn(TextDelta("Hello."), prompt="hi"))
+        await settle(pilot)
+        assert "/ralph" not in "\n".join(app.rows())
+
+
+async def test_without_an_agent_the_way_to_one_is_shown() -> None:
+    app = stage(StatusChanged(problem="No agent can be used here: none"))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        assert app.rows()[:6] == [
+            "",
+            "▲ No agent can be used here: none",
+            "",
+            "  atomic doctor  what each one needs",
+            "  atomic demo    a run without one",
+            "  /agent         choose one",
+        ]
 
 
 async def test_a_key_between_news_and_frame_finds_a_whole_state() -> None:
@@ -380,9 +416,9 @@ async def test_a_click_after_a_selection_folds_again() -> None:
     app = stage(*turn(TextDelta("Some words."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "out")))
     async with app.run_test(size=(60, 12)) as pilot:
         await settle(pilot)
-        await pilot.mouse_down(app.view, offset=(3, 2))
-        await pilot.hover(app.view, offset=(9, 2))
-        await pilot.mouse_up(app.view, offset=(9, 2))
+        await pilot.mouse_down(app.view, offset=(4, 3))
+        await pilot.hover(app.view, offset=(10, 3))
+        await pilot.mouse_up(app.view, offset=(10, 3))
         assert app.view.selected_text()
         at = next(y for y, row in enumerate(app.rows()) if row.startswith("▸ Bash"))
         await pilot.click(app.view, offset=(3, at))

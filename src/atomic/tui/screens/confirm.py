@@ -39,7 +39,7 @@ class ConfirmScreen(Dialog[bool]):
         rows = [content((f"{letter} ", "$primary"), text) for letter, text in zip("yn", self._answers, strict=True)]
         answers = [Item(lambda _, row=row: [row], value=str(at)) for at, row in enumerate(rows)]
         self._sheet.show([paragraph(content((self._text, MUTED))), fixed(content()), *answers], _NO)
-        self._keys.show(keys_line(("y/n", "answer"), ("⏎", "takes"), ("Esc", "no")))
+        self._keys.show(keys_line(("y/n", "answer"), ("⏎", "choose"), ("Esc", "no")))
 
     def on_key(self, event: Key) -> None:
         """Letters answer at once; arrows and Enter too."""

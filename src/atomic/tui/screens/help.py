@@ -22,7 +22,7 @@ _HINT_CUT, _HINT_MOST = 20, 23
 class HelpScreen(Listing):
     """It ends with the name of a command, or None."""
 
-    HINTS = (("⏎", "inserts"), ("↑↓", "choose"), ("Esc", "closes"))
+    HINTS = (("⏎", "insert"), ("↑↓", "move"), ("Esc", "close"))
 
     def __init__(self, commands: Sequence[CommandInfo]) -> None:
         super().__init__("Help", command_rows(commands), nothing="The commands are still being read.")

@@ -12,7 +12,7 @@ class KeysScreen(Listing):
     """Rows of (keys, what they do, where); to read and to search."""
 
     CHOOSES = False
-    HINTS = (("↑↓", "scroll"), ("Esc", "closes"))
+    HINTS = (("↑↓", "scroll"), ("Esc", "close"))
 
     def __init__(self, rows: Sequence[tuple[str, str, str]]) -> None:
         super().__init__("Keys", [PickRow(keys, keys, does, where) for keys, does, where in rows])

@@ -28,7 +28,7 @@ class Listing(Dialog["str | None"]):
 
     MARK = "●"  # of a row that is the current one
     NO_MARK = " "
-    HINTS: Sequence[tuple[str, str]] = (("⏎", "takes"), ("↑↓", "choose"), ("Esc", "closes"))
+    HINTS: Sequence[tuple[str, str]] = (("⏎", "choose"), ("↑↓", "move"), ("Esc", "close"))
     CHOOSES = True  # whether a row can be taken
     BINDINGS = [Binding("escape", "close", show=False)]
 

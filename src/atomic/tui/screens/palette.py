@@ -24,7 +24,7 @@ class Action:
 class PaletteScreen(Listing):
     """It ends with `/name` of a command, the name of an action, or None."""
 
-    HINTS = (("⏎", "does it"), ("↑↓", "choose"), ("Esc", "closes"))
+    HINTS = (("⏎", "do it"), ("↑↓", "move"), ("Esc", "close"))
 
     def __init__(self, commands: Sequence[CommandInfo], actions: Sequence[Action]) -> None:
         acts = [PickRow(action.name, action.description, action.keys, "Actions") for action in actions]

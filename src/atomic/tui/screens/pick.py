@@ -28,7 +28,7 @@ class PickScreen(Listing):
         self._before: str | None = None
         if pick.kind is PickKind.MCP:  # here `current` says that a server is on; Enter turns it over
             self.NO_MARK = "○"
-            self.HINTS = (("⏎", "on or off"), ("↑↓", "choose"), ("Esc", "closes"))
+            self.HINTS = (("⏎", "on or off"), ("↑↓", "move"), ("Esc", "close"))
 
     def _moved(self) -> None:
         row = self.chosen

@@ -365,16 +365,16 @@ def _option_lines(
 
 def _placeholder(question: Question) -> Content:
     if question.default and not question.options:
-        return content(f"Enter: {one_line(question.default)}")
+        return content(f"{one_line(question.default)}  (Enter takes it)")
     return content("your own words")
 
 
 def _hints(question: Question, draft: _Draft, waiting: int) -> list[tuple[str, str]]:
-    hints = [("⏎", "answers"), ("Esc", "skips")]
+    hints = [("⏎", "answer"), ("Esc", "skip")]
     if draft.writes:
         hints += [("Ctrl+J", "newline"), *([("↑", "options")] if question.options else [])]
     elif question.multi_select:
-        hints.insert(0, ("Space", "marks"))
+        hints.insert(0, ("Space", "mark"))
     else:
         hints.insert(0, (f"1–{min(9, len(question.options) + 1)}", "choose"))
     if waiting > 1:

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from atomic.tui.widgets.text import MUTED, chosen_style, content, fit, lines_of
+from atomic.tui.widgets.text import MUTED, REVERSED, chosen_style, content, fit, lines_of
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -147,7 +147,10 @@ class Sheet(Widget):
         return lines, owners
 
     def _marked(self, row: Content, width: int) -> Content:
-        return fit(row, width).stylize_before(chosen_style(self))
+        style, row = chosen_style(self), fit(row, width)
+        if style == REVERSED:  # a colour of its own would become the background of that piece
+            return content((row.plain, style))
+        return row.stylize_before(style)
 
     def _follow(self, owners: list[int], height: int, count: int) -> None:
         """Keep the chosen row in the window, between the lines that say how many more there are."""

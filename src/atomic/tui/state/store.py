@@ -148,7 +148,7 @@ class Store:
         return Changes.TRANSCRIPT
 
     def _said(self, news: Said, now: float) -> Changes:
-        block = Block(next(self._ids), _LEVELS[news.level], run=news.run, text=news.text, gap=bool(self.screen.blocks))
+        block = Block(next(self._ids), _LEVELS[news.level], run=news.run, text=news.text, gap=True)
         if news.markdown and news.level is Level.INFO:
             block.kind, block.run = BlockKind.ANSWER, ""  # it looks like an answer, but no agent gave it
         self.screen.blocks.append(block)
@@ -210,7 +210,7 @@ class Store:
         screen.runs[run.id] = run
         telling = self._tellings[run.id] = _Telling(run, Story(screen, run, self._ids), is_old=self._is_old)
         if news.prompt and news.kind is not RunKind.SHELL:
-            telling.story.add(Block(0, BlockKind.USER, text=news.prompt), gap=bool(screen.blocks))
+            telling.story.add(Block(0, BlockKind.USER, text=news.prompt), gap=True)
         self._begin_kind(telling, news, now)
         return telling
 
@@ -321,7 +321,7 @@ class Store:
             return Changes.NONE
         block = Block(0, BlockKind.QUESTION, text=text, title=who, status=status)
         if telling is None:
-            block.id, block.gap = next(self._ids), bool(self.screen.blocks)
+            block.id, block.gap = next(self._ids), True
             self.screen.blocks.append(block)
         else:
             telling.story.add(block)

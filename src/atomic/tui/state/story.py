@@ -171,7 +171,7 @@ class Story:
             at = _end_of(blocks, voice.head)
             block.depth = voice.head.depth + 1
             block.hidden = voice.head.folded or voice.head.hidden
-        block.gap = (_needs_gap(blocks[at - 1], block) if at else False) if gap is None else gap
+        block.gap = (_needs_gap(blocks[at - 1], block) if at else True) if gap is None else gap
         blocks.insert(at, block)
         return block
 

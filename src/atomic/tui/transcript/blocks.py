@@ -16,6 +16,7 @@ from atomic.tui.state.model import Block, BlockKind
 from atomic.tui.transcript.markdown import markdown_rows
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, cells, fit, length, wrap
+from atomic.tui.widgets.text import clock
 
 _KEPT = 2_000  # painted blocks
 _KEPT_LINES = 1_200  # of them all: a strip takes 2 KB and ten objects, and the collector looks at each
@@ -25,6 +26,7 @@ _LAST = 12  # lines of a shell's output that are shown while it is folded
 _MOST = 1_000  # lines of a block; nobody reads more on a screen
 _LONG = 0.02  # seconds to paint a block
 _REST = 8  # times as long it is then left alone
+BESIDE_TEXT = 5  # columns of the screen: the margin, a sign and its blank, a free one, the scrollbar
 _BOLD, _ITALIC = Style(bold=True), Style(italic=True)
 FOLDABLE = frozenset({BlockKind.TOOL, BlockKind.THINKING, BlockKind.SUBAGENT, BlockKind.USER, BlockKind.SHELL})
 
@@ -123,12 +125,7 @@ def plain_text(block: Block) -> str:
 
 def seconds(value: float) -> str:
     """A duration as people say it."""
-    if value < 10:
-        return f"{value:.1f}s"
-    if value < 60:
-        return f"{int(value)}s"
-    minutes, rest = divmod(int(value), 60)
-    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+    return f"{value:.1f} s" if value < 9.95 else clock(value)
 
 
 def _tick(block: Block, now: float) -> int:
@@ -150,7 +147,7 @@ class _Page:
     def __init__(self, block: Block, width: int, palette: Palette, now: float) -> None:
         self.block, self.palette, self.now = block, palette, now
         self._width = max(8, width)
-        self._tree = "│ " * min(block.depth, max(0, (self._width - 12) // 2))
+        self._tree = " " + "│ " * min(block.depth, max(0, (self._width - 12) // 2))  # in line with header and prompt
         self.room = self._width - len(self._tree) - 1  # a column stays free beside the scrollbar
         self._strips: list[Strip] = []
         self._gutters: list[int] = []
@@ -193,8 +190,7 @@ class _Page:
             self._add([edge, Segment(f"… {len(lines) - _MOST:,} more lines", self.palette.muted)], 4, self.palette.text)
 
     def _add(self, row: Row, gutter: int, fill: Style) -> None:
-        if self._tree:
-            row = [Segment(self._tree, self.palette.muted), *row]
+        row = [Segment(self._tree, self.palette.muted), *row]
         free = self._width - length(row)
         if free > 0:
             row = [*row, Segment(" " * free, fill)]
@@ -389,7 +385,7 @@ def _sign(block: Block, palette: Palette, now: float, done: str = "") -> tuple[s
 def _right(block: Block, now: float) -> str:
     if block.seconds is not None:
         return seconds(block.seconds) if block.seconds >= 0.1 else ""
-    return seconds(float(_tick(block, now))) if block.status == "running" and now - block.started >= 1 else ""
+    return clock(_tick(block, now)) if block.status == "running" and now - block.started >= 1 else ""
 
 
 _LOOKS: dict[BlockKind, Callable[[_Page], None]] = {

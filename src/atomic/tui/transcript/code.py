@@ -61,7 +61,7 @@ def _lexer(language: str) -> Any:
     from pygments.util import ClassNotFound
 
     try:
-        return get_lexer_by_name(_NAMES.get(name, name), stripnl=False, ensurenl=False)
+        return get_lexer_by_name(_NAMES.get(name, name), stripnl=False)  # it adds the newline that ends a comment
     except ClassNotFound:
         return None
 

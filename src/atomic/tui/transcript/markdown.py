@@ -13,7 +13,7 @@ from rich.style import Style
 from atomic.tui.harmless import harmless
 from atomic.tui.transcript.code import CHUNK, coloured
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, Run, chop, length, wrap
+from atomic.tui.transcript.rows import Row, Run, cells, chop, length, wrap
 from atomic.tui.transcript.tables import Table, table_rows
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _BULLETS = "•◦▪"
 _BOLD, _ITALIC, _STRIKE = Style(bold=True), Style(italic=True), Style(strike=True)
 _LONG_URL = 60
 _DEEPEST = 30  # lists in quotes in lists …
+_WRAPPED = 60  # columns: a line of so many was broken because it was long
 _MOST = 1_000  # lines of a fence; who copies it gets all
 _LAST = 150  # lines that are shown of a long fence while it comes
 
@@ -181,7 +182,7 @@ class _Page:
                 case "code_inline":
                     runs.append((harmless(token.content), self._palette.inline_code))
                 case "softbreak" | "hardbreak":
-                    runs.append(("\n", styles[-1]))
+                    runs.append((_break(runs) if token.type == "softbreak" else "\n", styles[-1]))
                 case "strong_open":
                     styles.append(styles[-1] + _BOLD)
                 case "em_open":
@@ -222,6 +223,19 @@ class _Page:
         if link and not shown.endswith(link):
             short = link if len(link) <= _LONG_URL else f"{link[:_LONG_URL]}…"
             runs.append((harmless(f" ({short})"), self._palette.muted))
+
+
+def _break(runs: Sequence[Run]) -> str:
+    """A line's end in the source. A long line was wrapped by who wrote it and goes on; a short one is meant to end."""
+    line = ""
+    for text, _ in reversed(runs):
+        line = text + line
+        if "\n" in text or len(line) >= _WRAPPED:
+            break
+    line = line.rpartition("\n")[2]
+    if cells(line) < _WRAPPED:
+        return "\n"
+    return "" if cells(line[-1:]) > 1 else " "
 
 
 def _link_style(url: str) -> Style:

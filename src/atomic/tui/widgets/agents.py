@@ -25,6 +25,10 @@ class AgentPanel(Panel):
     AgentPanel { height: auto; max-height: 14; }
     """
 
+    def wanted(self) -> int:
+        """No more than it may have beside the others."""
+        return min(14, super().wanted())
+
     def has_something(self) -> bool:
         """Whether anybody is at work, or was in a workflow."""
         return bool(agents_shown(self.state))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len
 from textual.content import Content, Span
@@ -14,8 +15,15 @@ from atomic.tui.widgets.agents import agent_strip, agents_shown
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.text import MUTED, content, first_that_fits, fit, heading, spread, window
 
-MARKS = {"active": "▶", "completed": "✓", "failed": "✗", "waiting": "?"}
-COLOURS = {"active": "bold $primary", "completed": "$success", "failed": "$error", "waiting": "$warning"}
+MARKS = {"active": "▶", "completed": "✓", "failed": "✗", "waiting": "?", "resting": "‖"}
+COLOURS = {
+    "active": "bold $primary",
+    "completed": "$success",
+    "failed": "$error",
+    "waiting": "$warning",
+    "resting": "$warning",
+}
+_AT_WORK = ("active", "waiting")
 _NOT_YET = "○"
 _WITH_AGENTS = 60  # columns from which the strip counts the agents too
 _LEAST_ROWS = 8  # below that a piece of a picture says nothing
@@ -25,7 +33,7 @@ class GraphPanel(Panel):
     """The graph of the workflow that is at work, else of the last one."""
 
     DEFAULT_CSS = """
-    GraphPanel { height: auto; max-height: 45%; }
+    GraphPanel { height: auto; }
     """
 
     def has_something(self) -> bool:
@@ -80,7 +88,7 @@ def graph_strip(run: Run, screen: Screen, width: int) -> Content:
 
 def chain(run: Run, width: int) -> Content:
     """`planner ✓ → work ▶ (3) → review ○`; too long: the nodes around the active one."""
-    nodes = list(run.nodes.values())
+    nodes = _nodes(run)
     choices = [_joined(nodes[begin:end], begin > 0, end < len(nodes)) for begin, end in _narrower(nodes)]
     alone = [_word(nodes[_focus(nodes)])] if nodes else [content()]
     return first_that_fits([*choices, *alone], max(width, 0))
@@ -92,9 +100,18 @@ def _narrower(nodes: Sequence[NodeEntry]) -> list[tuple[int, int]]:
     return [window(len(nodes), count, focus) for count in range(min(len(nodes), 40), 0, -1)]
 
 
+def _nodes(run: Run) -> list[NodeEntry]:
+    """As they are; where the run is over, what had begun goes on with the next one: nothing is at work any more."""
+    if run.is_active:
+        return list(run.nodes.values())
+    return [
+        replace(node, status="resting") if node.status in _AT_WORK else node for node in run.nodes.values()
+    ]  # fmt: skip
+
+
 def _focus(nodes: Sequence[NodeEntry]) -> int:
     """The last one that is active or waits, else the last that has begun."""
-    at_work = [at for at, node in enumerate(nodes) if node.status in ("active", "waiting")]
+    at_work = [at for at, node in enumerate(nodes) if node.status in (*_AT_WORK, "resting")]
     begun = [at for at, node in enumerate(nodes) if node.status]
     return at_work[-1] if at_work else begun[-1] if begun else 0
 
@@ -115,7 +132,7 @@ def _word(node: NodeEntry) -> Content:
 def _folded_chain(run: Run, width: int) -> list[Content]:
     """The chain in as many lines as it needs; a line ends behind an arrow."""
     rows = [content()]
-    words = [_word(node) for node in run.nodes.values()]
+    words = [_word(node) for node in _nodes(run)]
     for at, word in enumerate(words):
         piece = content(word, (" → ", MUTED)) if at + 1 < len(words) else word
         if rows[-1].cell_length and rows[-1].cell_length + word.cell_length + 2 > width:
@@ -126,10 +143,9 @@ def _folded_chain(run: Run, width: int) -> list[Content]:
 
 def _active_words(run: Run) -> list[Content]:
     """Which nodes are active, and for how manieth time."""
-    active = [node for node in run.nodes.values() if node.status in ("active", "waiting")]
-    if not active:
-        status = run.status if not run.is_active else ""
-        return [content((f"  {status}", MUTED))] if status else []
+    if not run.is_active:
+        return [content((f"  {one_line(run.status)}", MUTED))] if run.status else []
+    active = [node for node in run.nodes.values() if node.status in _AT_WORK]
     return [content("  ", _word(node)) for node in active[:3]]
 
 
@@ -145,7 +161,7 @@ def _picture(run: Run, width: int, height: int, shift: int) -> list[Content]:
 
 
 def _centre(run: Run) -> tuple[int, int]:
-    nodes = [run.nodes[id] for id in run.nodes if id in run.places]
+    nodes = [node for node in _nodes(run) if node.id in run.places]
     if not nodes:
         return 0, 0
     row, column, cells = run.places[nodes[_focus(nodes)].id]
@@ -155,8 +171,9 @@ def _centre(run: Run) -> tuple[int, int]:
 def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str]]]:
     """Put each node's sign before its name and its iteration behind, where the box leaves blanks; where they are."""
     styles: dict[int, list[tuple[int, int, str]]] = {}
+    nodes = {node.id: node for node in _nodes(run)}
     for id, (row, column, cells) in run.places.items():
-        node = run.nodes.get(id)
+        node = nodes.get(id)
         if node is None or not node.status or not 0 <= row < len(grid):
             continue
         begin = _put(grid[row], column - 1, MARKS.get(node.status, _NOT_YET), column)

@@ -19,6 +19,10 @@ class InboxPanel(Panel):
     InboxPanel { height: auto; max-height: 6; }
     """
 
+    def wanted(self) -> int:
+        """No more than it may have beside the others."""
+        return min(6, super().wanted())
+
     def has_something(self) -> bool:
         """Whether any question waits."""
         return bool(self.state.questions)

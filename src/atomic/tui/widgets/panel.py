@@ -47,6 +47,10 @@ class Panel(Widget):
         """Whether there is anything to show; else the panel takes no room."""
         return True
 
+    def wanted(self) -> int:
+        """How many rows it would take if there were room."""
+        return len(self.rows(self.size.width or 80, self.MOST))
+
     def sync(self, screen: Screen, now: float) -> None:
         """Take what is new; drawn anew only if a line has changed."""
         self.state, self.now = screen, now
@@ -54,7 +58,7 @@ class Panel(Widget):
         self.set_class(not something, "-empty")  # a class: the app's style sheet may hide a panel as well
         if not something:
             return
-        wanted = len(self.rows(self.size.width or 80, self.MOST)) if self.styles.is_auto_height else self._wanted
+        wanted = self.wanted() if self.styles.is_auto_height else self._wanted
         if wanted != self._wanted:
             self._wanted = wanted
             self.refresh(layout=True)

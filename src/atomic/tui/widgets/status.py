@@ -14,7 +14,7 @@ from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
 
 _QUIET_FROM = 10.0  # seconds without a word after which a run is said to be quiet
 _SESSION_LETTERS = 8
-_WITH_SESSION = 60  # columns from which the session is always there
+_WITH_SESSION = 60  # columns from which the session stands there at rest, whatever else
 
 IDLE_HINTS = (
     ("⏎", "send"),
@@ -24,6 +24,7 @@ IDLE_HINTS = (
     ("!", "shell"),
     ("?", "keys"),
 )
+_NEEDED = ("?", "/", "⏎", "@", "!")  # which of them stay longest: from here one finds the others
 
 
 class StatusLine(Panel):
@@ -37,6 +38,7 @@ class StatusLine(Panel):
         super().__init__(id=id, classes=classes)
         self.hints: Sequence[tuple[str, str]] = IDLE_HINTS
         self.words = ""
+        self.is_covered = False  # by a panel, which Esc closes before it stops anything
 
     def say(self, words: str = "", hints: Sequence[tuple[str, str]] = IDLE_HINTS) -> None:
         """Show these words before all else, or these keys while nothing is at work."""
@@ -46,7 +48,9 @@ class StatusLine(Panel):
 
     def rows(self, width: int, height: int) -> list[Content]:
         """Its one line."""
-        return [status_line(self.state, self.now, width, self.hints, self.words, self.keys)]
+        covered = self.is_covered and self.hints is IDLE_HINTS and self.keys.get("stop")
+        hints = ((self.keys["stop"], "close"),) if covered else self.hints
+        return [status_line(self.state, self.now, width, hints, self.words, self.keys)]
 
 
 def status_line(
@@ -60,8 +64,8 @@ def status_line(
     """The line in so many columns."""
     lefts, rights = _lefts(screen, now, hints, words, keys), _rights(screen)
     pairs = [(left, right) for right in rights for left in lefts]
-    if width < _WITH_SESSION:  # what applies now matters more than the session, but not more than the queue
-        pairs = [(left, right) for left in lefts for right in rights]
+    if width < _WITH_SESSION or screen.is_busy or screen.questions or screen.status.problem:
+        pairs = [(left, right) for left in lefts for right in rights]  # what applies now before the session
     for left, right in pairs:
         if left.cell_length + right.cell_length + (2 if right.cell_length else 0) <= width:
             return spread(left, right, width)
@@ -86,10 +90,25 @@ def _lefts(
     if screen.questions:
         return _asked(len(screen.questions), keys)
     if run is not None:
-        return _working(run, now, sum(other.is_active for other in screen.runs.values()) - 1, keys)
+        others = sum(other.is_active for other in screen.runs.values()) - 1
+        return _working(run, now, others, _esc(run, keys) if hints is IDLE_HINTS else _keys(hints))
     if hints is IDLE_HINTS and screen.status.problem:
-        return [content((one_line(screen.status.problem), "$warning"))]
-    return [_keys(hints[:count]) for count in range(len(hints), 0, -1)] or [content()]
+        return _problem(one_line(screen.status.problem))
+    return [_keys(some) for some in _fewer(hints)] or [content()]
+
+
+def _problem(words: str) -> list[Content]:
+    """All of it, else what it begins with: the rest stands in the transcript."""
+    first = words.partition(": ")[0]
+    return [content((form, "$warning")) for form in (words, f"{first} · atomic doctor says why", first)]
+
+
+def _fewer(hints: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
+    """From all of them to one, in their order."""
+    if hints is not IDLE_HINTS:
+        return [hints[:count] for count in range(len(hints), 0, -1)]
+    needed = [_NEEDED[:count] for count in range(len(_NEEDED), 0, -1)]
+    return [hints, *([hint for hint in hints if hint[0] in some] for some in needed)]
 
 
 def _stopping(run: Run, now: float, keys: Mapping[str, str]) -> list[Content]:
@@ -101,18 +120,22 @@ def _stopping(run: Run, now: float, keys: Mapping[str, str]) -> list[Content]:
 def _asked(count: int, keys: Mapping[str, str]) -> list[Content]:
     asked = "1 question waits" if count == 1 else f"{count} questions wait"
     hint = (key_hint(keys, "questions", "answers"), MUTED)
-    return [content((f"? {asked}", "bold $warning"), hint), content((f"? {count}", "$warning"))]
+    said = content((f"? {asked}", "bold $warning"))
+    return [content(said, hint), said, content((f"? {count}", "$warning"))]
 
 
-def _working(run: Run, now: float, others: int, names: Mapping[str, str]) -> list[Content]:
+def _esc(run: Run, keys: Mapping[str, str]) -> Content:
+    return content((key_hint(keys, "stop", "pauses" if run.kind is RunKind.WORKFLOW else "stops", ""), MUTED))
+
+
+def _working(run: Run, now: float, others: int, keys: Content) -> list[Content]:
     name = one_line(run.title) if run.kind is RunKind.WORKFLOW and run.title else "working"
     word = "starting" if run.state is RunState.STARTING else name
     base = content(("● ", "$success"), f"{word} {clock(now - run.started)}")
     quiet = now - run.heard if run.heard else 0.0
     silence = content((f" · quiet for {clock(quiet)}", MUTED)) if quiet >= _QUIET_FROM else content()
     more = content((f" · {others} more", MUTED)) if others > 0 else content()
-    does = "pauses" if run.kind is RunKind.WORKFLOW else "stops"
-    keys = content((key_hint(names, "stop", does), MUTED))
+    keys = content((" · ", MUTED), keys) if keys.cell_length else keys
     return [content(base, more, silence, keys), content(base, keys), base]
 
 

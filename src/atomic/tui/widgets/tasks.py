@@ -19,7 +19,7 @@ ICONS: Mapping[TaskStatus, str] = {
     TaskStatus.COMPLETED: "✓",
     TaskStatus.FAILED: "✗",
     TaskStatus.BLOCKED: "⊘",
-    TaskStatus.SKIPPED: "⏭",
+    TaskStatus.SKIPPED: "↷",  # no terminal makes an emoji of it
 }
 COLOURS: Mapping[TaskStatus, str] = {
     TaskStatus.PENDING: MUTED,
@@ -43,6 +43,10 @@ class TaskPanel(Panel):
     DEFAULT_CSS = """
     TaskPanel { height: 1fr; min-height: 4; }
     """
+
+    def wanted(self) -> int:
+        """A heading and a row for each."""
+        return 1 + len(self.state.tasks or self.state.plan)
 
     def has_something(self) -> bool:
         """Whether there are tasks or a plan."""
@@ -127,16 +131,21 @@ def _count(rows: Sequence[_Row]) -> Content:
 
 
 def _line(row: _Row, width: int, ids: int) -> Content:
-    waits = _waits(row, width)
-    return spread(_named(row, ids), waits, width) if waits.cell_length else fit(_named(row, ids), width)
+    named = _named(row, ids)
+    for waits in _waits(row, width):
+        if named.cell_length + waits.cell_length < width:
+            return spread(named, waits, width)
+    waits = _waits(row, width)[-1:]
+    return spread(named, waits[0], width) if waits else fit(named, width)
 
 
-def _waits(row: _Row, width: int) -> Content:
-    """Which tasks must be done before; no more than a third of the line."""
+def _waits(row: _Row, width: int) -> list[Content]:
+    """Which tasks must be done before, in many words and in few: the title matters more."""
     if not row.waits_for or row.status is TaskStatus.IN_PROGRESS or width < 24:
-        return content()
+        return []
     first, *others = row.waits_for
-    return content((f"blocked by {first[:_ID_LETTERS]}{f' +{len(others)}' if others else ''}", MUTED))
+    who = f"{first[:_ID_LETTERS]}{f' +{len(others)}' if others else ''}"
+    return [content((f"{words} {who}", MUTED)) for words in ("blocked by", "after")]
 
 
 def _named(row: _Row, ids: int) -> Content:

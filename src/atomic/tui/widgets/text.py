@@ -16,13 +16,13 @@ Piece: TypeAlias = str | Content | tuple[str, str]
 MUTED = "$text-muted"
 
 _CHOSEN = "$block-cursor-foreground on $block-cursor-background"
-_CHOSEN_BY_REVERSING = "reverse"  # where the terminal's colours are used, or none
+REVERSED = "reverse"  # where the terminal's colours are used, or none
 
 
 def chosen_style(widget: Widget) -> str:
     """How the chosen row of a list looks. Textual's own component styles lose `reverse`, so it is given to the text."""
     app = cast("App[object]", widget.app)  # pyright: ignore[reportUnknownMemberType]
-    return _CHOSEN_BY_REVERSING if app.native_ansi_color else _CHOSEN
+    return REVERSED if app.native_ansi_color else _CHOSEN
 
 
 def content(*pieces: Piece) -> Content:

@@ -26,6 +26,7 @@ from atomic.tui.transcript.blocks import FOLDABLE, Painter, estimate, plain_text
 from atomic.tui.transcript.heights import Heights
 from atomic.tui.transcript.markdown import LINK
 from atomic.tui.transcript.palette import Palette
+from atomic.tui.transcript.welcome import is_welcome, welcome
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -82,6 +83,7 @@ class TranscriptView(ScrollView, can_focus=True):
         self._rows: list[tuple[int, int]] = []
         self._lines: list[Strip] = []
         self._gutters: list[int] = []
+        self._welcome: list[Strip] = []  # below the lines, until something is said
         self._cursor: int | None = None
         self._toggled: tuple[int, int] | None = None  # the block that was clicked and its version then
         self._painter: Painter | None = None
@@ -324,7 +326,16 @@ class TranscriptView(ScrollView, can_focus=True):
             gutters.append(painted.gutters[line])
         before, self._rows, self._lines, self._gutters = self._lines, rows, lines, gutters
         self._repaint(before, height)
+        self._greet(self._painter, height - len(lines))
         self._tell_scrollbar()
+
+    def _greet(self, painter: Painter, room: int) -> None:
+        """Say what can be done here as long as nothing has been; painted anew only if it is another."""
+        screen = self._screen_state
+        before = self._welcome
+        self._welcome = welcome(screen, painter.width, room, painter.palette) if is_welcome(screen) else []
+        if self._welcome != before:
+            self.refresh()
 
     def _clamped(self, end: tuple[int, int], height: int) -> tuple[int, int]:
         """The anchor, not so far down that the view would be half empty."""
@@ -544,7 +555,8 @@ class TranscriptView(ScrollView, can_focus=True):
                 self._heights.replace(0, [estimate(block, width) for block in self._blocks[: len(self._ids)]])
                 self._versions = [-1] * len(self._ids)
         self._lines = []
-        if self._is_ready():
+        if self._painter is not None:
+            self._take_blocks()
             self._arrange()
 
     def render_line(self, y: int) -> Strip:
@@ -553,7 +565,8 @@ class TranscriptView(ScrollView, can_focus=True):
         if painter is None:
             return Strip.blank(self.size.width, self.rich_style)
         if y >= len(self._lines):
-            return Strip.blank(painter.width, painter.palette.text)
+            below = self._welcome[y - len(self._lines) :][:1]
+            return below[0] if below else Strip.blank(painter.width, painter.palette.text)
         index, line = self._rows[y]
         place = index * _LINES + line
         strip = self._marked(self._lines[y], place, self._gutters[y])

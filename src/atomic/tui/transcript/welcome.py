@@ -1,0 +1,66 @@
+"""What stands where the conversation will be: what one can do here, and without an agent how to get one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from atomic.tui.harmless import one_line
+from atomic.tui.state.model import BlockKind, Screen
+from atomic.tui.transcript.palette import Palette
+from atomic.tui.transcript.rows import Row, cells, fit, length, wrap
+
+_BOLD = Style(bold=True)
+_INDENT = 3
+_ASIDE = {BlockKind.NOTICE, BlockKind.WARNING, BlockKind.ERROR}  # what is said before anybody has asked
+_FEW = 4  # of those; whoever reads more of them needs no welcome
+
+_READY = (
+    ('/ralph "…"', "plan, build and review"),
+    ("/sessions", "go on with earlier work"),
+    ("@file", "show the agent a file"),
+    ("!command", "run it in your shell"),
+    ("?", "all keys"),
+)
+_NO_AGENT = (
+    ("atomic doctor", "what each one needs"),
+    ("atomic demo", "a run without one"),
+    ("/agent", "choose one"),
+    ("?", "all keys"),
+)
+
+
+def is_welcome(screen: Screen) -> bool:
+    """Whether nothing has been said or begun yet; what the program itself had to say does not count."""
+    blocks = screen.blocks
+    return not screen.runs and len(blocks) <= _FEW and all(block.kind in _ASIDE for block in blocks)
+
+
+def welcome(screen: Screen, width: int, height: int, palette: Palette) -> list[Strip]:
+    """The lines, no more than there is room for; the list matters more than the words above it."""
+    status = screen.status
+    has_none = bool(status.problem) and not status.provider  # and why is said above
+    hints = _NO_AGENT if has_none else _READY
+    title = f"Ask {one_line(status.provider) or 'the agent'} for something, or let a workflow do it."
+    room = max(1, width - _INDENT - 1)
+    head = [*wrap([(title, palette.text + _BOLD)], room), []]
+    rows = _table(hints, room, palette)
+    if has_none or len(head) + len(rows) + 1 > height:
+        head = []
+    return [_strip(row, width, palette) for row in [[], *head, *rows][: max(0, height)]]
+
+
+def _table(hints: Sequence[tuple[str, str]], room: int, palette: Palette) -> list[Row]:
+    """What to type and what it does; where not all of that has room, what to type."""
+    keys = max(cells(key) for key, _ in hints) + 2
+    if keys + max(cells(does) for _, does in hints) > room:
+        return [[Segment(fit(key, room), palette.primary)] for key, _ in hints]
+    return [[Segment(f"{key:<{keys}}", palette.primary), Segment(does, palette.muted)] for key, does in hints]
+
+
+def _strip(row: Row, width: int, palette: Palette) -> Strip:
+    row = [Segment(" " * _INDENT, palette.text), *row]
+    return Strip([*row, Segment(" " * max(0, width - length(row)), palette.text)], max(width, length(row)))
