@@ -10,7 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -253,7 +253,8 @@ class LiveProvider(ABC):
         refuse(self.name, self.capabilities, options)
         asking = None if options.ask is None else Asking(options.ask)
         options = replace(only_named(options), ask=None if asking is None else asking.ask)
-        async with self.start(options) as session:
+        async with AsyncExitStack() as stack:
+            session = await self._entered(stack, options)
             if asking is not None:
                 asking.give_up = session.fail_turn
             session.keep_secret(*(known.env for known in self.settings.providers.values()))
@@ -261,6 +262,15 @@ class LiveProvider(ABC):
                 yield session
             finally:
                 await undisturbed(session.settle())
+
+    async def _entered(self, stack: AsyncExitStack, options: SessionOptions) -> LiveSession:
+        """The session. A program that does not start is asked why: it may be too old, or without a login."""
+        try:
+            return await stack.enter_async_context(self.start(options))
+        except ProgramFailedError as error:
+            if error.remedy or (health := await self.check()).ok:
+                raise
+            raise ProgramFailedError(str(error), provider=self.name, remedy=health.remedy) from error
 
 
 async def undisturbed(work: Coroutine[Any, Any, None]) -> None:
