@@ -6,8 +6,7 @@ import os
 
 from atomic.providers.base import Capabilities, McpServer, SessionOptions
 from atomic.providers.errors import ProviderError, UnsupportedError
-
-RESERVED = "atomic"  # by this name a session knows our own tools
+from atomic.providers.tools import SERVER
 
 
 def refuse(provider: str, can: Capabilities, options: SessionOptions) -> None:
@@ -45,8 +44,8 @@ def _refuse_unsupported(provider: str, can: Capabilities, options: SessionOption
 
 
 def _refuse_servers(provider: str, names: list[str]) -> None:
-    if len(set(names)) < len(names) or RESERVED in names:
-        raise ProviderError(f'Two MCP servers have one name, or one is called "{RESERVED}"', provider=provider)
+    if len(set(names)) < len(names) or SERVER in names:
+        raise ProviderError(f'Two MCP servers have one name, or one is called "{SERVER}"', provider=provider)
 
 
 def _refuse_nothing(provider: str, server: McpServer) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from atomic.providers.base import McpServer, SessionOptions
-from atomic.providers.refusing import RESERVED as OURS
 from atomic.providers.tool_protocol import ToolProtocol
+from atomic.providers.tools import SERVER as OURS
 from atomic.providers.tools import as_tools
 
 _PREFIX = f"mcp__{OURS}__"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from atomic.providers.base import SessionOptions
-from atomic.providers.refusing import RESERVED as TOOL_SERVER
 from atomic.providers.toolnames import spelled
+from atomic.providers.tools import SERVER as TOOL_SERVER
 
 BUILT_IN = (
     "question",
