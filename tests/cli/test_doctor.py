@@ -96,6 +96,20 @@ async def test_a_program_that_is_too_old_is_named_with_the_remedy(user: User) ->
     assert "it is older than 2.1" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("agent", "remedy"),
+    [
+        ("opencode", "Atomic needs OpenCode 1.18 or newer: npm install -g opencode-ai"),
+        ("copilot", "it is older than 1.0.102: npm install -g @github/copilot"),
+    ],
+)
+async def test_a_server_that_is_too_old_to_start_is_told_with_the_remedy(user: User, agent: str, remedy: str) -> None:
+    user.has(agent, "import sys\nprint('0.5.5') if '--version' in sys.argv else sys.exit('error: unknown option')")
+    done = await user.atomic("-p", "hello", "-a", agent)
+    assert done.exit_code == 1
+    assert complaint(done).endswith(f"({remedy})")
+
+
 async def test_a_program_that_hangs_is_reported_and_not_waited_for(user: User) -> None:
     user.has_only_claude("import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(1000)")
     code, providers, checks = await findings(user)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from atomic.providers import (
     AgentEvent,
+    Ask,
     Capabilities,
     EndReason,
     LimitReached,
     McpServer,
     ProgramFailedError,
     ProviderError,
+    Question,
     SessionBusyError,
     SessionOptions,
     TextDelta,
@@ -478,6 +480,67 @@ async def test_a_fork_needs_the_id_of_a_session() -> None:
     with pytest.raises(ProviderError, match="resume"):
         async with provider.open(SessionOptions(fork=True)):
             pass
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (SessionOptions(max_turns=0), "max_turns is at least 1, not 0"),
+        (SessionOptions(cwd="nowhere"), 'Folder not found: "nowhere"'),
+        (SessionOptions(mcp_servers=[McpServer(name="a")]), 'MCP server "a" has neither a command nor a url'),
+        (
+            SessionOptions(mcp_servers=[McpServer(name="a", url="http://127.0.0.1:1")] * 2),
+            "Two MCP servers have one name",
+        ),
+    ],
+)
+async def test_what_nobody_could_do_is_refused_before_it_opens(options: SessionOptions, words: str) -> None:
+    provider = ScriptedProvider(say_and_end, capabilities=Capabilities(max_turns=True, mcp_servers=True))
+    with pytest.raises(ProviderError, match=words):
+        async with provider.open(options):
+            pass
+    assert provider.closed == 0
+
+
+async def raises(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+    raise RuntimeError("the broker is gone")
+
+
+async def says_too_little(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+    return []
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [(raises, "RuntimeError: the broker is gone"), (says_too_little, "`ask` was given 1 questions and gave 0 answers")],
+)
+async def test_a_question_that_cannot_be_answered_ends_the_turn(ask: Ask, words: str) -> None:
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        assert session.options.ask is not None
+        await session.options.ask([Question("Which?")])
+        turn.end(EndReason.DONE)  # an agent that is told of it may well go on
+
+    async with ScriptedProvider(play, say_and_end).open(SessionOptions(ask=ask)) as session:
+        end = await end_of(session)
+        assert end.reason is EndReason.ERROR
+        assert f"the agent's question could not be answered: {words}" in (end.error or "")
+        assert (await end_of(session)).reason is EndReason.DONE
+
+
+async def test_one_label_is_one_answer_and_not_its_letters() -> None:
+    heard: list[Sequence[Sequence[str]]] = []
+
+    async def play(session: ScriptedSession, turn: Turn) -> None:
+        assert session.options.ask is not None
+        heard.append(await session.options.ask([Question("Which?")]))
+        turn.end(EndReason.DONE)
+
+    async def blue(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        return ["Blue"]
+
+    async with ScriptedProvider(play).open(SessionOptions(ask=blue)) as session:
+        await end_of(session)
+    assert heard == [[["Blue"]]]
 
 
 async def test_what_a_session_cannot_do_is_told() -> None:

@@ -202,6 +202,13 @@ async def test_nothing_left_is_an_error_with_a_diff(tmp_path: Path) -> None:
     assert "+Look." in third
 
 
+async def test_the_same_prompt_of_another_role_is_one_sentence(tmp_path: Path) -> None:
+    provider = ReplayProvider(recording(tmp_path, call("Look.", "ok", role="worker")))
+    (said,) = await answers(provider, "Look.", cwd=tmp_path)
+    assert said is not None
+    assert said.endswith("there is none at all; the nearest prompt is the same, recorded for role worker")
+
+
 async def test_an_empty_recording_has_an_answer_for_nobody(tmp_path: Path) -> None:
     (said,) = await answers(ReplayProvider(recording(tmp_path)), "hello", cwd=tmp_path)
     assert said is not None

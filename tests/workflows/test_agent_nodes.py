@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from atomic.usage import Usage
 from atomic.workflows import (
     GraphError,
     MemoryJournal,
     Node,
     Retry,
     RunStatus,
+    State,
     SubagentRequest,
     SubagentResult,
     agent_node,
@@ -145,17 +147,17 @@ async def test_an_unknown_subagent_is_told_with_the_known_ones_before_anything_i
 
 async def test_what_a_subagent_used_is_in_its_record() -> None:
     runtime = runtime_with("planner")
-    runtime.bridge = Bridge(lambda request: SubagentResult(request.id, success=True, usage={"tokens": 7, "usd": 0.5}))
+    runtime.bridge = Bridge(lambda request: SubagentResult(request.id, success=True, usage=Usage(7, cost=0.5)))
     journal = MemoryJournal()
     compiled = graph(S).subagent("plan", agent="planner", task="x").compile()
     await ended(compiled, deps=runtime, journal=journal, execution_id=RUN)
-    assert journal.records(RUN)[0].usage == {"tokens": 7, "usd": 0.5}
+    assert journal.records(RUN)[0].usage == {"input": 7, "output": 0, "cached": 0, "cost": 0.5}
 
 
 async def test_several_subagents_are_collected_failures_included() -> None:
     runtime = runtime_with("a", "b")
     runtime.bridge = Bridge(
-        lambda request: SubagentResult(request.id, success=request.agent == "a", text="ok", error="no", usage={"n": 1})
+        lambda request: SubagentResult(request.id, success=request.agent == "a", text="ok", error="no", usage=Usage(1))
     )
     requests = [SubagentRequest("a", "x"), SubagentRequest("b", "y")]
     journal = MemoryJournal()
@@ -165,7 +167,7 @@ async def test_several_subagents_are_collected_failures_included() -> None:
     assert runtime.bridge.limits == [3]
     assert len({request.id for request in runtime.bridge.requests}) == 2
     assert [request.model for request in runtime.bridge.requests] == ["m", "m"]
-    assert journal.records(RUN)[0].usage == {"n": 2}
+    assert journal.records(RUN)[0].usage == {"input": 2, "output": 0, "cached": 0}
 
 
 async def test_several_subagents_merge_as_they_are_told() -> None:
@@ -338,3 +340,19 @@ async def test_without_a_runtime_a_node_says_that_it_needs_one(node: Node[S]) ->
     assert text.startswith("n: ")
     assert "deps" in text
     assert "AttributeError" not in text
+
+
+async def test_what_became_of_a_subagent_can_be_kept_in_a_state() -> None:
+    class Kept(State):
+        result: SubagentResult | None = None
+
+    journal = MemoryJournal()
+    given = SubagentResult("a", True, "done", usage=Usage(7, 1), tool_calls=2)
+
+    async def keep(ctx: Any) -> dict[str, Any]:
+        return {"result": given}
+
+    compiled = graph(Kept).node("keep", keep).compile()
+    live = (await within(compiled.run(journal=journal, execution_id=RUN))).state.result
+    assert live == given
+    assert compiled.load(journal, RUN).result == given

@@ -103,6 +103,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     resume: bool = False
     fork: bool = False
+    steer: bool = False  # take a word in the middle of a turn; who has one interrupts, and says it in the next
     subagents: bool = False  # `SessionOptions.agents`
     custom_tools: bool = False
     mcp_servers: bool = False

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from atomic.questions import Question
+from atomic.usage import Usage
 
 
 class EndReason(StrEnum):
@@ -24,19 +25,6 @@ class EndReason(StrEnum):
     REFUSED = "refused"
     LIMIT = "limit"
     ERROR = "error"
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """Tokens, and dollars where the provider knows them. `input` has the cached ones in it."""
-
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    cost: float | None = None
-
-    def __add__(self, other: Usage) -> Usage:
-        cost = None if self.cost is None and other.cost is None else (self.cost or 0.0) + (other.cost or 0.0)
-        return Usage(self.input + other.input, self.output + other.output, self.cached + other.cached, cost)
 
 
 class PlanItem(msgspec.Struct, frozen=True):

@@ -10,17 +10,21 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from atomic.config import Settings
 from atomic.providers.answers import Wanted, ask_in_text, ask_with_repair
+from atomic.providers.asking import Asking
 from atomic.providers.base import Capabilities, ContextUsage, Health, ModelInfo, SessionOptions, ValueT
 from atomic.providers.errors import ProgramFailedError, ProviderError, SessionBusyError, UnsupportedError
 from atomic.providers.events import AgentEvent, EndReason, Notice, TurnEnded
 from atomic.providers.optional import only_named
 from atomic.providers.recording import CallRecorder, Recorder
+from atomic.providers.refusing import refuse
 from atomic.providers.turns import Turn
 
 POLITE = 1.4  # seconds that a program has to stop by itself; the rest of the two is for breaking it off
@@ -38,6 +42,7 @@ class LiveSession(ABC):
         self.notices: list[str] = []  # what a person is to know of the session, told with the next turn
         self._turn: Turn | None = None
         self._work: asyncio.Task[None] | None = None  # of that turn
+        self._stopping: asyncio.Task[None] | None = None  # an interrupt of our own
         self._leftovers: set[asyncio.Task[None]] = set()  # work of turns that were broken off may still be ending
         self._recorder = None if options.record is None else Recorder(provider, options)
 
@@ -83,6 +88,12 @@ class LiveSession(ABC):
                 await self._bounded("broken off", self.break_off(), BREAKING)
             finally:
                 turn.end(EndReason.INTERRUPTED)
+
+    def fail_turn(self, why: str) -> None:
+        """The turn cannot go on for a reason of ours: it is stopped, and ends as an error."""
+        if self._turn is not None and not self._turn.over:
+            self._turn.problem = why
+            self._stopping = asyncio.create_task(self.interrupt())
 
     def keep_secret(self, *environments: Mapping[str, str]) -> None:
         """What looks like a secret in these is not to be recorded."""
@@ -239,36 +250,27 @@ class LiveProvider(ABC):
     @asynccontextmanager
     async def open(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
         """Open a session; leaving the context ends it and its processes, on cancellation too. Raises ProviderError."""
-        self._refuse_what_it_cannot(options)
-        options = only_named(options)
-        async with self.start(options) as session:
+        refuse(self.name, self.capabilities, options)
+        asking = None if options.ask is None else Asking(options.ask)
+        options = replace(only_named(options), ask=None if asking is None else asking.ask)
+        async with AsyncExitStack() as stack:
+            session = await self._entered(stack, options)
+            if asking is not None:
+                asking.give_up = session.fail_turn
             session.keep_secret(*(known.env for known in self.settings.providers.values()))
             try:
                 yield session
             finally:
                 await undisturbed(session.settle())
 
-    def _refuse_what_it_cannot(self, options: SessionOptions) -> None:
-        can = self.capabilities
-        asked = {
-            "resume a session": bool(options.resume) and not can.resume,
-            "fork a session": options.fork and not can.fork,
-            "take sub-agents": bool(options.agents) and not can.subagents,
-            "take custom tools": bool(options.custom_tools) and not can.custom_tools,
-            "take MCP servers": bool(options.mcp_servers) and not can.mcp_servers,
-            "leave out MCP servers": bool(options.disabled_mcp_servers) and not can.mcp_switching,
-            "take a system prompt": options.system_prompt is not None and not can.system_prompt,
-            "be restricted to some tools": bool(options.tools is not None or options.denied_tools)
-            and not can.tool_selection,
-            "be bounded by max_turns": options.max_turns is not None and not can.max_turns,
-        }
-        for what, missing in asked.items():
-            if missing:
-                raise UnsupportedError(f"{self.name} cannot {what}", provider=self.name, remedy="choose another agent")
-        if twice := {server.name for server in options.mcp_servers} & set(options.disabled_mcp_servers):
-            raise ProviderError(f'MCP server "{min(twice)}" is both wanted and left out', provider=self.name)
-        if options.fork and not options.resume:
-            raise ProviderError("fork=True needs resume= with the id of a session", provider=self.name)
+    async def _entered(self, stack: AsyncExitStack, options: SessionOptions) -> LiveSession:
+        """The session. A program that does not start is asked why: it may be too old, or without a login."""
+        try:
+            return await stack.enter_async_context(self.start(options))
+        except ProgramFailedError as error:
+            if error.remedy or (health := await self.check()).ok:
+                raise
+            raise ProgramFailedError(str(error), provider=self.name, remedy=health.remedy) from error
 
 
 async def undisturbed(work: Coroutine[Any, Any, None]) -> None:

@@ -22,7 +22,7 @@ class NoRecordedCallError(ProviderError):
         nearest = nearest_prompt(prompt, [calls[at] for at in mine] or calls)
         super().__init__(
             f"The recording has no call left for {_who(self.role, self.task)}: {_why(mine, used)}"
-            + ("" if nearest is None else f"\n{_difference(prompt, nearest)}"),
+            + ("" if nearest is None else _difference(prompt, nearest)),
             provider="replay",
         )
 
@@ -86,6 +86,6 @@ def _difference(prompt: str, nearest: RecordedCall) -> str:
 
     lines = list(unified_diff(nearest.prompt.splitlines(), prompt.splitlines(), name, "asked now", lineterm=""))
     if not lines:
-        return f"The nearest prompt is the same, {name}"
+        return f"; the nearest prompt is the same, {name}"
     shown = [line if len(line) <= 500 else f"{line[:500]}…" for line in lines[:_DIFF_LINES]]
-    return "\n".join([*shown, *([f"… {len(lines) - len(shown)} lines more"] if len(lines) > len(shown) else [])])
+    return "\n".join(["", *shown, *([f"… {len(lines) - len(shown)} lines more"] if len(lines) > len(shown) else [])])

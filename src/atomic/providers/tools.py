@@ -15,6 +15,8 @@ import msgspec
 from atomic.providers.base import CustomTool
 from atomic.providers.errors import ProviderError
 
+SERVER = "atomic"  # by this name an agent knows the server of our tools, where it needs one
+_PREFIXES = (f"mcp__{SERVER}__", f"{SERVER}_", f"{SERVER}-")  # of Claude Code, OpenCode, Copilot
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all models take
 
 
@@ -41,6 +43,11 @@ def tool(function: Callable[..., Any], *, name: str = "", description: str = "")
         schema=_schema_of(name, arguments),
         run=run,
     )
+
+
+def given_name(tool: str) -> str:
+    """The name that a custom tool was given: an agent that has it from a server puts that one's name before it."""
+    return tool.removeprefix(next((prefix for prefix in _PREFIXES if tool.startswith(prefix)), ""))
 
 
 def as_tools(tools: Sequence[CustomTool | Callable[..., Any]]) -> list[CustomTool]:

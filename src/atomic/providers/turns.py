@@ -29,6 +29,7 @@ class Turn:
         self.provider = provider
         self._hear = hear  # each event when it is told, before a reader comes to it
         self.ending = False  # somebody wants it to stop: what the program now says of its end is an interruption
+        self.problem: str | None = None  # why it is stopped, if that is nobody's wish: then it ends as an error
         self.unknown: Counter[str] = Counter()  # messages that were not understood, by kind
         self.late = 0  # events after the end
         self._events: deque[AgentEvent] = deque()
@@ -85,7 +86,9 @@ class Turn:
         """
         if self.over:
             return
-        if self.ending and reason is not EndReason.DONE:
+        if self.problem is not None:
+            reason, error = EndReason.ERROR, self.problem
+        elif self.ending and reason is not EndReason.DONE:
             reason, error = EndReason.INTERRUPTED, None
         elif reason is EndReason.ERROR and self._limit is not None:
             reason = EndReason.LIMIT

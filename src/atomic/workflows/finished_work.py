@@ -14,6 +14,7 @@ import msgspec
 
 from atomic.errors import AtomicError
 from atomic.graph.nodes import checked
+from atomic.usage import Usage
 from atomic.workflows.runtime import SubagentRequest, SubagentResult
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ class FinishedWork:
         kept = self._ctx.remembered(key)
         if kept is None:
             return None
-        from atomic.providers.events import Usage
-
         facts: dict[str, Any] = {**kept}  # what is remembered stays as it is
         facts["usage"] = msgspec.convert(kept["usage"], Usage | None)
         try:

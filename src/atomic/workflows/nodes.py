@@ -133,8 +133,7 @@ def _value_of(result: SubagentResult, schema: Any) -> Any:
 
 def _count(ctx: Context[StateT], result: SubagentResult) -> None:
     if result.usage:
-        usage = result.usage
-        figures = usage if isinstance(usage, Mapping) else msgspec.structs.asdict(usage)
+        figures: Mapping[str, Any] = msgspec.to_builtins(result.usage)
         ctx.add_usage({name: figure for name, figure in figures.items() if figure is not None})
 
 

@@ -13,12 +13,12 @@ import msgspec
 
 from atomic.graph import CompiledGraph
 from atomic.questions import Question
+from atomic.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from atomic.providers.base import CustomTool
-    from atomic.providers.events import Usage
     from atomic.redact import Redactor
     from atomic.tasks import TaskList
 
@@ -94,7 +94,7 @@ class SubagentResult(msgspec.Struct, frozen=True):
     text: str = ""
     error: str | None = None
     value: Any = None
-    usage: Usage | Mapping[str, float] | None = None
+    usage: Usage | None = None
     tool_calls: int = 0
     seconds: float = 0.0
 

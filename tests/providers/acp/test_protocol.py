@@ -239,14 +239,15 @@ async def test_without_anybody_to_ask_a_form_is_declined(tmp_path: Path) -> None
     assert not all_of(QuestionAsked, events)
 
 
-async def test_a_person_who_cannot_be_asked_cancels_the_form(tmp_path: Path) -> None:
+async def test_a_question_that_cannot_be_answered_cancels_the_form_and_ends_the_turn(tmp_path: Path) -> None:
     async def ask(questions: Sequence[Question]) -> list[list[str]]:
         raise OSError("the line is dead")
 
     async with puppet(tmp_path, ask=ask) as session:
         events = await steps(session, {"ask": FORM})
     assert json.loads(text_of(events)) == {"action": "cancel"}
-    assert end_of(events).reason is EndReason.DONE
+    assert end_of(events).reason is EndReason.ERROR
+    assert "could not be answered: OSError: the line is dead" in (end_of(events).error or "")
 
 
 async def test_an_interrupt_takes_the_question_back(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import pytest
@@ -57,3 +58,28 @@ async def test_no_answer_is_an_error_that_says_why(tmp_path: Path) -> None:
         async with asyncio.timeout(LIMIT):
             with pytest.raises(AnswerError, match="not today"):
                 await session.ask_for(Review, "@@bad@@ go")
+
+
+class Circle(msgspec.Struct, tag=True):
+    radius: int
+
+
+class Box(msgspec.Struct, tag=True):
+    sides: tuple[int, int]
+
+
+async def test_tagged_unions_and_tuples_are_types_too(tmp_path: Path) -> None:
+    scripts = {"shapes": [answers(value=[{"type": "Box", "sides": [2, 3]}, {"type": "Circle", "radius": 1}]), "fin"]}
+    async with place(tmp_path, scripts) as here, here.open() as session, asyncio.timeout(LIMIT):
+        assert await session.ask_for(list[Circle | Box], "@@shapes@@ go") == [Box((2, 3)), Circle(1)]
+
+
+async def test_a_schema_that_is_refused_in_a_conversation_is_the_reason_that_is_told(tmp_path: Path) -> None:
+    class Odd(msgspec.Struct):
+        number: Annotated[int, msgspec.Meta(extra_json_schema={"x-odd": True})]
+
+    async with place(tmp_path, {"say": "hello"}) as here, here.open() as session, asyncio.timeout(LIMIT):
+        await end(session, "@@say@@ go")
+        with pytest.raises(AnswerError, match="x-odd"):
+            await session.ask_for(Odd, "@@say@@ go")
+        assert (await end(session, "@@say@@ go")).text == "hello"

@@ -15,6 +15,7 @@ from atomic.providers import (
     EndReason,
     ProgramFailedError,
     ProgramMissingError,
+    ProviderError,
     SubagentEnded,
     ToolEnded,
     ToolStarted,
@@ -108,8 +109,9 @@ async def test_the_users_arguments_are_given_and_what_it_says_of_wrong_ones_is_t
 
 async def test_a_missing_program_and_a_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with place(tmp_path, {}) as here:
-        async with here.open(cwd=tmp_path / "nowhere") as session:
-            assert "Folder not found" in ((await end(session, "go")).error or "")
+        with pytest.raises(ProviderError, match="Folder not found"):
+            async with here.open(cwd=tmp_path / "nowhere"):
+                pass
         monkeypatch.setenv("ATOMIC_CLAUDE_PATH", str(tmp_path / "no-claude"))
         with pytest.raises(ProgramMissingError, match="no-claude"):
             async with here.open():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from atomic.providers import EndReason, Option, Question, QuestionAsked, ToolEnded
+from atomic.providers import EndReason, Option, Question, QuestionAsked
 from atomic.testing.model_server import Call, Word
 from tests.providers.claude.place import place
 from tests.providers.heard import LIMIT, all_of, end, end_of, turn
@@ -80,15 +80,16 @@ async def test_two_agents_and_two_calls_ask_at_the_same_time(tmp_path: Path) -> 
         assert '"D?"="answer to D?"' in text
 
 
-async def test_a_person_who_cannot_be_asked_is_told_to_the_agent(tmp_path: Path) -> None:
+async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_session(tmp_path: Path) -> None:
     async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:
         raise RuntimeError("the line is dead")
 
-    scripts = {"ask": [asks(("Which?", False)), "it failed"]}
+    scripts = {"ask": [asks(("Which?", False)), "I went on without an answer"], "next": "Still here."}
     async with place(tmp_path, scripts) as here, here.open(ask=ask) as session:
-        events = await turn(session, "@@ask@@ go")
-        assert "the line is dead" in (all_of(ToolEnded, events)[0].error or "")
-        assert end_of(events).reason is EndReason.DONE
+        ended = await end(session, "@@ask@@ go")
+        assert ended.reason is EndReason.ERROR
+        assert "could not be answered: RuntimeError: the line is dead" in (ended.error or "")
+        assert (await end(session, "@@next@@ go")).text == "Still here."
 
 
 async def test_an_interrupt_while_a_person_thinks(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -89,17 +88,15 @@ async def test_only_the_agent_itself_is_offered_the_question(here: Place) -> Non
     assert "ask_user" not in part.tools
 
 
-async def test_a_person_who_cannot_answer_does_not_hold_the_agent(
-    here: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_session(here: Place) -> None:
     async def ask(questions: Sequence[Question]) -> list[list[str]]:
         raise LookupError("there is nobody")
 
     async with here.open(ask=ask) as session:
-        with caplog.at_level(logging.WARNING, logger="atomic"):
-            ended = await end(session, "@@ask@@")
-    assert ended.reason is EndReason.DONE
-    assert "there is nobody" in caplog.text
+        ended = await end(session, "@@ask@@")
+        assert ended.reason is EndReason.ERROR
+        assert "could not be answered: LookupError: there is nobody" in (ended.error or "")
+        assert (await end(session, "@@say@@")).text == "hello"
 
 
 async def test_an_interrupt_withdraws_the_question(here: Place) -> None:

@@ -132,3 +132,10 @@ async def test_a_missing_folder_is_told_before_anything_starts(tmp_path: Path) -
     with pytest.raises(ProviderError, match="Folder not found"):
         async with provider(Path("/bin/false")).open(SessionOptions(cwd=tmp_path / "nowhere")):
             pass
+
+
+@pytest.mark.parametrize("id", ["../../x", "status", "ses_1/../ses_2", "ses_1?a=b", ""])
+async def test_an_id_that_is_no_sessions_never_becomes_an_address(tmp_path: Path, id: str) -> None:
+    with pytest.raises(ProviderError, match="OpenCode has no session"):
+        async with provider(Path("/bin/false")).open(SessionOptions(cwd=tmp_path, resume=id)):
+            pass

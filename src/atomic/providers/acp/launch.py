@@ -12,11 +12,11 @@ from atomic.providers.acp.environ import environment
 from atomic.providers.acp.serverfile import servers_file
 from atomic.providers.acp.strangers import strangers_code
 from atomic.providers.base import McpServer, SessionOptions
-from atomic.providers.errors import ProviderError, UntrustedProjectError
+from atomic.providers.errors import UntrustedProjectError
 from atomic.providers.tool_server import ToolServer
 from atomic.providers.toolnames import spelled
+from atomic.providers.tools import SERVER
 
-OWN_SERVER = "atomic"  # by this name the model sees our own tools
 _NO_TOOL = "none"  # an empty list would mean all of them
 
 
@@ -33,13 +33,6 @@ class Launch:
         self.cwd = Path(options.cwd if options.cwd is not None else os.getcwd()).absolute()
         if not options.trusted and (found := strangers_code(agent.name, self.cwd)):
             raise UntrustedProjectError(agent.provider, found)
-        for server in options.mcp_servers:
-            if not server.url and not server.command:
-                raise ProviderError(f'MCP server "{server.name}" has neither a command nor a url')
-            if server.name == OWN_SERVER and tools is not None:
-                raise ProviderError(
-                    f'"{OWN_SERVER}" is the name of the server of custom tools', remedy="choose another"
-                )
         self.env = environment(agent, settings, options, self.cwd, tools)
 
     @property
@@ -78,4 +71,4 @@ class Launch:
 
 
 def _own_server(tools: ToolServer) -> McpServer:
-    return McpServer(name=OWN_SERVER, url=tools.url, headers={"Authorization": f"Bearer {tools.token}"})
+    return McpServer(name=SERVER, url=tools.url, headers={"Authorization": f"Bearer {tools.token}"})

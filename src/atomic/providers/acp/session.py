@@ -44,7 +44,7 @@ class AcpSession(LiveSession):
         super().__init__(agent.provider, agent.capabilities, options)
         self._ways, self._env = agent.ways, launch.env
         self._meters = Meters(adds_up=agent.ways.usage_adds_up, is_new=options.resume is None)
-        translator = self._translator = Translator(agent.ways, self._meters)
+        translator = self._translator = Translator(agent.ways, self._meters, has_own_tools=bool(options.custom_tools))
         self._complaints = Complaints(worked=lambda: translator.worked, moved=lambda: translator.moved)
         self._client = Client(
             options.ask, allowed=translator.allowed, asked=lambda question: translator.tell([question])

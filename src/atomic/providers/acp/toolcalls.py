@@ -21,6 +21,7 @@ from atomic.providers.events import (
     ToolOutput,
     ToolStarted,
 )
+from atomic.providers.tools import given_name
 
 _OVER = frozenset({"completed", "failed"})
 _WORDS = ("output", "content", "error", "message", "text")  # where agents put what a tool said
@@ -40,9 +41,9 @@ class _Call:
 class ToolCalls:
     """All calls of a turn."""
 
-    def __init__(self, ways: Ways) -> None:
+    def __init__(self, ways: Ways, *, has_own_tools: bool = False) -> None:
         self.subagents = Subagents()
-        self._ways = ways
+        self._ways, self._has_own_tools = ways, has_own_tools
         self._open: dict[str, _Call] = {}
         self._over: set[str] = set()
 
@@ -73,6 +74,8 @@ class ToolCalls:
         name = update.title if self._ways.titles_are_names else _tool_name(update) or update.kind or update.title
         if name == "other":
             name = update.title
+        if name and self._has_own_tools:
+            name = given_name(name)
         call = _Call(update.tool_call_id, name or "tool", self.subagents.of(update.meta))
         self._open[call.id] = call
         return call

@@ -46,16 +46,16 @@ _ASIDE = re.compile(r"(Info|Warning|Error): (?=\S)")
 class Translator:
     """Hears the updates of one session and tells its turns. Between two turns only the state is kept."""
 
-    def __init__(self, ways: Ways, meters: Meters) -> None:
+    def __init__(self, ways: Ways, meters: Meters, *, has_own_tools: bool = False) -> None:
         self.meters = meters
         self.options: Sequence[ConfigOption] = ()
         self.error: str | None = None  # that the agent told as text; the last word of the turn counts
         self.has_spoken = False  # the model has said something in this turn
-        self._ways = ways
+        self._ways, self._has_own_tools = ways, has_own_tools
         self._session = ""
         self._commands: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
         self._turn: Turn | None = None
-        self._calls = ToolCalls(ways)
+        self._calls = ToolCalls(ways, has_own_tools=has_own_tools)
         self._message: str | None = None
         self.moved = asyncio.get_running_loop().time()  # when it last heard something, and when the work went on
         self.worked = self.moved
@@ -70,7 +70,7 @@ class Translator:
         return await asyncio.shield(self._commands)
 
     def begin(self, turn: Turn) -> None:
-        self._turn, self._calls = turn, ToolCalls(self._ways)
+        self._turn, self._calls = turn, ToolCalls(self._ways, has_own_tools=self._has_own_tools)
         self._message, self.error, self.has_spoken = None, None, False
 
     def finish(self, why: str | None = None) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from atomic.providers.claude.schemas import understood
+
 _ALWAYS = (
     "--input-format=stream-json",
     "--output-format=stream-json",
@@ -65,7 +67,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             "append-system-prompt-file": self.system_prompt,
             "model": self.model or None,
             "max-turns": None if self.max_turns is None else str(self.max_turns),
-            "json-schema": None if self.schema is None else msgspec.json.encode(self.schema).decode(),
+            "json-schema": None if self.schema is None else msgspec.json.encode(understood(self.schema)).decode(),
         }
 
 

@@ -22,6 +22,8 @@ from atomic.providers.errors import ProgramFailedError
 
 Schema = Mapping[str, Any]
 
+_UNWRITTEN = "No conversation found"
+
 
 class Keeper:
     """One program at a time, for one conversation."""
@@ -102,11 +104,14 @@ class Keeper:
             self._origin = Origin(self.id, known=True)
         try:
             await self._start_at(self._origin, schema)
-        except ProgramFailedError:
+        except ProgramFailedError as error:
             if not self._may_be_unwritten or self._is_over:
                 raise
             other = msgspec.structs.replace(self._origin, known=not self._origin.known)
-            await self._start_at(other, schema)
+            try:
+                await self._start_at(other, schema)
+            except ProgramFailedError as second:  # one of the two is about the other way; the cause is in the other
+                raise (second if _UNWRITTEN in str(error) else error) from None
             self._origin = other
 
     async def _start_at(self, origin: Origin, schema: Schema | None) -> None:

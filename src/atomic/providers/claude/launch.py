@@ -14,7 +14,6 @@ from atomic.providers.claude.command import Command, Origin
 from atomic.providers.claude.control import SECONDS, Json
 from atomic.providers.claude.environ import PROVIDER, environment
 from atomic.providers.claude.servers import Servers, clean_name
-from atomic.providers.errors import ProviderError
 from atomic.providers.toolnames import spelled
 
 QUESTION = "AskUserQuestion"
@@ -26,8 +25,6 @@ class Launch:
     """Everything that a session's program is started with, each time it is started."""
 
     def __init__(self, program: Path, settings: Settings, options: SessionOptions) -> None:
-        if options.max_turns is not None and options.max_turns < 1:
-            raise ProviderError(f"max_turns is at least 1, not {options.max_turns}", provider=PROVIDER)
         self.program, self.settings, self.options = program, settings, options
         self.servers = Servers(options)
         self.cwd = os.fspath(options.cwd) if options.cwd is not None else None

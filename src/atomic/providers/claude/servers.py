@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from atomic.providers.base import McpServer, SessionOptions
-from atomic.providers.errors import ProviderError
 from atomic.providers.tool_protocol import ToolProtocol
+from atomic.providers.tools import SERVER as OURS
 from atomic.providers.tools import as_tools
 
-OURS = "atomic"
 _PREFIX = f"mcp__{OURS}__"
 
 
@@ -21,8 +20,6 @@ class Servers:
 
     def __init__(self, options: SessionOptions) -> None:
         self._told = {server.name: _config(server) for server in options.mcp_servers}
-        if len(self._told) < len(options.mcp_servers) or OURS in self._told:
-            raise ProviderError(f'Two MCP servers have one name, or one is called "{OURS}"', provider="claude")
         tools = as_tools(options.custom_tools)
         self.ours = ToolProtocol(tools)
         if tools:
@@ -51,7 +48,5 @@ def name_of(tool: str) -> str:
 def _config(server: McpServer) -> dict[str, Any]:
     if server.url is not None:
         return {"type": "sse" if server.sse else "http", "url": server.url, "headers": dict(server.headers)}
-    if not server.command:
-        raise ProviderError(f'MCP server "{server.name}" has neither a command nor a url', provider="claude")
     program, *arguments = server.command
     return {"type": "stdio", "command": program, "args": arguments, "env": dict(server.env)}

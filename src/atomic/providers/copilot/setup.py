@@ -82,10 +82,7 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
 
 
 def _folder(options: SessionOptions) -> str:
-    folder = os.path.abspath(options.cwd or os.getcwd())
-    if not os.path.isdir(folder):
-        raise ProviderError(f'Folder not found: "{folder}" (Copilot was to work there)', provider="copilot")
-    return folder
+    return os.path.abspath(options.cwd or os.getcwd())
 
 
 def _tool(tool: CustomTool) -> dict[str, Any]:

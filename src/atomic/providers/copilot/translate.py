@@ -41,6 +41,7 @@ class Translator:
         self.turn = turn
         self.stopping: EndReason | None = None  # why it is to be stopped, if that is our own wish
         self._prompt, self._subagents, self._left = prompt, subagents, max_turns
+        self._most = f"stopped after {max_turns} calls of the model"
         self._taken_up = False
         self._calls_tools = False  # the newest message does
         self._streamed: set[str] = set()  # messages and thoughts that came in pieces
@@ -206,7 +207,7 @@ class Translator:
         if agent is not None or not (self._taken_up or stopped):
             return
         if self.stopping is not None and aborted:
-            self._end(self.stopping, self._limit if self.stopping is EndReason.LIMIT else None)
+            self._end(self.stopping, self._limit if self.stopping is EndReason.LIMIT else self._most)
         elif aborted:
             self._end(EndReason.INTERRUPTED)
         elif self._error is not None:

@@ -41,6 +41,7 @@ class Hearing:
             adopt=lambda child: router.adopt(child, inbox),
             stop=self._stop,
             max_turns=options.max_turns,
+            has_own_tools=bool(options.custom_tools),
         )
 
     async def run(self, body: Mapping[str, Any], *, wants_value: bool) -> None:

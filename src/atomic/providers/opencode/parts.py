@@ -18,6 +18,7 @@ from atomic.providers.events import (
 )
 from atomic.providers.opencode import wire
 from atomic.providers.opencode.subagents import Subagents
+from atomic.providers.tools import given_name
 
 TASK, _SKILL = "task", "skill"
 _OVERLAP = 256  # characters of a tool's output by which its continuation is found
@@ -40,7 +41,15 @@ class _Tool:
 class Parts:
     """Tells of each part what is new."""
 
-    def __init__(self, tell: Callable[[AgentEvent], None], subagents: Subagents, adopt: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        tell: Callable[[AgentEvent], None],
+        subagents: Subagents,
+        adopt: Callable[[str], None],
+        *,
+        has_own_tools: bool = False,
+    ) -> None:
+        self._has_own_tools = has_own_tools
         self._tell, self._subagents, self._adopt = tell, subagents, adopt
         self._texts: dict[str, _Text] = {}
         self._tools: dict[str, _Tool] = {}
@@ -95,7 +104,8 @@ class Parts:
             return
         if tool is None:
             tool = self._tools[part.id] = _Tool()
-            self._tell(ToolStarted(part.id, part.tool, state.input, agent=agent))
+            name = given_name(part.tool) if self._has_own_tools else part.tool
+            self._tell(ToolStarted(part.id, name, state.input, agent=agent))
         if state.status == "running":
             self._output(part.id, tool, state, agent)
         else:

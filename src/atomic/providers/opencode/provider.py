@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from atomic.config import atomic_home
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
-from atomic.providers.errors import ProgramMissingError, ProviderError
+from atomic.providers.errors import ProgramMissingError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.opencode.health import INSTALL, examine
 from atomic.providers.opencode.trust import refuse_strangers
@@ -93,10 +93,7 @@ class OpencodeProvider(LiveProvider):
 
 
 def _folder(options: SessionOptions) -> Path:
-    folder = Path(os.path.abspath(options.cwd or os.getcwd()))
-    if not folder.is_dir():
-        raise ProviderError(f'Folder not found: "{folder}" (OpenCode was to work there)', provider="opencode")
-    return folder
+    return Path(os.path.abspath(options.cwd or os.getcwd()))
 
 
 def _neutral_folder() -> str:

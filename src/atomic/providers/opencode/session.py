@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ from atomic.providers.turns import Turn
 _SETTLING = 20.0  # seconds for a turn that was broken off to end after all
 _FAREWELL = 2.0
 _UNTITLED = "Atomic"
+_ID = re.compile(r"ses_[A-Za-z0-9_-]+")
 
 
 class OpencodeSession(LiveSession):
@@ -56,8 +58,11 @@ class OpencodeSession(LiveSession):
 
     async def open(self) -> None:
         """Begin it, take it up or copy it. Raises ProviderError."""
+        resume = self.options.resume
+        if resume is not None and not _ID.fullmatch(resume):  # it becomes a part of an address
+            raise _unknown(resume)
         server = await self._living()
-        api, resume = server.api, self.options.resume
+        api = server.api
         try:
             if resume is None:
                 self._id = await api.create(self._folder, _UNTITLED)
@@ -68,7 +73,7 @@ class OpencodeSession(LiveSession):
         except RefusedError as error:
             if resume is None:
                 raise
-            raise ProviderError(f'OpenCode has no session "{resume}"', provider="opencode") from error
+            raise _unknown(resume) from error
         await api.warm_up(self._folder)
         if self._model is not None:
             await require_model(api, self._folder, self._model)
@@ -247,3 +252,7 @@ def _new_id() -> str:
     """An id for a message as OpenCode makes them: they sort by time."""
     moment = (time.time_ns() // 1_000_000) * 0x1000
     return f"msg_{moment & 0xFFFFFFFFFFFF:012x}{secrets.token_hex(7)}"
+
+
+def _unknown(session: str) -> ProviderError:
+    return ProviderError(f'OpenCode has no session "{session}"', provider="opencode")

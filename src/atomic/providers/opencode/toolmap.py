@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from atomic.providers.base import SessionOptions
 from atomic.providers.toolnames import spelled
+from atomic.providers.tools import SERVER as TOOL_SERVER
 
 BUILT_IN = (
     "question",
@@ -31,7 +32,6 @@ BUILT_IN = (
     "lsp",
 )
 QUESTION, TASK = "question", "task"
-TOOL_SERVER = "atomic"  # by this name the model sees our own tools
 _EDITING = frozenset({"edit", "write", "apply_patch"})  # OpenCode has one permission for the three
 _ALWAYS = frozenset({"invalid"})  # to which a wrong call is turned
 # A message without a map leaves the one before in force: there is always something in it, and be it a name of nobody.

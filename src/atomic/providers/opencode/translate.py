@@ -59,6 +59,7 @@ class Translator:
         adopt: Callable[[str], None],
         stop: Callable[[], None],
         max_turns: int | None,
+        has_own_tools: bool = False,
     ) -> None:
         self.subagents = Subagents(session)
         self.wants_value = False  # the turn is to give a value
@@ -69,7 +70,7 @@ class Translator:
         self.model: tuple[str, str] | None = None  # provider and model of the last message
         self._turn, self._session, self._prompt = turn, session, prompt
         self._stop, self._max_turns = stop, max_turns
-        self._parts = Parts(self._tell, self.subagents, adopt)
+        self._parts = Parts(self._tell, self.subagents, adopt, has_own_tools=has_own_tools)
         self._is_at_work = False
         self._answers: dict[str, wire.Message] = {}  # of the agent itself, in their order
         self._roles: dict[str, tuple[str, bool]] = {}  # by message: its role, and whether its text is for nobody

@@ -88,6 +88,7 @@ async def max_turns_ends_a_turn(world: World) -> None:
     async with world.open(max_turns=3) as session:
         heard = await world.turn(session, "again")
     assert heard.end.reason == "max_turns", heard
+    assert heard.end.error, heard
     assert len(world.calls("again")) <= 5
 
 

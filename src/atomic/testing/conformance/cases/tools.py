@@ -122,6 +122,7 @@ async def a_custom_tool_returns(world: World) -> None:
     async with world.open(custom_tools=[add]) as session:
         heard = (await world.turn(session, "sum")).ended()
     assert seen == [(40, 2)]
+    assert [event.name for event in heard.of(ToolStarted)] == ["add"], heard
     assert "42" in heard.end.text
 
 
