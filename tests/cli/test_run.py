@@ -103,6 +103,54 @@ async def test_a_run_tells_what_happens_one_object_a_line(user: User) -> None:
     assert last.items() >= {"type": "run_ended", "status": "completed", "reason": "done", "exit_code": 0}.items()
 
 
+async def test_what_a_workflow_prints_is_not_among_the_objects(user: User) -> None:
+    code = """
+def loud():
+    print("printed")
+    os.system("echo by a child")
+    os.write(1, b"written\\n")
+
+def create_state(params):
+    print("created")
+    return S()
+
+workflow = graph(S).tool("loud", run=loud).compile()
+"""
+    workflow(user, "loud", code)
+    done = await user.atomic("run", "loud", "--json")
+    assert [event["type"] for event in objects(done)] == ["run_started", "node_started", "node_ended", "run_ended"]
+    assert sorted(done.stderr.splitlines()) == ["by a child", "created", "printed", "written"]
+
+
+TOOL = "workflow = graph(S).tool('t', run=note).compile()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def create_state(params):\n    return params.config['nope']", "create_state failed: {}:16: KeyError: 'nope'"),
+        ("def create_state(params):\n    raise SystemExit(2)", "create_state failed: {}:16: SystemExit: 2"),
+        ("def create_state(params): pass", "create_state failed: {}:15: it returned nothing, not a state"),
+    ],
+)
+async def test_a_first_state_that_cannot_be_made_ends_the_run_with_file_and_line(
+    user: User, code: str, message: str
+) -> None:
+    workflow(user, "flow", f"{TOOL}{code}\n")
+    done = await user.atomic("run", "flow", "--json")
+    last, file = objects(done)[-1], user.home / ".atomic" / "workflows" / "flow.py"
+    assert (last["type"], last["reason"], last["message"]) == ("run_ended", "error", message.format(file))
+    assert (done.exit_code, session(user)["status"]) == (1, "failed")
+
+
+async def test_a_check_of_the_start_that_fails_is_told_with_file_and_line(user: User) -> None:
+    workflow(user, "flow", f"{TOOL}def check_start(params): raise SystemExit(4)\n")
+    done = await user.atomic("run", "flow")
+    file = user.home / ".atomic" / "workflows" / "flow.py"
+    assert (done.exit_code, complaint(done)) == (1, f"check_start failed: {file}:15: SystemExit: 4")
+    assert sessions(user) == []
+
+
 async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
     workflow(user, "ask", ASK)
     done = await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
@@ -410,6 +458,15 @@ async def test_stop_cancel_ends_it_for_good(user: User) -> None:
         "",
         "cancelled",
     )
+
+
+async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: User) -> None:
+    workflow(user, "ask", ASK)
+    await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    assert (await user.atomic("stop", "--cancel", session(user)["id"])).exit_code == 0
+    assert (session(user)["status"], session(user)["questions"]) == ("cancelled", [])
+    assert (await user.atomic("answer", session(user)["id"], "red")).exit_code == 2
+    assert session(user)["status"] == "cancelled"
 
 
 async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -> None:

@@ -17,7 +17,7 @@ from atomic.cli.arguments import Arguments
 from atomic.cli.errors import OK, CliError, UsageError, exit_code_of
 from atomic.cli.output import Output
 from atomic.cli.progress import Asking, View, view_for
-from atomic.cli.streams import STDERR, STDIN, tell
+from atomic.cli.streams import STDERR, STDIN, claim_stdout, tell
 from atomic.cli.turn import recordable
 from atomic.cli.workflow_flags import config_of
 from atomic.config import CapSettings, Settings, atomic_home, read_duration
@@ -267,7 +267,7 @@ class RunHost:
 
     def __init__(self, stop: signals.Stop, *, as_json: bool) -> None:
         self._stop, self._as_json = stop, as_json
-        self._out = Output()
+        self._out = Output(claim_stdout()) if as_json else Output()
         self._view: View = view_for(self._out, as_json=as_json)
 
     async def run(self, start: Start) -> int:
