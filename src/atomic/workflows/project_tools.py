@@ -57,7 +57,9 @@ class ToolCatalog:
             trust.require(self._workflows.snapshot)
         try:
             found = getattr(shelf.code.run(file), name)
-        except (Exception, SystemExit) as error:  # a user's file may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a user's file may raise anything; the panic of an extension is no Exception
             raise WorkflowLoadError(name, [problem_of(error, tool.path)]) from error
         if not callable(found):
             reason = f"{name} is no function any more when the file has run"
