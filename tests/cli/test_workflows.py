@@ -210,7 +210,9 @@ async def test_a_new_workflow_is_there_at_once(user: User) -> None:
     assert "improve" in (await user.atomic("workflows", "graph", "my-tale")).stdout
     assert "my-flow" not in path.read_text()
     done = await user.atomic("workflows", "new", "my-tale")
-    assert (done.exit_code, complaint(done)) == (2, f"{path}: there is something of that name already")
+    assert (done.exit_code, complaint(done)) == (2, f'There is a workflow "my-tale" already: {path}')
+    done = await user.atomic("workflows", "new", "My-Tale")  # names have no case: it would take the name over
+    assert (done.exit_code, complaint(done)) == (2, f'There is a workflow "my-tale" already: {path}')
     path.write_text(path.read_text() + "# changed\n")
     assert (await user.atomic("workflows", "check")).exit_code == 4
 

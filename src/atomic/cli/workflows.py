@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from atomic.cli.errors import FAILED, OK, CliError
+from atomic.cli.errors import FAILED, OK, CliError, UsageError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
 from atomic.cli.workflow_flags import config_flags
@@ -97,6 +97,8 @@ def new_workflow(name: str) -> int:
     if project is None:
         raise CliError("the current folder does not exist any more (change to another one)")
     hidden = WorkflowCatalog(project).find(name)
+    if hidden is not None and hidden.source == "project" and hidden.name.casefold() == name.casefold():
+        raise UsageError(f'There is a workflow "{hidden.name}" already: {hidden.path}')
     file, may_run = write_workflow(name, project)
     put(f"{harmless(str(file))}\n")
     first = "" if may_run else "atomic trust, then "
