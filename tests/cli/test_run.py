@@ -151,6 +151,16 @@ async def test_a_check_of_the_start_that_fails_is_told_with_file_and_line(user: 
     assert sessions(user) == []
 
 
+async def test_a_tool_of_an_untrusted_project_is_refused_before_there_is_a_run(user: User) -> None:
+    workflow(user, "flow", "workflow = graph(S).custom_tool('c', tool='count').compile()")
+    tools = user.project / ".atomic" / "tools"
+    tools.mkdir(parents=True)
+    (tools / "count.py").write_text('def count():\n    """Count."""\n    open("ledger.txt", "w").close()\n')
+    done = await user.atomic("run", "flow")
+    assert (done.exit_code, "it would run tool .atomic/tools/count.py" in complaint(done)) == (4, True)
+    assert (sessions(user), ledger(user)) == ([], [])
+
+
 async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
     workflow(user, "ask", ASK)
     done = await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")

@@ -91,6 +91,7 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
             "a": HEAD + "workflow = graph(State).subgraph('s', 'b').compile()\n",
             "b": HEAD + "\nworkflow = graph(State).subgraph('t', 'a').compile()\n",
             "lost": HEAD + "workflow = graph(State).subgraph('s', 'chatt').compile()\n",
+            "tool": HEAD + "workflow = graph(State).custom_tool('c', tool='tt').compile()\n",
             "chat": "",
             "good": SAY,
         }.items()
@@ -111,6 +112,7 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
         (f"{paths['a']}:2: ", "a -> b -> a"),
         (f"{paths['b']}:3: ", "b -> a -> b"),
         (f"{paths['lost']}:2: ", 'no workflow "chatt" (did you mean "chat"?)'),
+        (f"{paths['tool']}:2: ", 'c: Tool not found: "tt" (did you mean "t"?)'),
         (f"{home}:1: ", "ValueError: mine"),
         (f"{shadowed}:1: ", "ZeroDivisionError"),
         (f"{tool}:3: ", "OSError: tool"),

@@ -25,6 +25,7 @@ from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.graph import RunOwnedError
 from atomic.hosts import BY_PREFERENCE, check, choose_provider, current_folder, named_provider, neutral_folder
 from atomic.questions import Question
+from atomic.workflows.capabilities import tools_of
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.endings import Stop
 from atomic.workflows.events import RunEnded
@@ -159,6 +160,8 @@ class Place:
         """What the run gets. Raises CliError for an agent that is not there, before there is a session."""
         for name in flags.agents.values():
             named_provider(name, self.settings)
+        for _, tool in tools_of(loaded.graph) if loaded.graph else ():
+            self.tools.allow(tool)
         runtime = Runtime(
             home=atomic_home(),
             project=self.project,

@@ -68,7 +68,8 @@ def check_workflows(trusted: str | None) -> int:
     catalog = WorkflowCatalog(trusted=trusted)
     if catalog.snapshot.files:
         trust.require(catalog.snapshot)
-    problems = dict.fromkeys((*catalog.problems, *_load_all(catalog), *_load_tools(ToolCatalog(catalog))))
+    tools = ToolCatalog(catalog)
+    problems = dict.fromkeys((*catalog.problems, *_load_all(catalog, tools), *_load_tools(tools)))
     ordered = sorted(problems, key=lambda one: (str(one.path), one.line))
     put("".join(f"{one_line(str(problem))}\n" for problem in ordered))
     if not ordered:
@@ -108,7 +109,7 @@ def new_workflow(name: str) -> int:
     return OK
 
 
-def _load_all(catalog: WorkflowCatalog) -> Iterable[WorkflowProblem]:
+def _load_all(catalog: WorkflowCatalog, tools: ToolCatalog) -> Iterable[WorkflowProblem]:
     for definition in (*catalog.all(), *catalog.hidden):
         try:
             definition.load()
@@ -116,6 +117,7 @@ def _load_all(catalog: WorkflowCatalog) -> Iterable[WorkflowProblem]:
             yield from error.problems
         else:
             yield from catalog.unknown_references(definition)
+            yield from tools.unknown(definition)
 
 
 def _load_tools(tools: ToolCatalog) -> Iterable[WorkflowProblem]:

@@ -151,7 +151,7 @@ class WorkflowCatalog:
         if circle is not None:
             node, names = circle
             reason = f"workflows call each other in a circle: {' -> '.join(names)}"
-            raise WorkflowLoadError(definition.name, [self._problem_at(definition, node, reason)])
+            raise WorkflowLoadError(definition.name, [self.problem_at(definition, node, reason)])
         return msgspec.structs.replace(loaded, capabilities=self._capabilities(definition, set()))
 
     def _raw(self, definition: WorkflowDefinition) -> LoadedWorkflow:
@@ -204,7 +204,8 @@ class WorkflowCatalog:
         except (WorkflowLoadError, UntrustedError):
             return None
 
-    def _problem_at(self, definition: WorkflowDefinition, node: str, reason: str) -> WorkflowProblem:
+    def problem_at(self, definition: WorkflowDefinition, node: str, reason: str) -> WorkflowProblem:
+        """What is wrong with a node, where its file names that."""
         path = definition.path or Path(definition.name)
         shelf, name = self._files.get(path, (None, ""))
         return WorkflowProblem(path, 1 if shelf is None else line_of_node(shelf.files[name], node), reason)
@@ -217,7 +218,7 @@ class WorkflowCatalog:
             if self.find(name) is None:
                 nearest = closest(name, known)
                 hint = f' (did you mean "{nearest}"?)' if nearest else ""
-                found.append(self._problem_at(definition, node, f'{node}: there is no workflow "{name}"{hint}'))
+                found.append(self.problem_at(definition, node, f'{node}: there is no workflow "{name}"{hint}'))
         return found
 
 
