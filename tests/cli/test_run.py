@@ -151,13 +151,18 @@ async def test_a_check_of_the_start_that_fails_is_told_with_file_and_line(user: 
     assert sessions(user) == []
 
 
-async def test_a_tool_of_an_untrusted_project_is_refused_before_there_is_a_run(user: User) -> None:
-    workflow(user, "flow", "workflow = graph(S).custom_tool('c', tool='count').compile()")
-    tools = user.project / ".atomic" / "tools"
-    tools.mkdir(parents=True)
-    (tools / "count.py").write_text('def count():\n    """Count."""\n    open("ledger.txt", "w").close()\n')
+@pytest.mark.parametrize(
+    ("folder", "calls"), [("tools", "custom_tool('c', tool='count')"), ("workflows", "subgraph('s', 'count')")]
+)
+async def test_what_an_untrusted_project_brings_is_not_called_by_ones_own_workflow(
+    user: User, folder: str, calls: str
+) -> None:
+    workflow(user, "flow", f"workflow = graph(S).{calls}.compile()")
+    file = user.project / ".atomic" / folder / "count.py"
+    file.parent.mkdir(parents=True)
+    file.write_text('def count():\n    """Count."""\nopen("ledger.txt", "w").close()\n')
     done = await user.atomic("run", "flow")
-    assert (done.exit_code, "it would run tool .atomic/tools/count.py" in complaint(done)) == (4, True)
+    assert (done.exit_code, f".atomic/{folder}/count.py" in complaint(done)) == (4, True)
     assert (sessions(user), ledger(user)) == ([], [])
 
 
@@ -202,6 +207,10 @@ async def test_a_workflow_without_a_graph_sends_its_prompt_to_one_turn(user: Use
         (("hello", "--max-time", "-1"), 2, "--max-time needs a value: --max-time TIME"),
         (("hello", "--agent", "worker="), 2, '--agent cannot be "worker=": give NAME, or ROLE=NAME'),
         (("broken", "x"), 2, 'Workflow "broken" cannot be loaded'),
+        (("lost", "x"), 2, 'lost.py:14: s: there is no workflow "helo" (did you mean "hello"?)'),
+        (("calls", "x"), 2, 'Workflow "broken" cannot be loaded'),
+        (("calls-lost", "x"), 2, 'there is no workflow "helo"'),
+        (("toolless", "x"), 2, 'toolless.py:14: c: Tool not found: "count" (there are: none)'),
         (("hello", "--recrod", "x"), 2, 'Unknown flag: "--recrod" (did you mean "--record"?)'),
     ],
 )
@@ -210,6 +219,9 @@ async def test_what_cannot_be_run_leaves_no_session(
 ) -> None:
     workflow(user, "hello", "workflow = graph(S).tool('t', run=note).compile()")
     workflow(user, "broken", "import nothing_like_that\n")
+    for name, called in (("lost", "helo"), ("calls", "broken"), ("calls-lost", "lost")):
+        workflow(user, name, f"workflow = graph(S).tool('t', run=note).subgraph('s', '{called}').compile()")
+    workflow(user, "toolless", "workflow = graph(S).tool('t', run=note).custom_tool('c', tool='count').compile()")
     done = await user.atomic("run", *words)
     assert (done.exit_code, message in complaint(done)) == (code, True)
     assert sessions(user) == []

@@ -210,6 +210,25 @@ class WorkflowCatalog:
         shelf, name = self._files.get(path, (None, ""))
         return WorkflowProblem(path, 1 if shelf is None else line_of_node(shelf.files[name], node), reason)
 
+    def check_calls(self, definition: WorkflowDefinition) -> None:
+        """See that all whom it calls by name, and they in turn, are there and may run: else that is told hours later.
+
+        Raises:
+            UntrustedError: one belongs to a project that nobody has trusted as it is now.
+            WorkflowLoadError: one is not there, or does not load.
+        """
+        seen, left = set[str](), [definition]
+        while left:
+            caller = left.pop()
+            if unknown := self.unknown_references(caller):
+                raise WorkflowLoadError(caller.name, unknown)
+            for _, name in self._references(caller):
+                called = self.definition(name)
+                if called.name not in seen:
+                    seen.add(called.name)
+                    called.load()
+                    left.append(called)
+
     def unknown_references(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
         """The workflows that it calls and nobody defines."""
         known = [word for one in self.all() for word in (one.name, *one.aliases)]
