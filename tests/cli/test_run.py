@@ -232,6 +232,14 @@ async def test_what_cannot_be_run_leaves_no_session(
         assert message in str(said["message"])
 
 
+async def test_an_agent_in_the_environment_that_is_none_is_told_before_there_is_a_run(user: User) -> None:
+    workflow(user, "talk", "")
+    user.env["ATOMIC_AGENT"] = "cluade"
+    done = await user.atomic("run", "talk", "x")
+    told = 'Unknown agent: "cluade" (did you mean "claude"?), set by ATOMIC_AGENT or the configuration'
+    assert (done.exit_code, complaint(done), sessions(user)) == (2, told, [])
+
+
 async def test_files_are_for_the_user_alone(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
@@ -337,6 +345,24 @@ async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
         terminal.type("1\n")
         assert await terminal.exit_code() == 0
     assert ledger(user)[-1] == "last red Hello you."
+
+
+async def test_of_two_questions_at_once_it_is_said_which_one_is_asked(user: User) -> None:
+    code = """
+branches = {"a": ask_user_node("size", "Which size?"), "b": ask_user_node("colour", "Which colour?")}
+async def last(ctx):
+    note(ctx.state.outputs["size"], ctx.state.outputs["colour"])
+workflow = graph(S).parallel(branches).node("last", last).compile()
+"""
+    workflow(user, "ask", code)
+    words = [ATOMIC, "run", "ask", "go"]
+    async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
+        await terminal.shows("? Which size?\nanswer> ")
+        terminal.type("big\n")
+        await terminal.shows("? Which colour?\nanswer> ")
+        terminal.type("red\n")
+        assert await terminal.exit_code() == 0
+    assert ledger(user) == ["big red"]
 
 
 async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:

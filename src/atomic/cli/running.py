@@ -183,7 +183,7 @@ class Place:
             trust_after=self._trust_after if self.catalog.snapshot.approved else None,
         )
         needs_agent = loaded.graph is None or loaded.capabilities.subagents
-        if needs_agent and not (flags.agents.get("") or self.settings.agent):
+        if needs_agent and not flags.agents.get(""):
             await self._choose(None)  # looked for now: later it would look in the middle of the work
         return runtime
 
