@@ -277,6 +277,20 @@ async def test_a_question_is_answered_days_later_by_another_process(user: User) 
     assert (done.exit_code, complaint(done)) == (2, "This run has asked nothing")
 
 
+async def test_the_command_that_answers_can_be_given_to_any_shell(user: User) -> None:
+    code = """
+async def each(ctx):
+    await ctx.ask(Question(f"{ctx.item}?"))
+
+workflow = graph(S).map("all", over=lambda s: ["x", "y"], node=node("each", each)).compile()
+"""
+    workflow(user, "ask", code)
+    done = await user.atomic("run", "ask", "go")
+    id = session(user)["id"]
+    assert f"atomic answer {id} 'each[0]-1' \"ANSWER\"" in done.stderr
+    assert f"atomic answer {id} 'each[0]-1' \"…\"" in (await user.atomic("sessions", "show", id)).stdout
+
+
 async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
     code = 'class T(S):\n    old: int = 1\n\nworkflow = graph(T).ask_user("q", "Well?").compile()\n'
     workflow(user, "grow", f"state_version = 1\n{code}")
