@@ -92,6 +92,7 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
             "b": HEAD + "\nworkflow = graph(State).subgraph('t', 'a').compile()\n",
             "lost": HEAD + "workflow = graph(State).subgraph('s', 'chatt').compile()\n",
             "tool": HEAD + "workflow = graph(State).custom_tool('c', tool='tt').compile()\n",
+            "said": "node_descriptions = {'sya': 'Saying'}\n" + SAY,
             "chat": "",
             "good": SAY,
         }.items()
@@ -113,6 +114,7 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
         (f"{paths['b']}:3: ", "b -> a -> b"),
         (f"{paths['lost']}:2: ", 'no workflow "chatt" (did you mean "chat"?)'),
         (f"{paths['tool']}:2: ", 'c: Tool not found: "tt" (did you mean "t"?)'),
+        (f"{paths['said']}:1: ", 'node_descriptions: there is no node "sya" (did you mean "say"?)'),
         (f"{home}:1: ", "ValueError: mine"),
         (f"{shadowed}:1: ", "ZeroDivisionError"),
         (f"{tool}:3: ", "OSError: tool"),

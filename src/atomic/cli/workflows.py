@@ -117,6 +117,7 @@ def _load_all(catalog: WorkflowCatalog, tools: ToolCatalog) -> Iterable[Workflow
             yield from error.problems
         else:
             yield from catalog.unknown_references(definition)
+            yield from catalog.unknown_descriptions(definition)
             yield from tools.unknown(definition)
 
 

@@ -5,7 +5,7 @@ Nothing runs to find one. To load one of a project needs trust; its bytes are th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from atomic.errors import closest
 from atomic.graph import CompiledGraph
 from atomic.workflows import trust
 from atomic.workflows.builtin import builtin_workflows
-from atomic.workflows.capabilities import references_of
+from atomic.workflows.capabilities import all_nodes, references_of
 from atomic.workflows.definition import Capabilities, LoadedWorkflow, WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError, WorkflowNotFoundError, WorkflowProblem
 from atomic.workflows.executables import shown_path
@@ -229,6 +229,15 @@ class WorkflowCatalog:
                     called.load()
                     left.append(called)
 
+    def unknown_descriptions(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
+        """What `node_descriptions` names and its graph does not have; nodes of whom it calls may be meant too."""
+        loaded = self._find_loaded(definition)
+        if loaded is None or loaded.graph is None or self._references(definition):
+            return []
+        known = {*loaded.graph.node_ids, *(node.id for node in all_nodes(loaded.graph))}
+        wrong = [name for name in definition.node_descriptions if name not in known]
+        return [self.problem_at(definition, name, _no_node(name, known)) for name in wrong]
+
     def unknown_references(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
         """The workflows that it calls and nobody defines."""
         known = [word for one in self.all() for word in (one.name, *one.aliases)]
@@ -239,6 +248,12 @@ class WorkflowCatalog:
                 hint = f' (did you mean "{nearest}"?)' if nearest else ""
                 found.append(self.problem_at(definition, node, f'{node}: there is no workflow "{name}"{hint}'))
         return found
+
+
+def _no_node(name: str, known: Iterable[str]) -> str:
+    nearest = closest(name, known)
+    hint = f' (did you mean "{nearest}"?)' if nearest else ""
+    return f'node_descriptions: there is no node "{name}"{hint}'
 
 
 def fold(name: str) -> str:
