@@ -205,6 +205,18 @@ async def test_a_function_that_wants_to_exit_fails_its_node_and_not_the_program(
     assert (result.status, "SystemExit: 3" in str(result.error)) == (RunStatus.FAILED, True)
 
 
+class Panic(BaseException):
+    """As an extension module raises it."""
+
+
+async def test_the_panic_of_a_tool_fails_its_node_and_not_the_program() -> None:
+    def panics() -> None:
+        raise Panic("index out of bounds")
+
+    result = await within(graph(S).tool("t", run=panics).compile().run())
+    assert str(result.error) == "t: RuntimeError: the function raised Panic(index out of bounds)"
+
+
 BACKOFFS: dict[str, Callable[[Flaky], GraphBuilder[S]]] = {
     "policy": lambda flaky: graph(S).then(flaky.node(retry=Retry(60, jitter=False))),
     "on_error": lambda flaky: graph(S).then(flaky.node(on_error=lambda error, ctx: Retry(60))),
