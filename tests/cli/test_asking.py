@@ -43,6 +43,11 @@ def test_a_number_is_an_answer_where_there_is_nothing_to_choose() -> None:
     assert read_answer(Question("How many?"), "4\n") == ["4"]
 
 
+@pytest.mark.parametrize(("line", "answer"), [("3", "3"), ("2", "5"), ("10", "10")])
+def test_a_label_that_is_a_number_means_itself(line: str, answer: str) -> None:
+    assert read_answer(Question("How many?", options=["10", "5", "7", "3"]), line) == [answer]
+
+
 def test_enter_means_the_default_and_else_nothing() -> None:
     assert read_answer(Question("Go on?", options=["Yes", "No"], default="No"), "\n") == ["No"]
     for nothing in (COLOUR, SEVERAL):

@@ -103,6 +103,69 @@ async def test_a_run_tells_what_happens_one_object_a_line(user: User) -> None:
     assert last.items() >= {"type": "run_ended", "status": "completed", "reason": "done", "exit_code": 0}.items()
 
 
+async def test_what_a_workflow_prints_is_not_among_the_objects(user: User) -> None:
+    code = """
+def loud():
+    print("printed")
+    os.system("echo by a child")
+    os.write(1, b"written\\n")
+
+def create_state(params):
+    print("created")
+    return S()
+
+workflow = graph(S).tool("loud", run=loud).compile()
+"""
+    workflow(user, "loud", code)
+    done = await user.atomic("run", "loud", "--json")
+    assert [event["type"] for event in objects(done)] == ["run_started", "node_started", "node_ended", "run_ended"]
+    assert sorted(done.stderr.splitlines()) == ["by a child", "created", "printed", "written"]
+
+
+TOOL = "workflow = graph(S).tool('t', run=note).compile()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def create_state(params):\n    return params.config['nope']", "create_state failed: {}:16: KeyError: 'nope'"),
+        ("def create_state(params):\n    raise SystemExit(2)", "create_state failed: {}:16: SystemExit: 2"),
+        ("def create_state(params): pass", "create_state failed: {}:15: it returned nothing, not a state"),
+    ],
+)
+async def test_a_first_state_that_cannot_be_made_ends_the_run_with_file_and_line(
+    user: User, code: str, message: str
+) -> None:
+    workflow(user, "flow", f"{TOOL}{code}\n")
+    done = await user.atomic("run", "flow", "--json")
+    last, file = objects(done)[-1], user.home / ".atomic" / "workflows" / "flow.py"
+    assert (last["type"], last["reason"], last["message"]) == ("run_ended", "error", message.format(file))
+    assert (done.exit_code, session(user)["status"]) == (1, "failed")
+
+
+async def test_a_check_of_the_start_that_fails_is_told_with_file_and_line(user: User) -> None:
+    workflow(user, "flow", f"{TOOL}def check_start(params): raise SystemExit(4)\n")
+    done = await user.atomic("run", "flow")
+    file = user.home / ".atomic" / "workflows" / "flow.py"
+    assert (done.exit_code, complaint(done)) == (1, f"check_start failed: {file}:15: SystemExit: 4")
+    assert sessions(user) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "calls"), [("tools", "custom_tool('c', tool='count')"), ("workflows", "subgraph('s', 'count')")]
+)
+async def test_what_an_untrusted_project_brings_is_not_called_by_ones_own_workflow(
+    user: User, folder: str, calls: str
+) -> None:
+    workflow(user, "flow", f"workflow = graph(S).{calls}.compile()")
+    file = user.project / ".atomic" / folder / "count.py"
+    file.parent.mkdir(parents=True)
+    file.write_text('def count():\n    """Count."""\nopen("ledger.txt", "w").close()\n')
+    done = await user.atomic("run", "flow")
+    assert (done.exit_code, f".atomic/{folder}/count.py" in complaint(done)) == (4, True)
+    assert (sessions(user), ledger(user)) == ([], [])
+
+
 async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
     workflow(user, "ask", ASK)
     done = await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
@@ -144,6 +207,10 @@ async def test_a_workflow_without_a_graph_sends_its_prompt_to_one_turn(user: Use
         (("hello", "--max-time", "-1"), 2, "--max-time needs a value: --max-time TIME"),
         (("hello", "--agent", "worker="), 2, '--agent cannot be "worker=": give NAME, or ROLE=NAME'),
         (("broken", "x"), 2, 'Workflow "broken" cannot be loaded'),
+        (("lost", "x"), 2, 'lost.py:14: s: there is no workflow "helo" (did you mean "hello"?)'),
+        (("calls", "x"), 2, 'Workflow "broken" cannot be loaded'),
+        (("calls-lost", "x"), 2, 'there is no workflow "helo"'),
+        (("toolless", "x"), 2, 'toolless.py:14: c: Tool not found: "count" (there are: none)'),
         (("hello", "--recrod", "x"), 2, 'Unknown flag: "--recrod" (did you mean "--record"?)'),
     ],
 )
@@ -152,6 +219,9 @@ async def test_what_cannot_be_run_leaves_no_session(
 ) -> None:
     workflow(user, "hello", "workflow = graph(S).tool('t', run=note).compile()")
     workflow(user, "broken", "import nothing_like_that\n")
+    for name, called in (("lost", "helo"), ("calls", "broken"), ("calls-lost", "lost")):
+        workflow(user, name, f"workflow = graph(S).tool('t', run=note).subgraph('s', '{called}').compile()")
+    workflow(user, "toolless", "workflow = graph(S).tool('t', run=note).custom_tool('c', tool='count').compile()")
     done = await user.atomic("run", *words)
     assert (done.exit_code, message in complaint(done)) == (code, True)
     assert sessions(user) == []
@@ -160,6 +230,14 @@ async def test_what_cannot_be_run_leaves_no_session(
         (said,) = objects(done)
         assert (said["type"], said["exit_code"], done.exit_code) == ("error", code, code)
         assert message in str(said["message"])
+
+
+async def test_an_agent_in_the_environment_that_is_none_is_told_before_there_is_a_run(user: User) -> None:
+    workflow(user, "talk", "")
+    user.env["ATOMIC_AGENT"] = "cluade"
+    done = await user.atomic("run", "talk", "x")
+    told = 'Unknown agent: "cluade" (did you mean "claude"?), set by ATOMIC_AGENT or the configuration'
+    assert (done.exit_code, complaint(done), sessions(user)) == (2, told, [])
 
 
 async def test_files_are_for_the_user_alone(user: User) -> None:
@@ -197,6 +275,20 @@ async def test_a_question_is_answered_days_later_by_another_process(user: User) 
     assert (session(user)["status"], session(user)["questions"]) == ("completed", [])
     done = await user.atomic("answer", id, "red")
     assert (done.exit_code, complaint(done)) == (2, "This run has asked nothing")
+
+
+async def test_the_command_that_answers_can_be_given_to_any_shell(user: User) -> None:
+    code = """
+async def each(ctx):
+    await ctx.ask(Question(f"{ctx.item}?"))
+
+workflow = graph(S).map("all", over=lambda s: ["x", "y"], node=node("each", each)).compile()
+"""
+    workflow(user, "ask", code)
+    done = await user.atomic("run", "ask", "go")
+    id = session(user)["id"]
+    assert f"atomic answer {id} 'each[0]-1' \"ANSWER\"" in done.stderr
+    assert f"atomic answer {id} 'each[0]-1' \"…\"" in (await user.atomic("sessions", "show", id)).stdout
 
 
 async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
@@ -267,6 +359,24 @@ async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
         terminal.type("1\n")
         assert await terminal.exit_code() == 0
     assert ledger(user)[-1] == "last red Hello you."
+
+
+async def test_of_two_questions_at_once_it_is_said_which_one_is_asked(user: User) -> None:
+    code = """
+branches = {"a": ask_user_node("size", "Which size?"), "b": ask_user_node("colour", "Which colour?")}
+async def last(ctx):
+    note(ctx.state.outputs["size"], ctx.state.outputs["colour"])
+workflow = graph(S).parallel(branches).node("last", last).compile()
+"""
+    workflow(user, "ask", code)
+    words = [ATOMIC, "run", "ask", "go"]
+    async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
+        await terminal.shows("? Which size?\nanswer> ")
+        terminal.type("big\n")
+        await terminal.shows("? Which colour?\nanswer> ")
+        terminal.type("red\n")
+        assert await terminal.exit_code() == 0
+    assert ledger(user) == ["big red"]
 
 
 async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:
@@ -410,6 +520,15 @@ async def test_stop_cancel_ends_it_for_good(user: User) -> None:
         "",
         "cancelled",
     )
+
+
+async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: User) -> None:
+    workflow(user, "ask", ASK)
+    await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    assert (await user.atomic("stop", "--cancel", session(user)["id"])).exit_code == 0
+    assert (session(user)["status"], session(user)["questions"]) == ("cancelled", [])
+    assert (await user.atomic("answer", session(user)["id"], "red")).exit_code == 2
+    assert session(user)["status"] == "cancelled"
 
 
 async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -> None:

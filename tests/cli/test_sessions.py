@@ -235,6 +235,7 @@ async def test_the_page_goes_to_a_file_that_is_not_there_yet(user: User) -> None
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert (await user.atomic("sessions", "show", id, "--html", "run.html")).exit_code == 2
     assert (await user.atomic("sessions", "show", id, "run2.html")).exit_code == 2
+    assert (await user.atomic("sessions", "show", id, "--html", "--json")).exit_code == 2
 
 
 # report ---------------------------------------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
             "a": HEAD + "workflow = graph(State).subgraph('s', 'b').compile()\n",
             "b": HEAD + "\nworkflow = graph(State).subgraph('t', 'a').compile()\n",
             "lost": HEAD + "workflow = graph(State).subgraph('s', 'chatt').compile()\n",
+            "tool": HEAD + "workflow = graph(State).custom_tool('c', tool='tt').compile()\n",
+            "said": "node_descriptions = {'sya': 'Saying'}\n" + SAY,
             "chat": "",
             "good": SAY,
         }.items()
@@ -111,6 +113,8 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
         (f"{paths['a']}:2: ", "a -> b -> a"),
         (f"{paths['b']}:3: ", "b -> a -> b"),
         (f"{paths['lost']}:2: ", 'no workflow "chatt" (did you mean "chat"?)'),
+        (f"{paths['tool']}:2: ", 'c: Tool not found: "tt" (did you mean "t"?)'),
+        (f"{paths['said']}:1: ", 'node_descriptions: there is no node "sya" (did you mean "say"?)'),
         (f"{home}:1: ", "ValueError: mine"),
         (f"{shadowed}:1: ", "ZeroDivisionError"),
         (f"{tool}:3: ", "OSError: tool"),
@@ -210,7 +214,9 @@ async def test_a_new_workflow_is_there_at_once(user: User) -> None:
     assert "improve" in (await user.atomic("workflows", "graph", "my-tale")).stdout
     assert "my-flow" not in path.read_text()
     done = await user.atomic("workflows", "new", "my-tale")
-    assert (done.exit_code, complaint(done)) == (2, f"{path}: there is something of that name already")
+    assert (done.exit_code, complaint(done)) == (2, f'There is a workflow "my-tale" already: {path}')
+    done = await user.atomic("workflows", "new", "My-Tale")  # names have no case: it would take the name over
+    assert (done.exit_code, complaint(done)) == (2, f'There is a workflow "my-tale" already: {path}')
     path.write_text(path.read_text() + "# changed\n")
     assert (await user.atomic("workflows", "check")).exit_code == 4
 

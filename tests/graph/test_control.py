@@ -185,6 +185,38 @@ async def test_a_node_that_raises_cancelled_error_by_itself_does_not_hang_or_van
     assert await within(run_it()) in ("cancelled", "failed")
 
 
+def leave(*_: Any) -> Any:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        graph(S).then(say("a")).if_(leave, then=[say("b")]),
+        graph(S).loop([say("a")], until=leave),
+        graph(S).map("m", over=leave, node=say("a")),
+        graph(S).parallel({"a": say("a"), "b": say("b")}, merge=leave),
+        graph(S).subgraph("s", graph(S).then(say("a")).compile(), output_mapper=leave),
+        graph(S).then(fail("a", on_error=leave)),
+    ],
+)
+async def test_a_function_that_wants_to_exit_fails_its_node_and_not_the_program(built: GraphBuilder[S]) -> None:
+    result = await within(built.compile().run())
+    assert (result.status, "SystemExit: 3" in str(result.error)) == (RunStatus.FAILED, True)
+
+
+class Panic(BaseException):
+    """As an extension module raises it."""
+
+
+async def test_the_panic_of_a_tool_fails_its_node_and_not_the_program() -> None:
+    def panics() -> None:
+        raise Panic("index out of bounds")
+
+    result = await within(graph(S).tool("t", run=panics).compile().run())
+    assert str(result.error) == "t: RuntimeError: the function raised Panic(index out of bounds)"
+
+
 BACKOFFS: dict[str, Callable[[Flaky], GraphBuilder[S]]] = {
     "policy": lambda flaky: graph(S).then(flaky.node(retry=Retry(60, jitter=False))),
     "on_error": lambda flaky: graph(S).then(flaky.node(on_error=lambda error, ctx: Retry(60))),

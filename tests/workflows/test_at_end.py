@@ -227,7 +227,13 @@ async def test_a_file_leaves_a_report_after_a_signal(user: User) -> None:
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("async def at_end(end): ...", "at_end is async"), ("at_end = 3", "at_end is no function, but an int")],
+    [
+        ("async def at_end(end): ...", "at_end is async"),
+        ("at_end = 3", "at_end is no function, but an int"),
+        ("async def create_state(params): ...", "create_state is async"),
+        ("create_state = 3", "create_state is no function, but an int"),
+        ("raise BaseException('panic')", "BaseException: panic"),
+    ],
 )
 async def test_what_could_not_be_called_does_not_load(user: User, code: str, message: str) -> None:
     workflow(user, "flow", f"{code}\n")

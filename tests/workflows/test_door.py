@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import atomic.workflows
+from atomic.workflows import events
 
 SLOW = ["sqlite3", "_sqlite3", "textual", "claude_agent_sdk", "opencode_ai", "copilot", "acp", "httpx", "pydantic"]
 NAMES = [
@@ -102,3 +103,14 @@ with SqliteJournal(sys.argv[1]) as journal:
         [sys.executable, "-c", code, f"{tmp_path}/runs.db"], capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.stdout.strip(), done.stderr) == ("[] True", "")
+
+
+EVENTS = (
+    "RunStarted", "NodeStarted", "NodeEnded", "AgentActivity", "TasksChanged", "QuestionAsked", "LimitReached",
+    "Warning", "RunEnded", "WorkflowEvent",
+)  # fmt: skip
+
+
+def test_what_hosts_are_told_has_its_names_here_and_hides_none_of_pythons() -> None:
+    assert [getattr(atomic.workflows, name) for name in EVENTS] == [getattr(events, name) for name in EVENTS]
+    assert not set(EVENTS) & set(atomic.workflows.__all__)

@@ -60,6 +60,7 @@ class S(State):
 
 
 class WithTasks(State):
+    prompt: str = ""
     tasks: list[WorkflowTask] = []
 
 
@@ -144,6 +145,43 @@ async def test_a_loop_over_tasks_tells_each_and_names_it_in_what_its_agents_do(t
         ["in_progress", "pending"], ["completed", "pending"], ["completed", "in_progress"], ["completed", "completed"],
     ]  # fmt: skip
     assert [e.task for e in events if isinstance(e, AgentActivity)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("place", ["tasks.json", "elsewhere"])
+async def test_the_list_as_it_was_planned_never_replaces_the_one_that_is_worked_on(tmp_path: Path, place: str) -> None:
+    planned = [Task("1", "one"), Task("2", "two", blocked_by=["1"])]
+
+    def path_of(folder: object) -> Path:
+        return tmp_path / "list.json" if place == "elsewhere" else Path(str(folder))
+
+    async def plan(ctx: Any) -> dict[str, Any]:
+        TaskList(planned).write(path_of(ctx.deps.tasks.path))
+        return {"tasks": planned, "prompt": str(path_of(ctx.deps.tasks.path))}
+
+    async def work(ctx: Any) -> None:
+        if ctx.item.id == "2" and not asked:
+            asked.append("2")
+            raise Suspend("wait")
+
+    async def after(ctx: Any) -> None:
+        return None
+
+    asked: list[str] = []
+    built = (
+        graph(WithTasks)
+        .node("plan", plan)
+        .then(task_loop_node("loop", tasks_path=lambda s: s.prompt, task_nodes=[node("work", work)]))
+        .node("after", after)
+        .compile(name="tasks")
+    )
+    host, listed = runtime(tmp_path), definition(built)
+    run = run_workflow(listed, "", host)
+    events = await told(run)
+    events += await told(run_workflow(listed, "", host, session=run.session, resume=True))
+    seen = [[task.status for task in event.tasks] for event in events if isinstance(event, TasksChanged)]
+    done = [sum(status == "completed" for status in statuses) for statuses in seen]
+    assert done == sorted(done)
+    assert [task.status for task in TaskList.read(run.session.dir / "tasks.json").tasks] == ["completed"] * 2
 
 
 @pytest.mark.parametrize("place", ["tasks.json", "research/plan.json", "elsewhere"])

@@ -91,7 +91,7 @@ def read_answer(question: Question, line: str) -> list[str]:
 
 
 def _chosen(word: str, labels: Sequence[str]) -> str:
-    if labels and word.isdecimal():
+    if labels and word.isdecimal() and word not in labels:  # a label may be a number itself
         if not 1 <= int(word) <= len(labels):
             raise WrongAnswerError(f"There is no answer {word}: they are numbered 1 to {len(labels)}.")
         return labels[int(word) - 1]

@@ -17,7 +17,8 @@ from atomic.cli.streams import STDERR, STDOUT, message, write
 class Output:
     """What is written; `failure` says why standard output could not take it all, unless its reader just went."""
 
-    def __init__(self) -> None:
+    def __init__(self, stdout: int = STDOUT) -> None:
+        self._stdout = stdout
         self.failure: OSError | None = None
         self._closed: set[int] = set()
         self._queue: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
@@ -33,7 +34,7 @@ class Output:
 
     def put(self, text: str) -> None:
         """Write to standard output."""
-        self._queue.put((STDOUT, text))
+        self._queue.put((self._stdout, text))
 
     def show(self, text: str) -> None:
         """Write to standard error, as it is."""
@@ -57,7 +58,7 @@ class Output:
                 write(number, text)
             except OSError as error:
                 self._closed.add(number)
-                if number == STDOUT and not isinstance(error, BrokenPipeError):
+                if number == self._stdout and not isinstance(error, BrokenPipeError):
                     self.failure = error
         with suppress(RuntimeError):  # the loop has gone: nobody waits
             self._loop.call_soon_threadsafe(self._tell_drained)

@@ -247,14 +247,23 @@ class Asking:
     def __init__(self, out: Output, view: View) -> None:
         self._out, self._view = out, view
         self._one_at_a_time = asyncio.Lock()
+        self._open = 0
 
     async def ask(self, question: Question) -> str | list[str] | None:
         """The answer; None if the person ends the input."""
-        async with self._one_at_a_time:
-            return await self._ask(question)
+        self._open += 1
+        had_to_wait = self._one_at_a_time.locked()
+        try:
+            async with self._one_at_a_time:
+                return await self._ask(question, again=had_to_wait)
+        finally:
+            self._open -= 1
 
-    async def _ask(self, question: Question) -> str | list[str] | None:
+    async def _ask(self, question: Question, *, again: bool) -> str | list[str] | None:
         await asyncio.sleep(FRAME_SECONDS)  # the question itself is an event, and on its way to the screen
+        self._view.rest()
+        if again or self._open > 1:  # others stand on the screen too: nobody could tell which one is meant
+            self._out.show(shown(question))
         while True:
             self._view.rest()
             self._out.show(prompt_of(question))

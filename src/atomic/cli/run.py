@@ -11,7 +11,9 @@ from atomic.cli.prompt import read_words
 from atomic.cli.resume import catalog_of, find_session, go_on
 from atomic.cli.running import RunFlags, host, place_here, read_flags, warn_of_settings
 from atomic.sessions.errors import SessionError
+from atomic.workflows.capabilities import tools_of
 from atomic.workflows.catalog import WorkflowCatalog
+from atomic.workflows.errors import WorkflowLoadError
 from atomic.workflows.executor import WorkflowRun, run_workflow
 from atomic.workflows.host_runtime import Person
 
@@ -45,6 +47,9 @@ async def _begin(name: str, prompt: str, flags: RunFlags, person: Person | None)
     warn_of_settings(place)
     definition = place.catalog.definition(name.removeprefix("/"))
     loaded = definition.load()
+    place.catalog.check_calls(definition)
+    if loaded.graph is not None and tools_of(loaded.graph) and (unknown := place.tools.unknown(definition)):
+        raise WorkflowLoadError(definition.name, unknown)
     runtime = await place.runtime(flags, loaded, person)
     run = run_workflow(definition, prompt, runtime, config=flags.config, model=flags.models.get(""))
     if place.catalog.snapshot.approved:

@@ -17,7 +17,7 @@ from atomic.cli.arguments import Arguments
 from atomic.cli.errors import OK, CliError, UsageError, exit_code_of
 from atomic.cli.output import Output
 from atomic.cli.progress import Asking, View, view_for
-from atomic.cli.streams import STDERR, STDIN, tell
+from atomic.cli.streams import STDERR, STDIN, claim_stdout, tell
 from atomic.cli.turn import recordable
 from atomic.cli.workflow_flags import config_of
 from atomic.config import CapSettings, Settings, atomic_home, read_duration
@@ -25,6 +25,7 @@ from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.graph import RunOwnedError
 from atomic.hosts import BY_PREFERENCE, check, choose_provider, current_folder, named_provider, neutral_folder
 from atomic.questions import Question
+from atomic.workflows.capabilities import tools_of
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.endings import Stop
 from atomic.workflows.events import RunEnded
@@ -159,6 +160,8 @@ class Place:
         """What the run gets. Raises CliError for an agent that is not there, before there is a session."""
         for name in flags.agents.values():
             named_provider(name, self.settings)
+        for _, tool in tools_of(loaded.graph) if loaded.graph else ():
+            self.tools.allow(tool)
         runtime = Runtime(
             home=atomic_home(),
             project=self.project,
@@ -180,7 +183,7 @@ class Place:
             trust_after=self._trust_after if self.catalog.snapshot.approved else None,
         )
         needs_agent = loaded.graph is None or loaded.capabilities.subagents
-        if needs_agent and not (flags.agents.get("") or self.settings.agent):
+        if needs_agent and not flags.agents.get(""):
             await self._choose(None)  # looked for now: later it would look in the middle of the work
         return runtime
 
@@ -267,7 +270,7 @@ class RunHost:
 
     def __init__(self, stop: signals.Stop, *, as_json: bool) -> None:
         self._stop, self._as_json = stop, as_json
-        self._out = Output()
+        self._out = Output(claim_stdout()) if as_json else Output()
         self._view: View = view_for(self._out, as_json=as_json)
 
     async def run(self, start: Start) -> int:

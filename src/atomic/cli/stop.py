@@ -25,7 +25,7 @@ def stop_command(id: str, *, cancel: bool) -> int:
     if session.is_owned:
         _ask(session, cancel=cancel)
     elif cancel and session.record.status not in _OVER:
-        session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now())
+        session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now(), questions=())
     else:
         tell(f"nobody works on {session.id}: it is {shown(session.record).status}")
         return OK

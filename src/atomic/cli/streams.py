@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -21,6 +22,17 @@ def fill_gaps() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number, which is this one
+
+
+def claim_stdout() -> int:
+    """A standard output for us alone; what others in this process and its children write there goes to standard error.
+
+    A program that reads our JSON may not find in it what a workflow's own code prints.
+    """
+    ours = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    sys.stdout = sys.stderr
+    return ours
 
 
 def harmless(text: str) -> str:

@@ -183,6 +183,8 @@ def _sessions_show(arguments: Arguments) -> int:
     from atomic.cli.sessions import show_page, show_session
 
     if arguments.has("--html"):
+        if arguments.has("--json"):
+            raise UsageError("--html and --json are two ways to show it: choose one")
         return show_page(*arguments.words)
     if len(arguments.words) > 1:
         raise UsageError("a FILE is only for --html: atomic sessions show ID --html FILE")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from atomic.cli.errors import FAILED, OK, CliError
+from atomic.cli.errors import FAILED, OK, CliError, UsageError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import harmless, one_line, put, screen_width, tell
 from atomic.cli.workflow_flags import config_flags
@@ -68,7 +68,8 @@ def check_workflows(trusted: str | None) -> int:
     catalog = WorkflowCatalog(trusted=trusted)
     if catalog.snapshot.files:
         trust.require(catalog.snapshot)
-    problems = dict.fromkeys((*catalog.problems, *_load_all(catalog), *_load_tools(ToolCatalog(catalog))))
+    tools = ToolCatalog(catalog)
+    problems = dict.fromkeys((*catalog.problems, *_load_all(catalog, tools), *_load_tools(tools)))
     ordered = sorted(problems, key=lambda one: (str(one.path), one.line))
     put("".join(f"{one_line(str(problem))}\n" for problem in ordered))
     if not ordered:
@@ -97,6 +98,8 @@ def new_workflow(name: str) -> int:
     if project is None:
         raise CliError("the current folder does not exist any more (change to another one)")
     hidden = WorkflowCatalog(project).find(name)
+    if hidden is not None and hidden.source == "project" and hidden.name.casefold() == name.casefold():
+        raise UsageError(f'There is a workflow "{hidden.name}" already: {hidden.path}')
     file, may_run = write_workflow(name, project)
     put(f"{harmless(str(file))}\n")
     first = "" if may_run else "atomic trust, then "
@@ -106,7 +109,7 @@ def new_workflow(name: str) -> int:
     return OK
 
 
-def _load_all(catalog: WorkflowCatalog) -> Iterable[WorkflowProblem]:
+def _load_all(catalog: WorkflowCatalog, tools: ToolCatalog) -> Iterable[WorkflowProblem]:
     for definition in (*catalog.all(), *catalog.hidden):
         try:
             definition.load()
@@ -114,6 +117,8 @@ def _load_all(catalog: WorkflowCatalog) -> Iterable[WorkflowProblem]:
             yield from error.problems
         else:
             yield from catalog.unknown_references(definition)
+            yield from catalog.unknown_descriptions(definition)
+            yield from tools.unknown(definition)
 
 
 def _load_tools(tools: ToolCatalog) -> Iterable[WorkflowProblem]:

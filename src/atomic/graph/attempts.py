@@ -115,7 +115,7 @@ async def ask_on_error(on_error: Any, error: Exception, ctx: Any, node_id: str) 
         answer = on_error(error, ctx)
         if hasattr(answer, "__await__"):
             answer = await answer
-    except Exception as raised:  # a user's function: whatever it raises is this node's failure
+    except (Exception, SystemExit) as raised:  # a user's function: whatever it raises is this node's failure
         reason = f"on_error raised {describe_error(raised)}"
         raise NodeError(node_id, reason, kind=type(raised).__name__) from raised
     if not isinstance(answer, (Retry, Skip, Abort, Goto)):

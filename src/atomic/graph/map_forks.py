@@ -35,7 +35,7 @@ class MapFork(Fork):
         try:
             items = list(self.body.over(self.token.state))
             data: list[Any] = msgspec.to_builtins(items) if self.run.pen is not None else []
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
+        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
             raise NodeError(self.node_id, f"over raised {describe_error(error)}", kind=type(error).__name__) from error
         if recorded is not None and data != recorded:
             reason = "over gives other items than before the run was cut; it must depend on the state only"

@@ -172,6 +172,7 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     targets: tuple[str, ...] = ()  # where its function may go to by itself
     problems: tuple[str, ...] = ()  # what its factory saw; said when the graph is compiled
     mapped: Mapped | None = None  # for the compiler, which cannot look into a factory's `run`
+    tool: str = ""  # the host's tool that it calls by name
 
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13
 

@@ -84,7 +84,7 @@ class ParallelFork(Fork):
             checked = self.token.spec.convert(update) if update else {}
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
+        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
             raise NodeError(self.node_id, f"merge raised {describe_error(error)}", kind=type(error).__name__) from error
         self.note_joined((), checked)
         self.merge_entries([Entry(self.node_id, self.op.id, checked)])

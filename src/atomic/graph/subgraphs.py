@@ -50,7 +50,7 @@ class SubgraphFork(Fork):
             values = spec.start(self._input(), self.run.execution_id)
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
+        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
             raise NodeError(
                 self.node_id, f"input_mapper raised {describe_error(error)}", kind=type(error).__name__
             ) from error
@@ -135,7 +135,7 @@ class SubgraphFork(Fork):
             return spec.convert({**joined, "outputs": {self.op.id: final}}), [spec.convert(one) for one in single]
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
+        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
             reason = f"output_mapper raised {describe_error(error)}"
             raise NodeError(self.node_id, reason, kind=type(error).__name__) from error
 

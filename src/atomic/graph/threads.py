@@ -13,6 +13,8 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any
 
+from atomic.graph.control import Suspend
+
 _Call = tuple[Callable[[], Any], Context, asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 _IDLE_SECONDS = 10.0
 
@@ -57,8 +59,9 @@ def _perform(call: _Call) -> None:
         result, error = context.run(function), None
     except BaseException as raised:
         result, error = None, raised
-    if isinstance(error, StopIteration):  # a future cannot carry it
-        error = RuntimeError(f"the function raised StopIteration({error})")
+    if isinstance(error, StopIteration) or not isinstance(error, Exception | SystemExit | Suspend | None):
+        # A future cannot carry the first. The panic of an extension module is no Exception, and would end the program.
+        error = RuntimeError(f"the function raised {type(error).__name__}({error})")
     with suppress(RuntimeError):  # the loop is closed: whoever asked is gone, and so is the need for an answer
         loop.call_soon_threadsafe(_settle, future, result, error)
 

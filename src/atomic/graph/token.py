@@ -399,7 +399,7 @@ class Token:
         done = self.counters[op.slot] = self.counters[op.slot] + 1
         try:
             enough = op.until is not None and op.until(self.state)
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
+        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
             raise self._condition_error(op.id, "until", error) from error
         if enough:
             self.pc = op.next
@@ -425,10 +425,10 @@ class Token:
     def _holds(self, id: str, what: str, condition: Callable[[Any], Any]) -> bool:
         try:
             return bool(condition(self.state))
-        except Exception as error:  # a user's function: whatever it raises is this node's failure
+        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
             raise self._condition_error(id, what, error) from error
 
-    def _condition_error(self, id: str, what: str, error: Exception) -> NodeError:
+    def _condition_error(self, id: str, what: str, error: Exception | SystemExit) -> NodeError:
         return NodeError(self.place.public_id(id), f"{what} raised {describe_error(error)}", kind=type(error).__name__)
 
     def _route(self, op: RouteOp) -> None:

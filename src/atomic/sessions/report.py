@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from shlex import quote
 
 import msgspec
 
@@ -58,7 +59,7 @@ def _agent(record: SessionRecord) -> str:
 def next_command(record: SessionRecord) -> str:
     """The command that goes on; empty where nothing is left to do."""
     if record.questions:
-        return f'atomic answer {record.id} {record.questions[0].id} "…"'
+        return f'atomic answer {record.id} {quote(record.questions[0].id)} "…"'
     if record.is_conversation:
         return f"atomic chat --resume {record.id}"
     return f"atomic resume {record.id}" if record.status in GOES_ON else ""

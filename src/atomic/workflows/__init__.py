@@ -74,6 +74,16 @@ from atomic.workflows.task_loop import criteria_loop_node, task_loop_node
 from atomic.workflows.templates import map_reduce, review_cycle, sequential, task_loop
 
 if TYPE_CHECKING:
+    from atomic.workflows.events import AgentActivity as AgentActivity
+    from atomic.workflows.events import LimitReached as LimitReached
+    from atomic.workflows.events import NodeEnded as NodeEnded
+    from atomic.workflows.events import NodeStarted as NodeStarted
+    from atomic.workflows.events import QuestionAsked as QuestionAsked
+    from atomic.workflows.events import RunEnded as RunEnded
+    from atomic.workflows.events import RunStarted as RunStarted
+    from atomic.workflows.events import TasksChanged as TasksChanged
+    from atomic.workflows.events import Warning as Warning
+    from atomic.workflows.events import WorkflowEvent as WorkflowEvent
     from atomic.workflows.executor import run_workflow
 
 __all__ = [
@@ -161,9 +171,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "run_workflow":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from atomic.workflows.executor import run_workflow
+# What a host is told. Not in __all__: `import *` in a workflow's file would hide Python's own Warning.
+_EVENTS = (
+    "AgentActivity", "LimitReached", "NodeEnded", "NodeStarted", "QuestionAsked", "RunEnded", "RunStarted",
+    "TasksChanged", "Warning", "WorkflowEvent",
+)  # fmt: skip
 
-    return run_workflow
+
+def __getattr__(name: str) -> Any:
+    if name == "run_workflow":
+        from atomic.workflows.executor import run_workflow
+
+        return run_workflow
+    if name in _EVENTS:
+        from atomic.workflows import events
+
+        return getattr(events, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

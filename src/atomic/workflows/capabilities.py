@@ -30,6 +30,11 @@ def references_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
     return [(id, body.graph) for id, body in bodies if isinstance(body, SubgraphBody) and isinstance(body.graph, str)]
 
 
+def tools_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
+    """The custom tools that a graph calls by name, each with the node that does it."""
+    return [(node.id, node.tool) for node in all_nodes(graph) if node.tool]
+
+
 def all_nodes(graph: CompiledGraph[Any]) -> Iterator[Node[Any, Any]]:
     """The nodes of a graph and of all that is inside of them."""
     yield from _nodes(graph.block)

@@ -5,7 +5,7 @@ Nothing runs to find one. To load one of a project needs trust; its bytes are th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from atomic.errors import closest
 from atomic.graph import CompiledGraph
 from atomic.workflows import trust
 from atomic.workflows.builtin import builtin_workflows
-from atomic.workflows.capabilities import references_of
+from atomic.workflows.capabilities import all_nodes, references_of
 from atomic.workflows.definition import Capabilities, LoadedWorkflow, WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError, WorkflowNotFoundError, WorkflowProblem
 from atomic.workflows.executables import shown_path
@@ -151,7 +151,7 @@ class WorkflowCatalog:
         if circle is not None:
             node, names = circle
             reason = f"workflows call each other in a circle: {' -> '.join(names)}"
-            raise WorkflowLoadError(definition.name, [self._problem_at(definition, node, reason)])
+            raise WorkflowLoadError(definition.name, [self.problem_at(definition, node, reason)])
         return msgspec.structs.replace(loaded, capabilities=self._capabilities(definition, set()))
 
     def _raw(self, definition: WorkflowDefinition) -> LoadedWorkflow:
@@ -204,10 +204,39 @@ class WorkflowCatalog:
         except (WorkflowLoadError, UntrustedError):
             return None
 
-    def _problem_at(self, definition: WorkflowDefinition, node: str, reason: str) -> WorkflowProblem:
+    def problem_at(self, definition: WorkflowDefinition, node: str, reason: str) -> WorkflowProblem:
+        """What is wrong with a node, where its file names that."""
         path = definition.path or Path(definition.name)
         shelf, name = self._files.get(path, (None, ""))
         return WorkflowProblem(path, 1 if shelf is None else line_of_node(shelf.files[name], node), reason)
+
+    def check_calls(self, definition: WorkflowDefinition) -> None:
+        """See that all whom it calls by name, and they in turn, are there and may run: else that is told hours later.
+
+        Raises:
+            UntrustedError: one belongs to a project that nobody has trusted as it is now.
+            WorkflowLoadError: one is not there, or does not load.
+        """
+        seen, left = set[str](), [definition]
+        while left:
+            caller = left.pop()
+            if unknown := self.unknown_references(caller):
+                raise WorkflowLoadError(caller.name, unknown)
+            for _, name in self._references(caller):
+                called = self.definition(name)
+                if called.name not in seen:
+                    seen.add(called.name)
+                    called.load()
+                    left.append(called)
+
+    def unknown_descriptions(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
+        """What `node_descriptions` names and its graph does not have; nodes of whom it calls may be meant too."""
+        loaded = self._find_loaded(definition)
+        if loaded is None or loaded.graph is None or self._references(definition):
+            return []
+        known = {*loaded.graph.node_ids, *(node.id for node in all_nodes(loaded.graph))}
+        wrong = [name for name in definition.node_descriptions if name not in known]
+        return [self.problem_at(definition, name, _no_node(name, known)) for name in wrong]
 
     def unknown_references(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
         """The workflows that it calls and nobody defines."""
@@ -217,8 +246,14 @@ class WorkflowCatalog:
             if self.find(name) is None:
                 nearest = closest(name, known)
                 hint = f' (did you mean "{nearest}"?)' if nearest else ""
-                found.append(self._problem_at(definition, node, f'{node}: there is no workflow "{name}"{hint}'))
+                found.append(self.problem_at(definition, node, f'{node}: there is no workflow "{name}"{hint}'))
         return found
+
+
+def _no_node(name: str, known: Iterable[str]) -> str:
+    nearest = closest(name, known)
+    hint = f' (did you mean "{nearest}"?)' if nearest else ""
+    return f'node_descriptions: there is no node "{name}"{hint}'
 
 
 def fold(name: str) -> str:

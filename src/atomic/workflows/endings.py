@@ -68,8 +68,10 @@ def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
         return Ending("paused", "provider_limit", why, 7, resume)
     if not result.questions:
         return Ending("paused", next(iter(result.codes), "question"), why, 5, resume)
+    from shlex import quote  # an id such as each[0]-1 is a pattern to a shell
+
     first = result.questions[0]
-    name = f" {first.id}" if len(result.questions) > 1 else ""
+    name = f" {quote(first.id)}" if len(result.questions) > 1 else ""
     more = f" (and {len(result.questions) - 1} more)" if len(result.questions) > 1 else ""
     message = f'waits for an answer to "{first.text}"{more}: atomic answer {run}{name} "ANSWER"'
     return Ending("paused", "question", message, 5, resume)

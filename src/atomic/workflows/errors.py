@@ -43,6 +43,14 @@ class WorkflowLoadError(AtomicError):
         super().__init__(f'Workflow "{name}" cannot be loaded: {why}')
 
 
+class WorkflowCodeError(AtomicError):
+    """A function that a workflow's file defines failed, outside of its graph."""
+
+    def __init__(self, function: str, problem: WorkflowProblem) -> None:
+        self.function, self.problem = function, problem
+        super().__init__(f"{function} failed: {problem}")
+
+
 class WorkflowNotFoundError(AtomicError):
     """A workflow was named that nothing defines."""
 

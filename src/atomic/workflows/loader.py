@@ -13,7 +13,8 @@ from typing import Any, cast
 import msgspec
 
 from atomic import __version__
-from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, compile_graph
+from atomic.errors import AtomicError
+from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, State, compile_graph
 from atomic.workflows.capabilities import capabilities_of
 from atomic.workflows.definition import (
     AtEnd,
@@ -25,7 +26,7 @@ from atomic.workflows.definition import (
     WorkflowSource,
     WorkflowStateParams,
 )
-from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
+from atomic.workflows.errors import WorkflowCodeError, WorkflowLoadError, WorkflowProblem
 from atomic.workflows.metadata import SourceError, is_newer, parse_source, read_metadata
 from atomic.workflows.modules import SourceFiles
 
@@ -58,8 +59,9 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
     try:
         module = files.run(name)
         graph = _graph_of(module, definition)
-        at_end = _at_end(module)
-        check_start = _function(module, "check_start")
+        at_end = cast("AtEnd | None", _plain_function(module, "at_end"))
+        check_start = _plain_function(module, "check_start")
+        create_state = _plain_function(module, "create_state")
     except GraphError as error:
         lines = _Lines(source)
         found = [WorkflowProblem(path, lines.of_node(one.node_id), str(one)) for one in error.problems]
@@ -67,15 +69,17 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
     except _NotUsableError as error:
         problem = WorkflowProblem(path, _Lines(source).of_assignment(error.name), str(error))
         raise WorkflowLoadError(definition.name, [problem]) from error
-    except (Exception, SystemExit) as error:  # a user's file may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's file may raise anything; the panic of an extension is no Exception
         raise WorkflowLoadError(definition.name, [problem_of(error, path)]) from error
     return LoadedWorkflow(
         graph=graph,
-        create_state=_create_state(module, graph),
+        create_state=_with_prompt(graph) if create_state is None else _first_state(create_state, path, source),
         migrate_state=None if graph is None else graph.options.migrate_state,
         capabilities=capabilities_of(graph) if graph else Capabilities(),
         at_end=at_end,
-        check_start=check_start,
+        check_start=None if check_start is None else _told("check_start", check_start, path),
     )
 
 
@@ -148,17 +152,42 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
     return value
 
 
-def _at_end(module: ModuleType) -> AtEnd | None:
-    given = _function(module, "at_end")
+def _plain_function(module: ModuleType, name: str) -> Callable[..., Any] | None:
+    given = _function(module, name)
     if iscoroutinefunction(given):
-        raise _NotUsableError("at_end", "at_end is async, and nobody would wait for it: write a plain function")
+        raise _NotUsableError(name, f"{name} is async, and nobody would wait for it: write a plain function")
     return given
 
 
-def _create_state(module: ModuleType, graph: CompiledGraph[Any] | None) -> CreateState:
-    given = getattr(module, "create_state", None)
-    if callable(given):
-        return cast("CreateState", given)
+def _told(name: str, function: Callable[..., Any], path: Path) -> Callable[[WorkflowStateParams], Any]:
+    """A function of a user's file; what it does not raise on purpose is told with its name, file and line."""
+
+    def call(params: WorkflowStateParams) -> Any:
+        try:
+            return function(params)
+        except AtomicError:
+            raise
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
+            raise WorkflowCodeError(name, problem_of(error, path)) from error
+
+    return call
+
+
+def _first_state(create_state: Callable[..., Any], path: Path, source: bytes) -> CreateState:
+    told = _told("create_state", create_state, path)
+
+    def call(params: WorkflowStateParams) -> State | Mapping[str, Any]:
+        made: object = told(params)
+        if not isinstance(made, State | Mapping):
+            line = _line_of_assignment(source, "create_state")
+            what = "nothing" if made is None else _kind(made)
+            raise WorkflowCodeError("create_state", WorkflowProblem(path, line, f"it returned {what}, not a state"))
+        return cast("State | Mapping[str, Any]", made)
+
+    return call
+
+
+def _with_prompt(graph: CompiledGraph[Any] | None) -> CreateState:
     has_prompt = graph is not None and "prompt" in graph.program.spec.fields
 
     def with_prompt(params: WorkflowStateParams) -> Mapping[str, Any]:

@@ -312,5 +312,5 @@ def custom_tool_node(
 
     return Node(
         id=id, kind=NodeKind.TOOL, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery, mapped=Mapped(run, output_mapper),
+        on_error=on_error, recovery=recovery, mapped=Mapped(run, output_mapper), tool=tool,
     )  # fmt: skip

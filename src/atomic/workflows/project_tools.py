@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from atomic.workflows import trust
+from atomic.workflows.capabilities import tools_of
 from atomic.workflows.catalog import WorkflowCatalog
-from atomic.workflows.definition import WorkflowSource
+from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import ToolNotFoundError, WorkflowLoadError, WorkflowProblem
 from atomic.workflows.loader import problem_of
 from atomic.workflows.metadata import SourceError, parse_source
@@ -52,17 +53,33 @@ class ToolCatalog:
         """The function of that name. Raises ToolNotFoundError, UntrustedError, WorkflowLoadError."""
         if name not in self._tools:
             raise ToolNotFoundError(name, sorted(self._tools))
+        self.allow(name)
         tool, shelf, file = self._tools[name]
-        if shelf.source is WorkflowSource.PROJECT:
-            trust.require(self._workflows.snapshot)
         try:
             found = getattr(shelf.code.run(file), name)
-        except (Exception, SystemExit) as error:  # a user's file may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a user's file may raise anything; the panic of an extension is no Exception
             raise WorkflowLoadError(name, [problem_of(error, tool.path)]) from error
         if not callable(found):
             reason = f"{name} is no function any more when the file has run"
             raise WorkflowLoadError(name, [WorkflowProblem(tool.path, tool.line, reason)])
         return found
+
+    def allow(self, name: str) -> None:
+        """Raises UntrustedError if the tool is code of the project that nobody has approved as it is now."""
+        if name in self._tools and self._tools[name][1].source is WorkflowSource.PROJECT:
+            trust.require(self._workflows.snapshot)
+
+    def unknown(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
+        """The tools that a workflow calls and nobody defines."""
+        graph = definition.load().graph
+        called = [] if graph is None else tools_of(graph)
+        return [
+            self._workflows.problem_at(definition, node, f"{node}: {ToolNotFoundError(tool, sorted(self._tools))}")
+            for node, tool in called
+            if tool not in self._tools
+        ]
 
     def _read(self, shelf: Shelf, name: str, data: bytes) -> None:
         path = shelf.root / name

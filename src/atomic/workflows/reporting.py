@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
-from atomic.graph import CompiledGraph, Event
+from atomic.graph import CompiledGraph, Event, NodeKind
 from atomic.providers.events import AgentEvent
 from atomic.questions import Question
 from atomic.sessions.model import Cost, OpenQuestion
 from atomic.sessions.store import Session
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.tasks.file import AnyPath
+from atomic.workflows.capabilities import all_nodes
 from atomic.workflows.clean_tasks import CleanTasks
 from atomic.workflows.door import Caller
 from atomic.workflows.events import (
@@ -52,6 +55,10 @@ class Report:
         self._open: dict[str, NodeStarted] = {}  # by step: a node that goes to itself may begin before its end is told
         self.questions: dict[str, OpenQuestion] = {}
         self._tasks: Sequence[Task] = ()
+        # The list of the state as it was heard last. A loop works on a file of its own, which a resume finds as it was
+        # left: the state still has the list as it was planned.
+        self._planned: Sequence[Task] | None = () if _loops(graph) and self._list.exists() else None
+        self._is_looped = self._is_worked_on = False  # a loop works on a list; on that in the session's folder
         self._log_failed = False
 
     def cost(self) -> Cost:
@@ -89,6 +96,7 @@ class Report:
                     event.data["step_id"], attempt=event.data["attempt"], status="failed", error=event.data["error"]
                 )
             case "tasks_changed":
+                self._is_looped = True
                 self._change_tasks(event.data)
             case "asked":
                 self._ask(node, event.data)
@@ -131,7 +139,18 @@ class Report:
     def hear_state(self, state: Any) -> None:
         tasks = getattr(state, "tasks", None)
         if isinstance(tasks, list) and tasks and all(isinstance(task, Task) for task in cast("list[Any]", tasks)):
-            self.tasks(tuple(cast("list[Task]", tasks)))
+            planned, self._planned = self._planned, tuple(cast("list[Task]", tasks))
+            if planned is None or (planned and planned != self._planned):
+                self.tasks(self._planned)
+
+    @property
+    def _list(self) -> Path:
+        return self._session.dir / "tasks.json"
+
+    def keep_tasks(self) -> None:
+        """A list that was worked on elsewhere is kept with the session too, as it was at the end."""
+        if self._is_looped and not self._is_worked_on:
+            self._clean_tasks.write(self._list, TaskList(self._tasks))
 
     def _change_tasks(self, tasks: Sequence[Task]) -> None:
         self._tasks = tuple(tasks)
@@ -169,10 +188,11 @@ class Report:
     def tasks(self, tasks: Sequence[Task]) -> None:
         if tuple(tasks) == self._tasks:
             return
-        self.write_tasks(self._session.dir / "tasks.json", TaskList(tasks))
+        self._clean_tasks.write(self._list, TaskList(tasks))
         self._change_tasks(tasks)
 
     def write_tasks(self, path: AnyPath, tasks: TaskList) -> None:
+        self._is_worked_on = self._is_worked_on or os.path.realpath(path) == os.path.realpath(self._list)
         self._clean_tasks.write(path, tasks)
 
     def warn(self, text: str) -> None:
@@ -187,6 +207,10 @@ class Report:
 
     def named(self, ids: Mapping[str, Sequence[str]]) -> None:
         self._session.save(named={name: list(kept) for name, kept in ids.items()}, durable=False)
+
+
+def _loops(graph: CompiledGraph[Any]) -> bool:
+    return any(node.kind is NodeKind.TASKS for node in all_nodes(graph))
 
 
 def _warning_text(node: str, data: Any) -> str:

@@ -33,6 +33,7 @@ from atomic.graph import (
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, this_owner
+from atomic.tasks import TaskFileError
 from atomic.workflows.builder import graph
 from atomic.workflows.definition import RunEnd
 from atomic.workflows.endings import SAVED_END, Ending, Stop, ending_of
@@ -332,7 +333,9 @@ class Work:
         self.report.end_nodes()
         over, trust = ending.status != "paused", self._own.now()
         questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
-        with suppress(OSError):  # a full disk: the journal holds what counts, and the host is told
+        with suppress(OSError, TaskFileError):  # a full disk: the journal holds what counts, and the host is told
+            await asyncio.to_thread(self.report.keep_tasks)
+        with suppress(OSError):
             await asyncio.to_thread(
                 self._session.save, status=SessionStatus(ending.status), reason=ending.reason,
                 ended_at=now() if over else None, owner=None, questions=questions, trust=trust,
