@@ -176,7 +176,7 @@ class PlainTalk:
         if self._is_leaving:
             return
         self._is_leaving = True
-        self._link.send(Leave())
+        self._link.send(Leave(pause=True))
         loop = asyncio.get_running_loop()
         loop.call_later(GOODBYE, lambda: loop.create_task(self._link.close()))
 
@@ -302,7 +302,7 @@ class PlainTalk:
         if news.status not in ("done", "completed") or news.message:
             self._line(": ".join(part for part in (news.status, news.message) if part))
         if news.resume:
-            self._line(f"go on with: {news.resume}")
+            self._line(f"Resume with: {news.resume}")
         self._go_on()
 
     def _go_on(self) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from atomic.tui import attention, compat
@@ -17,6 +18,7 @@ from atomic.tui.protocol import (
     FilesFound,
     FindFiles,
     Leave,
+    Left,
     News,
     Picked,
     RunKind,
@@ -26,6 +28,7 @@ from atomic.tui.protocol import (
 )
 from atomic.tui.reader import EVERYTHING, ReadingApp
 from atomic.tui.state.changes import Changes
+from atomic.tui.supervisor import SIGNALLED
 from atomic.tui.widgets.prompt import HINTS_OF_POPUP, Prompt
 from atomic.tui.widgets.status import IDLE_HINTS
 from atomic.tui.widgets.transcript import TranscriptView
@@ -55,6 +58,7 @@ class TalkingApp(ReadingApp):
         self._first_prompt = prompt
         self._last_key = float("-inf")
         self._is_leaving = False
+        self._has_left = asyncio.Event()  # the engine has said its last word
         self._was_busy = False
         self._runs = self._requests = 0
         self._asked_for = ("", "")  # the request for files, and its letters
@@ -80,9 +84,18 @@ class TalkingApp(ReadingApp):
             compat.write(self, compat.END_ASKING)
         if not self._is_leaving:
             self._is_leaving = True
-            self._link.send(Leave())
+            await self._be_ended()
         await self._link.close()
         self._end()
+
+    async def _be_ended(self) -> None:
+        """A signal, or a terminal that has gone, pauses workflows as `/exit` does; a screen that fails leaves them."""
+        is_signal = (self.return_code or 0) > SIGNALLED
+        self._link.send(Leave(pause=is_signal))
+        if is_signal:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE):
+                    await self._has_left.wait()
 
     def leave(self, *, pause: bool = True) -> None:
         """Leave in order: the engine has the last word, if it comes in time."""
@@ -102,6 +115,11 @@ class TalkingApp(ReadingApp):
         self.exit(self.store.screen.left or "")
 
     # -- what news bring with them
+
+    def _hear(self, news: News) -> None:
+        super()._hear(news)
+        if isinstance(news, Left):
+            self._has_left.set()
 
     def _apply(self, news: News) -> None:
         if isinstance(news, FilesFound):

@@ -275,12 +275,23 @@ async def test_no_key_leaves_that_is_not_in_the_table() -> None:
         assert app._prompt.text == "still here"  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_a_signal_ends_the_engine_too() -> None:
+async def test_a_signal_pauses_what_runs_and_ends_the_engine_too() -> None:
     link = ScriptedLink()
+    link.on_send = lambda intent: link.say(Left(message="bye")) if isinstance(intent, Leave) else None
     app = app_with(link)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
         app.exit(None, 129)
+    assert link.is_closed
+    assert link.all(Leave) == [Leave(pause=True)]
+
+
+async def test_a_screen_that_fails_leaves_alone_what_runs() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        app.exit(None, 1)
     assert link.is_closed
     assert link.all(Leave) == [Leave()]
 
