@@ -49,6 +49,8 @@ class AtomicApp(TalkingApp):
         """Take keys before any widget sees them, and at once: `abc` and Enter that come together keep their order."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self._last_key = now = self._monotonic()
+            if not (isinstance(event, events.Key) and event.key in self._keys.keys("interrupt")):
+                self._stay()
             self._watchdog.wake()
             self._clock.key(now)
             if self._takes(event):
@@ -114,6 +116,12 @@ class AtomicApp(TalkingApp):
             self._may_leave_until = now + AGAIN
             self._remind(f"{self._keys.shown('interrupt')} again leaves")
             asyncio.get_running_loop().call_later(AGAIN, self._remind, "")
+
+    def _stay(self) -> None:
+        """Whoever does something else does not want to leave."""
+        if self._may_leave_until > self._monotonic():
+            self._may_leave_until = float("-inf")
+            self._remind("")
 
     def _close_something(self) -> bool:
         """Close what lies above: a dialog, the list, a panel, the reading of the transcript."""

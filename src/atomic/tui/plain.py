@@ -314,8 +314,8 @@ class PlainTalk:
 
     def _ended(self, news: RunEnded) -> None:
         self._flush_all(news.run)
-        self._active.pop(news.run, None)
-        if news.status not in ("done", "completed") or news.message:
+        kind = self._active.pop(news.run, None)
+        if kind is RunKind.WORKFLOW or news.status not in ("done", "completed") or news.message:
             self._line(": ".join(part for part in (news.status, news.message) if part))
         if news.resume:
             self._line(f"Resume with: {news.resume}")
