@@ -144,6 +144,8 @@ class TalkingApp(ReadingApp):
             self._pick()
         if changes & Changes.STATUS:
             self._note_busy()
+        if self._width:  # panels may have come or gone
+            self._send_size()
         if changes & Changes.LEFT:
             self.exit(self.store.screen.left or "")
 
@@ -271,9 +273,11 @@ class TalkingApp(ReadingApp):
         self._mark(EVERYTHING)
 
     def _send_size(self) -> None:
-        if self.columns != self._width:
-            self._width = self.columns
-            self._link.send(ScreenSize(width=self._width))
+        """Tell the engine how long a line of what it says may be."""
+        width = min(self._transcript.room, self.columns) or self.columns
+        if width != self._width:
+            self._width = width
+            self._link.send(ScreenSize(width=width))
 
     # -- dialogs
 

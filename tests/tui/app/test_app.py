@@ -68,9 +68,9 @@ async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() 
     link = ScriptedLink()
     async with app_with(link).run_test(size=(90, 24)) as pilot:
         await until(pilot, lambda: link.sent)
-        assert link.sent == [ScreenSize(width=90)]
+        assert link.sent == [ScreenSize(width=86)]  # what stands beside a text is none of it
         await pilot.resize_terminal(70, 24)
-        await until(pilot, lambda: ScreenSize(width=70) in link.sent)
+        await until(pilot, lambda: ScreenSize(width=66) in link.sent)
 
 
 async def test_a_text_is_on_the_screen_before_anybody_answers_and_its_answer_behind_it() -> None:
@@ -370,6 +370,21 @@ async def test_a_command_for_the_screen_does_not_wait_and_a_workflow_makes_nobod
         await until(pilot, lambda: list(app.store.screen.runs.values())[-1].kind is RunKind.WORKFLOW)
         await pilot.press(*"second", "enter")
         await until(pilot, lambda: link.last(Submit).text == "second")
+
+
+async def test_the_engine_knows_how_long_a_line_may_be() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        width = link.last(ScreenSize).width
+        link.say(Said(text="x" * width + "\n" + "y" * (width + 1), run=run))
+        link.say(*(Said(text=f"{number}", run=run) for number in range(20)))
+        await until(pilot, lambda: "19" in shown(app))
+        await pilot.press("ctrl+home")
+        await until(pilot, lambda: "x" * width in shown(app))  # with a scrollbar too
+        assert "y" * (width + 1) not in shown(app)
 
 
 # -- questions and pickers
