@@ -215,19 +215,23 @@ class AtomicApp(TalkingApp):
 
         from atomic.tui.editor import EditorError, edit, editor_command
 
-        before = self._prompt.full_text
+        after, trouble = self._prompt.full_text, ""
         self._watchdog.pause(True)
         try:
             with self.suspend():
-                after = edit(before, editor_command(self._settings.editor))
+                try:
+                    after = edit(after, editor_command(self._settings.editor))
+                except EditorError as error:  # in here: Textual comes back only if nothing is raised
+                    trouble = str(error)
         except SuspendNotSupported:
             self.say("There is no editor in a browser", severity="warning")
-        except EditorError as error:
-            self.say(str(error), severity="error")
-        else:
-            self._prompt.put(after)
+            return
         finally:
             self._watchdog.pause(False)
+        if trouble:
+            self.say(trouble, severity="error")
+        else:
+            self._prompt.put(after)
 
     # -- dialogs that keys open
 
