@@ -30,6 +30,7 @@ _PLACES = {
     Where.POPUP: "List of the prompt",
     Where.TRANSCRIPT: "Transcript",
 }
+_IN_DIALOGS = (("stop", "escape"), ("questions", "f6"))  # what dialogs bind themselves
 _READING_HINTS = (("j/k", "move"), ("⏎", "unfold"), ("y", "copy"), ("g/G", "ends"), ("q", "back"))
 _PANEL_WORDS = {"task": "No tasks yet", "agent": "No agent is at work", "graph": "No workflow has begun"}
 
@@ -77,6 +78,9 @@ class AtomicApp(TalkingApp):
         """Do what a key stands for; False: it is a letter, or the dialog's own."""
         self._prompt.settle()
         if self._has_dialog:
+            if (own := self._key_of_dialog(key)) != key:
+                self.post_message(events.Key(own, None))
+                return True
             action = "interrupt" if key in self._keys.keys("interrupt") else None
         else:
             action = self._keys.action(key, *self._places())
@@ -84,6 +88,10 @@ class AtomicApp(TalkingApp):
             return self._is_reading and not self._has_dialog  # no letter reaches a text that nobody looks at
         self._do(action)
         return True
+
+    def _key_of_dialog(self, key: str) -> str:
+        """The key by which a dialog knows what the person has given another key."""
+        return next((own for action, own in _IN_DIALOGS if key in self._keys.keys(action)), key)
 
     def _do(self, action: str) -> None:
         """Do what the table of keys calls so: the screen's business, else the prompt's."""

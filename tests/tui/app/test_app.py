@@ -452,6 +452,25 @@ async def test_a_question_that_was_put_off_stays_shut() -> None:
         assert len(app.screen_stack) == 1
 
 
+async def test_keys_that_a_person_has_chosen_work_in_dialogs_too() -> None:
+    link = ScriptedLink()
+    app = app_with(link, settings=Settings(keys={"stop": ("f9",), "questions": ("f8",)}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f9")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        link.say(question("q1"))
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f8")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press("f8")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f9")
+        await until(pilot, lambda: link.all(Answer))
+        assert link.last(Answer) == Answer(question="q1", answers=None)
+
+
 async def test_a_picker_gives_back_what_was_chosen() -> None:
     link = ScriptedLink()
     app = app_with(link)
