@@ -30,6 +30,7 @@ _PLACES = {
     Where.POPUP: "List of the prompt",
     Where.TRANSCRIPT: "Transcript",
 }
+_IN_DIALOGS = (("stop", "escape"), ("questions", "f6"))  # what dialogs bind themselves
 _READING_HINTS = (("j/k", "move"), ("⏎", "unfold"), ("y", "copy"), ("g/G", "ends"), ("q", "back"))
 _PANEL_WORDS = {"task": "No tasks yet", "agent": "No agent is at work", "graph": "No workflow has begun"}
 
@@ -49,6 +50,8 @@ class AtomicApp(TalkingApp):
         """Take keys before any widget sees them, and at once: `abc` and Enter that come together keep their order."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self._last_key = now = self._monotonic()
+            if not (isinstance(event, events.Key) and event.key in self._keys.keys("interrupt")):
+                self._stay()
             self._watchdog.wake()
             self._clock.key(now)
             if self._takes(event):
@@ -75,6 +78,9 @@ class AtomicApp(TalkingApp):
         """Do what a key stands for; False: it is a letter, or the dialog's own."""
         self._prompt.settle()
         if self._has_dialog:
+            if (own := self._key_of_dialog(key)) != key:
+                self.post_message(events.Key(own, None))
+                return True
             action = "interrupt" if key in self._keys.keys("interrupt") else None
         else:
             action = self._keys.action(key, *self._places())
@@ -82,6 +88,10 @@ class AtomicApp(TalkingApp):
             return self._is_reading and not self._has_dialog  # no letter reaches a text that nobody looks at
         self._do(action)
         return True
+
+    def _key_of_dialog(self, key: str) -> str:
+        """The key by which a dialog knows what the person has given another key."""
+        return next((own for action, own in _IN_DIALOGS if key in self._keys.keys(action)), key)
 
     def _do(self, action: str) -> None:
         """Do what the table of keys calls so: the screen's business, else the prompt's."""
@@ -114,6 +124,12 @@ class AtomicApp(TalkingApp):
             self._may_leave_until = now + AGAIN
             self._remind(f"{self._keys.shown('interrupt')} again leaves")
             asyncio.get_running_loop().call_later(AGAIN, self._remind, "")
+
+    def _stay(self) -> None:
+        """Whoever does something else does not want to leave."""
+        if self._may_leave_until > self._monotonic():
+            self._may_leave_until = float("-inf")
+            self._remind("")
 
     def _close_something(self) -> bool:
         """Close what lies above: a dialog, the list, a panel, the reading of the transcript."""
@@ -207,19 +223,23 @@ class AtomicApp(TalkingApp):
 
         from atomic.tui.editor import EditorError, edit, editor_command
 
-        before = self._prompt.full_text
+        after, trouble = self._prompt.full_text, ""
         self._watchdog.pause(True)
         try:
             with self.suspend():
-                after = edit(before, editor_command(self._settings.editor))
+                try:
+                    after = edit(after, editor_command(self._settings.editor))
+                except EditorError as error:  # in here: Textual comes back only if nothing is raised
+                    trouble = str(error)
         except SuspendNotSupported:
             self.say("There is no editor in a browser", severity="warning")
-        except EditorError as error:
-            self.say(str(error), severity="error")
-        else:
-            self._prompt.put(after)
+            return
         finally:
             self._watchdog.pause(False)
+        if trouble:
+            self.say(trouble, severity="error")
+        else:
+            self._prompt.put(after)
 
     # -- dialogs that keys open
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from textual import events, messages
+from textual import events
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -25,7 +25,7 @@ from textual.message import Message
 
 from atomic.tui.background import BackgroundFilter
 from atomic.tui.order import InOrder
-from atomic.tui.supervisor import Report
+from atomic.tui.supervisor import HUNG_UP, Report
 from atomic.tui.terminal import ALTERNATE_SCREEN, Terminal
 
 TWICE = 1.0  # seconds between two presses of Ctrl+C that leave
@@ -115,7 +115,7 @@ class _ScreenDriver(InOrder, LinuxDriver):
             return b""
 
     def _terminal_is_gone(self) -> None:
-        self._app.post_message(messages.ExitApp())
+        self._app.call_later(self._app.exit, None, HUNG_UP)
 
     def process_message(self, message: Message) -> None:
         if isinstance(message, events.Key) and message.key == "ctrl+c":

@@ -1,7 +1,7 @@
 """The conversation as lines, each printed once: for screen readers, dumb terminals and pipes. Nothing moves.
 
 What waits for an answer is a numbered list; the next line that is typed answers it. A line that is typed while the
-agent works is sent when it is done.
+agent works is sent when it is done; if no other will follow, for it came out of a pipe, it may be an answer too.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ class PlainTalk:
         self._agent = ""
         self._exit_code = 0
         self._has_all = False  # no line will come any more
+        self._has_picked = False  # what comes of it has not begun yet
         self._is_leaving = False
         self._was_interrupted = False
 
@@ -146,7 +147,7 @@ class PlainTalk:
         """A line was typed; None: there will be no more."""
         if line is None:
             self._has_all = True
-            self._go_on()
+            self._answer_ahead()
             return
         if line.endswith("\\"):
             self._kept += line[:-1] + "\n"
@@ -176,7 +177,7 @@ class PlainTalk:
         if self._is_leaving:
             return
         self._is_leaving = True
-        self._link.send(Leave())
+        self._link.send(Leave(pause=True))
         loop = asyncio.get_running_loop()
         loop.call_later(GOODBYE, lambda: loop.create_task(self._link.close()))
 
@@ -198,12 +199,25 @@ class PlainTalk:
                 self._line(f"a number from 1 to {len(asked.rows)}, or nothing to leave it")
                 return
             self._waiting.popleft()
+            self._has_picked = chosen is not None
             self._link.send(Picked(request=asked.request, value=chosen))
         else:
             answers = answers_of(asked.question, line)
             self._waiting.popleft()
             self._link.send(Answer(question=asked.id, answers=answers))
         self._ask()
+
+    def _answer_ahead(self) -> None:
+        """Where no line will come any more, those that wait are the answers; a command is none to a choice."""
+        if not self._has_all:
+            return
+        while self._waiting and self._typed:
+            asked, line = self._waiting[0], self._typed.popleft()
+            is_command = isinstance(asked, PickOpened) and not _numbered(line, [row.value for row in asked.rows])
+            if is_command and line.strip():
+                self._typed.appendleft(line)
+            self._answer("" if is_command else line)
+        self._go_on()
 
     # what happens
 
@@ -225,6 +239,7 @@ class PlainTalk:
                 self._waiting.append(news)
                 if len(self._waiting) == 1:
                     self._ask()
+                self._answer_ahead()
             case QuestionClosed(id=id):
                 self._close(id)
             case Said():
@@ -254,6 +269,7 @@ class PlainTalk:
             self._line(f"agent: {agent}" if status.ready else agent)
 
     def _began(self, news: RunStarted) -> None:
+        self._has_picked = self._has_picked and news.run in self._active  # one that we have not sent comes of it
         self._active[news.run] = news.kind
         if news.kind is RunKind.WORKFLOW:
             self._line(f"workflow {news.title} began ({news.session})".replace(" ()", ""))
@@ -298,16 +314,16 @@ class PlainTalk:
 
     def _ended(self, news: RunEnded) -> None:
         self._flush_all(news.run)
-        self._active.pop(news.run, None)
-        if news.status not in ("done", "completed") or news.message:
+        kind = self._active.pop(news.run, None)
+        if kind is RunKind.WORKFLOW or news.status not in ("done", "completed") or news.message:
             self._line(": ".join(part for part in (news.status, news.message) if part))
         if news.resume:
-            self._line(f"go on with: {news.resume}")
+            self._line(f"Resume with: {news.resume}")
         self._go_on()
 
     def _go_on(self) -> None:
         """Send what was typed meanwhile; if that was all, leave. Nobody will answer what waits then."""
-        if self._active and not (self._waiting and self._has_all):
+        if self._has_picked or (self._active and not (self._waiting and self._has_all)):
             return
         self._was_interrupted = False
         if self._typed and not self._waiting:

@@ -158,10 +158,14 @@ class ReadingApp(App[str], inherit_bindings=False):
 
     async def _pump(self) -> None:
         async for news in self._link.news():
-            self._pending.append(news)
-            if not self._is_taking:
-                self._is_taking = True
-                self.call_later(self._take_news)  # behind the keys that wait
+            self._hear(news)
+
+    def _hear(self, news: News) -> None:
+        """Keep news until there is time for them."""
+        self._pending.append(news)
+        if not self._is_taking:
+            self._is_taking = True
+            self.call_later(self._take_news)  # behind the keys that wait
 
     def _take_news(self) -> None:
         """Fold what waits into the state, for a moment; keys come in between."""

@@ -15,8 +15,19 @@ from atomic.tui.background import BackgroundFilter
 from atomic.tui.driver import driver_for
 from atomic.tui.link import EngineLink, ProcessLink
 from atomic.tui.main import ChatRequest
-from atomic.tui.protocol import Cleared, History, Intent, Left, News, RunEnded, RunKind, RunStarted, StatusChanged
-from atomic.tui.supervisor import Report, how_to_go_on
+from atomic.tui.protocol import (
+    Cleared,
+    History,
+    Intent,
+    Interrupt,
+    Left,
+    News,
+    RunEnded,
+    RunKind,
+    RunStarted,
+    StatusChanged,
+)
+from atomic.tui.supervisor import SIGNALLED, Report, how_to_go_on
 from atomic.tui.terminal import Terminal, read_ready, write
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -66,16 +77,21 @@ def _hear_late(app: App[Any], colour: str) -> None:
 
 
 async def _until_left(app: App[Any], report: Report) -> int:
-    """Signals and the supervisor's death end the app in order, as `/exit` does."""
+    """Signals end the app in order, as `/exit` does; so does the supervisor's death, but workflows go on then."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, app.exit, None, 128 + number)
+        loop.add_signal_handler(number, _end, app, report, SIGNALLED + number)
     loop.add_reader(report.supervisor, _leave_alone, app, report)
     try:
         await app.run_async()
     finally:
         loop.remove_reader(report.supervisor)
     return app.return_code or 0
+
+
+def _end(app: App[Any], report: Report, code: int) -> None:
+    report.ends()
+    app.exit(None, code)
 
 
 def _leave_alone(app: App[Any], report: Report) -> None:
@@ -97,8 +113,11 @@ class TellingLink:
     def __init__(self, link: EngineLink, report: Report) -> None:
         self._link, self._report = link, report
         self._session = ""
+        self._flows: dict[str, RunStarted] = {}  # workflows by their run
 
     def send(self, intent: Intent) -> None:
+        if isinstance(intent, Interrupt) and (flow := self._flows.get(intent.run)) is not None:
+            self._report.way(flow.session, _resume(f"atomic resume {flow.session}"))
         self._link.send(intent)
 
     async def close(self) -> None:
@@ -114,13 +133,29 @@ class TellingLink:
             case StatusChanged(session=session) | Cleared(session=session) if session != self._session:
                 self._session = session
                 self._report.way("chat", "")
-            case RunStarted(kind=RunKind.WORKFLOW, session=session, title=title) if session:
-                self._report.way(news.run, f"{title or 'the workflow'} goes on by itself: atomic attach {session}")
-            case RunEnded(run=run, resume=resume):
-                self._report.way(run, f"go on with: {resume}" if resume else "")
+            case RunStarted(kind=RunKind.WORKFLOW, session=session) if session:
+                self._flows[news.run] = news
+                self._report.way(session, _goes_on(news))
+            case RunEnded(run=run, resume=resume) if run in self._flows:
+                flow = self._flows.pop(run)
+                is_elsewhere = resume.startswith(("/resume", "atomic attach"))
+                self._report.way(flow.session, _goes_on(flow) if is_elsewhere else _resume(resume))
             case Left(message=message):
-                self._report.last(message)
+                self._report.last(self._with_others(message))
             case _:
                 pass
         if isinstance(news, RunStarted | History) and self._session:
-            self._report.way("chat", f"go on with: atomic chat --resume {self._session}")
+            self._report.way("chat", _resume(f"atomic chat --resume {self._session}"))
+
+    def _with_others(self, message: str) -> str:
+        """The engine speaks of what was at work when it was left; of what had been paused before, we do."""
+        flows = {id: way for id, way in self._report.ways.items() if id != "chat" and way and id not in message}
+        return "\n".join(filter(None, (message, *flows.values())))
+
+
+def _goes_on(flow: RunStarted) -> str:
+    return f"{flow.title or 'the workflow'} goes on by itself: atomic attach {flow.session}"
+
+
+def _resume(command: str) -> str:
+    return f"Resume with: {command}" if command else ""

@@ -18,8 +18,10 @@ from types import FrameType
 from atomic.tui.terminal import Terminal
 
 GRACE = 4.0  # seconds for the screen to end what it has begun, after a signal
+GRACE_TO_PAUSE = 9.0  # for one that has heard it: it waits for its workflows to be paused
 AT_ONCE = 1.0  # seconds after Ctrl+C twice, then it goes, whatever it does
 SIGNALLED = 128
+HUNG_UP = SIGNALLED + signal.SIGHUP
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _SPLIT = "\x1e"  # stands for the end of a line inside a report
 _MOST_SHOWN = 16 * 1024
@@ -44,6 +46,10 @@ class Report:
     def leave(self) -> None:
         """Ctrl+C came twice: the screen is to be gone in a second."""
         self._say("leave")
+
+    def ends(self) -> None:
+        """A signal was heard: the screen ends in order."""
+        self._say("ends")
 
     def way(self, key: str, text: str) -> None:
         """How to go on with something; an empty text: there is nothing to go on with any more."""
@@ -204,6 +210,8 @@ class Supervisor:
                 self.has_left = False
             case ["left"]:
                 self.has_left = True
+            case ["ends"] if self._deadline is not None and not self._was_left:
+                self._deadline = monotonic() + GRACE_TO_PAUSE
             case ["leave"]:
                 self._was_left = True
                 self._deadline = min(self._deadline or float("inf"), monotonic() + AT_ONCE)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from atomic.tui import attention, compat
@@ -17,6 +18,7 @@ from atomic.tui.protocol import (
     FilesFound,
     FindFiles,
     Leave,
+    Left,
     News,
     Picked,
     RunKind,
@@ -24,11 +26,11 @@ from atomic.tui.protocol import (
     Shell,
     Submit,
 )
-from atomic.tui.reader import EVERYTHING, WIDE, ReadingApp
+from atomic.tui.reader import EVERYTHING, ReadingApp
 from atomic.tui.state.changes import Changes
-from atomic.tui.transcript.blocks import BESIDE_TEXT
+from atomic.tui.state.model import Run
+from atomic.tui.supervisor import SIGNALLED
 from atomic.tui.widgets.prompt import HINTS_OF_POPUP, Prompt
-from atomic.tui.widgets.side import SIDE_COLUMNS
 from atomic.tui.widgets.status import IDLE_HINTS
 from atomic.tui.widgets.transcript import TranscriptView
 
@@ -57,10 +59,13 @@ class TalkingApp(ReadingApp):
         self._first_prompt = prompt
         self._last_key = float("-inf")
         self._is_leaving = False
+        self._has_left = asyncio.Event()  # the engine has said its last word
         self._was_busy = False
+        self._working: set[str] = set()  # the runs that were active when we looked last
         self._runs = self._requests = 0
         self._asked_for = ("", "")  # the request for files, and its letters
-        self._shown_questions: set[str] = set()
+        self._known_questions: set[str] = set()
+        self._unseen_questions: set[str] = set()  # no dialog has shown them yet
         self._width = 0
 
     # -- begin and end
@@ -82,9 +87,18 @@ class TalkingApp(ReadingApp):
             compat.write(self, compat.END_ASKING)
         if not self._is_leaving:
             self._is_leaving = True
-            self._link.send(Leave())
+            await self._be_ended()
         await self._link.close()
         self._end()
+
+    async def _be_ended(self) -> None:
+        """A signal, or a terminal that has gone, pauses workflows as `/exit` does; a screen that fails leaves them."""
+        is_signal = (self.return_code or 0) > SIGNALLED
+        self._link.send(Leave(pause=is_signal))
+        if is_signal:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE):
+                    await self._has_left.wait()
 
     def leave(self, *, pause: bool = True) -> None:
         """Leave in order: the engine has the last word, if it comes in time."""
@@ -104,6 +118,11 @@ class TalkingApp(ReadingApp):
         self.exit(self.store.screen.left or "")
 
     # -- what news bring with them
+
+    def _hear(self, news: News) -> None:
+        super()._hear(news)
+        if isinstance(news, Left):
+            self._has_left.set()
 
     def _apply(self, news: News) -> None:
         if isinstance(news, FilesFound):
@@ -125,6 +144,8 @@ class TalkingApp(ReadingApp):
             self._pick()
         if changes & Changes.STATUS:
             self._note_busy()
+        if self._width:  # panels may have come or gone
+            self._send_size()
         if changes & Changes.LEFT:
             self.exit(self.store.screen.left or "")
 
@@ -139,15 +160,30 @@ class TalkingApp(ReadingApp):
     def _note_busy(self) -> None:
         """When the last of the person's own runs ends: the queue goes on, or who looks elsewhere is called."""
         was_busy, self._was_busy = self._was_busy, self._is_occupied()
-        if self._was_busy or self._is_leaving or not was_busy:
+        ended = self._ended_runs()
+        if self._is_leaving:
             return
+        for flow in ended:
+            if flow.kind is RunKind.WORKFLOW:
+                self._call(f"Atomic: {flow.title or 'the workflow'} {flow.status}")
+        if was_busy and not self._was_busy and not self._send_queued() and ended:
+            self._call("Atomic is done")
+
+    def _ended_runs(self) -> list[Run]:
+        """What was at work when we looked last and is not any more."""
+        runs = self.store.screen.runs
+        before, self._working = self._working, {id for id, run in runs.items() if run.is_active}
+        return [runs[id] for id in before - self._working if id in runs]
+
+    def _send_queued(self) -> bool:
+        """Send the oldest text of the queue, unless it would most likely fail as well."""
         if self.store.screen.queue and self._went_wrong():
             self.say("It failed, so the queue waits: send something, or take it back with ↑", severity="warning")
         elif (text := self.store.dequeue()) is not None:
             self._send(text)
             self._mark(Changes.QUEUE)
-            return
-        self._call("Atomic is done")
+            return True
+        return False
 
     def _went_wrong(self) -> bool:
         """Whether the last of the person's own runs failed: what is queued would most likely fail as well."""
@@ -186,7 +222,6 @@ class TalkingApp(ReadingApp):
 
     def _send(self, text: str) -> None:
         """Hand a text to the engine; it is on the screen before anybody answers."""
-        self._send_size()  # panels may have come
         self._runs += 1
         run = f"{os.getpid():x}-{int(time.time() * 1000):x}-{self._runs}"
         command = text.lstrip()
@@ -197,6 +232,7 @@ class TalkingApp(ReadingApp):
             intent = Submit(run=run, text=text)
         self._mark(self.store.begin(run, kind, text, time.time()))
         self._was_busy = True
+        self._working.add(run)
         self._link.send(intent)
 
     def on_prompt_take_back(self, message: Prompt.TakeBack) -> None:
@@ -237,14 +273,11 @@ class TalkingApp(ReadingApp):
         self._mark(EVERYTHING)
 
     def _send_size(self) -> None:
-        """How long a line may be that the engine lays out: it stands in the transcript."""
-        width = max(1, self.columns - BESIDE_TEXT - (SIDE_COLUMNS if self._has_side() else 0))
+        """Tell the engine how long a line of what it says may be."""
+        width = min(self._transcript.room, self.columns) or self.columns
         if width != self._width:
             self._width = width
             self._link.send(ScreenSize(width=width))
-
-    def _has_side(self) -> bool:
-        return self.columns >= WIDE and self._side.display
 
     # -- dialogs
 
@@ -256,19 +289,29 @@ class TalkingApp(ReadingApp):
         """Open the questions that wait; by itself only for new ones, and only if nobody is typing."""
         questions = self.store.screen.questions
         if not questions and not self._has_dialog:
-            self._shown_questions.clear()
+            self._known_questions.clear()
             return
         from atomic.tui.screens.question import QuestionScreen
 
         if isinstance(self.screen, QuestionScreen):
             self.screen.sync(self.store.screen, time.time())
-        new = questions.keys() - self._shown_questions
-        self._shown_questions = set(questions)
+        new = questions.keys() - self._known_questions
+        self._known_questions = set(questions)
+        self._unseen_questions = (self._unseen_questions | new) & questions.keys()
         if by_itself and new:
             self._call("Atomic has a question")
-        is_typing = self._monotonic() - self._last_key < QUIET_BEFORE_DIALOG or not self._prompt.is_empty
-        if questions and not self._has_dialog and not (by_itself and (is_typing or not new)):
+        if questions and not self._has_dialog and (not by_itself or self._may_interrupt()):
+            self._unseen_questions.clear()
             self.push_screen(QuestionScreen(list(questions.values())), self._answered)
+
+    def _may_interrupt(self) -> bool:
+        """Whether a dialog for new questions may open now; if it is only a moment too early, it is tried again."""
+        if not self._unseen_questions or not self._prompt.is_empty:
+            return False
+        patience = self._last_key + QUIET_BEFORE_DIALOG - self._monotonic()
+        if patience > 0:
+            asyncio.get_running_loop().call_later(patience, self._mark, Changes.QUESTIONS)
+        return patience <= 0
 
     def _answered(self, answered: Answered | None) -> None:
         """Answered, dismissed (no answers), or put off (None)."""

@@ -63,5 +63,5 @@ def run(request: ChatRequest, program: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    code = run(ChatRequest(**msgspec.json.decode(sys.argv[1], type=dict[str, str])))
+    code = run(ChatRequest(**msgspec.json.decode(sys.argv[1])))
     os._exit(code)  # a thread that waits for input is not waited for

@@ -237,6 +237,23 @@ async def test_ctrl_c_closes_then_stops_then_clears_then_asks(tmp_path: Path) ->
     assert link.is_closed
 
 
+async def test_who_types_after_the_reminder_does_not_want_to_leave() -> None:
+    link, now = ScriptedLink(), [1000.0]
+    app = app_with(link, clock=lambda: now[0])
+    async with app.run_test() as pilot:
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "Ctrl+C again leaves" in last_line(app))
+        now[0] += 0.5
+        await pilot.press(*"text")
+        await until(pilot, lambda: "again leaves" not in last_line(app))
+        now[0] += 1
+        await pilot.press("ctrl+c")
+        await pilot.pause(0.1)
+        assert app._prompt.is_empty  # pyright: ignore[reportPrivateUsage]
+        assert app.is_running
+        assert not link.all(Leave)
+
+
 @pytest.mark.parametrize("state", ["idle", "text", "busy", "dialog"])
 async def test_two_within_a_second_leave_at_once_from_any_state(state: str) -> None:
     link = ScriptedLink()
@@ -292,12 +309,23 @@ async def test_no_key_leaves_that_is_not_in_the_table() -> None:
         assert app._prompt.text == "still here"  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_a_signal_ends_the_engine_too() -> None:
+async def test_a_signal_pauses_what_runs_and_ends_the_engine_too() -> None:
     link = ScriptedLink()
+    link.on_send = lambda intent: link.say(Left(message="bye")) if isinstance(intent, Leave) else None
     app = app_with(link)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
         app.exit(None, 129)
+    assert link.is_closed
+    assert link.all(Leave) == [Leave(pause=True)]
+
+
+async def test_a_screen_that_fails_leaves_alone_what_runs() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: link.sent)
+        app.exit(None, 1)
     assert link.is_closed
     assert link.all(Leave) == [Leave()]
 
@@ -401,6 +429,21 @@ async def test_the_graph_has_the_rows_that_the_other_panels_leave() -> None:
             await until(pilot, partial(_stands_or_not, app, is_whole, "again", "◉ end"))
 
 
+async def test_the_engine_knows_how_long_a_line_may_be() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        width = link.last(ScreenSize).width
+        link.say(Said(text="x" * width + "\n" + "y" * (width + 1), run=run))
+        link.say(*(Said(text=f"{number}", run=run) for number in range(20)))
+        await until(pilot, lambda: "19" in shown(app))
+        await pilot.press("ctrl+home")
+        await until(pilot, lambda: "x" * width in shown(app))  # with a scrollbar too
+        assert "y" * (width + 1) not in shown(app)
+
+
 # -- questions and pickers
 
 
@@ -437,6 +480,20 @@ async def test_a_question_does_not_take_the_letters_of_a_text() -> None:
         assert not link.all(Answer)
 
 
+async def test_a_question_that_comes_right_after_a_key_opens_a_moment_later() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        link.begin()
+        link.say(question("q1"))
+        await until(pilot, lambda: "q1" in app.store.screen.questions)
+        assert len(app.screen_stack) == 1
+        await until(pilot, lambda: "Which branch?" in shown(app) and len(app.screen_stack) > 1)
+        await pilot.press("enter")
+        assert link.last(Answer) == Answer(question="q1", answers=("main",))
+
+
 async def test_a_question_that_was_put_off_stays_shut() -> None:
     link = ScriptedLink()
     app = app_with(link)
@@ -450,6 +507,25 @@ async def test_a_question_that_was_put_off_stays_shut() -> None:
         await until(pilot, lambda: len(app.store.screen.questions) == 1)
         await pilot.pause(0.2)
         assert len(app.screen_stack) == 1
+
+
+async def test_keys_that_a_person_has_chosen_work_in_dialogs_too() -> None:
+    link = ScriptedLink()
+    app = app_with(link, settings=Settings(keys={"stop": ("f9",), "questions": ("f8",)}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f9")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        link.say(question("q1"))
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f8")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        await pilot.press("f8")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("f9")
+        await until(pilot, lambda: link.all(Answer))
+        assert link.last(Answer) == Answer(question="q1", answers=None)
 
 
 async def test_a_picker_gives_back_what_was_chosen() -> None:
@@ -588,6 +664,27 @@ async def test_who_looks_elsewhere_is_called_when_it_is_done(monkeypatch: pytest
         await until(pilot, lambda: any("done" in words for words in written))
         assert written[-1].startswith("\x07")
         assert "\x1b]0;● Atomic is done\x07" in written[-1]
+
+
+async def test_who_looks_elsewhere_is_called_when_a_workflow_ends_and_not_when_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TERM_PROGRAM", raising=False)
+    link = ScriptedLink()
+    app = app_with(link)
+    written: list[str] = []
+    monkeypatch.setattr("atomic.tui.compat.write", _written_to(written))
+    async with app.run_test() as pilot:
+        await pilot.press(*"/ralph it", "enter")
+        app.app_focus = False
+        run = link.last(Submit).run
+        link.say(RunStarted(run=run, kind=RunKind.WORKFLOW, title="ralph", session="s-1"))
+        await until(pilot, lambda: app.store.screen.runs[run].kind is RunKind.WORKFLOW)
+        await pilot.pause(0.2)
+        assert not any("\x07" in words for words in written)
+        link.end(run, "completed")
+        await until(pilot, lambda: any("\x07" in words for words in written))
+        assert "\x1b]0;● Atomic: ralph completed\x07" in written[-1]
 
 
 async def test_files_are_offered_for_the_letters_that_were_asked_last() -> None:

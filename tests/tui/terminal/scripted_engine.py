@@ -1,8 +1,8 @@
 """An engine that says what it is told to (`python -m tests.tui.terminal.scripted_engine --fd N`); it knows no agent.
 
-What is sent to it decides: `stream DELTAS RATE` streams Markdown (rate 0: at once), `ask` puts a question, `tool` calls
-one, `hang` works until it is interrupted, `deaf` until it is forced, `die` kills it. Anything else is said once more.
-`--resume many-5000` begins with so many messages.
+What is sent to it decides: `stream DELTAS RATE` streams Markdown (rate 0: at once), `ask` puts a question, `pick` a
+choice, `tool` calls one, `hang` works until it is interrupted, `deaf` until it is forced, `die` kills it. Anything else
+is said once more. `--resume many-5000` begins with so many messages.
 """
 
 from __future__ import annotations
@@ -31,11 +31,16 @@ from atomic.tui.protocol import (
     Leave,
     Left,
     News,
+    Picked,
+    PickKind,
+    PickOpened,
+    PickRow,
     QuestionClosed,
     QuestionOpened,
     RunEnded,
     RunKind,
     RunStarted,
+    Said,
     Shell,
     ShellSaid,
     StatusChanged,
@@ -91,6 +96,9 @@ class Scripted:
                     self._runs[run].cancel()
             case Answer(question=id, answers=answers):
                 self._answers.pop(id).set_result(answers)
+            case Picked(value=str(value)):
+                self.say(RunStarted(run="picked", kind=RunKind.COMMAND), Said(text=f"Picked: {value}", run="picked"))
+                self.say(RunEnded(run="picked", status="done"))
             case Leave():
                 self.say(Left(message=f"Go on with: atomic chat --resume {SESSION}"))
                 return False
@@ -118,6 +126,9 @@ class Scripted:
                 await self._stream(run, int(deltas), float(rate))
             case ["ask"]:
                 await self._ask(run)
+            case ["pick"]:
+                rows = (PickRow("dark", "dark"), PickRow("light", "light"))
+                self.say(PickOpened(request=run, kind=PickKind.THEME, title="Theme", rows=rows))
             case ["tool"]:
                 self.say(Activity(run=run, event=ToolStarted("t1", "Bash", {"command": "pytest -q"})))
                 self.say(Activity(run=run, event=ToolEnded("t1", "41 passed in 7.90s")))

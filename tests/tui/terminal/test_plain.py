@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from atomic.questions import Question
 from atomic.tui.plain import answers_of, question_lines, split_paragraphs
 from tests.tui.terminal.conftest import ROOT
-from tests.tui.terminal.window import Window, window
+from tests.tui.terminal.window import Window, eventually, window
 
 PLAIN = (sys.executable, "-m", "tests.tui.terminal.scripted_plain")
 
@@ -63,9 +63,9 @@ def test_ctrl_c_stops_the_turn_and_again_leaves(plain: Window) -> None:
     plain.type("\x03")
     plain.shows("interrupted")
     plain.type("deaf\n")
-    plain.shows("I work and work.")
+    eventually(lambda: plain.text.count("I work and work.") == 2, "the second turn")
     plain.type("\x03")
-    plain.shows("Ctrl+C once more leaves")
+    eventually(lambda: plain.text.count("Ctrl+C once more leaves") == 2, "the second stop")
     plain.type("\x03")
     assert plain.exit_code() == 128 + signal.SIGINT
     assert plain.state_of_terminal() == plain.before
@@ -77,6 +77,17 @@ def test_a_pipe_is_a_person_too(env: dict[str, str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("You said: one") < done.stdout.index("You said: two")
+
+
+def test_the_lines_of_a_pipe_answer_what_is_asked_in_their_order(env: dict[str, str]) -> None:
+    lines = "ask\n2\npick\n2\npick\nnext\nask\n"
+    done = subprocess.run(
+        PLAIN, env=env, cwd=ROOT, input=lines, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = ("Answered: develop", "Picked: light", "You said: next", "Which branch?", "Go on with:")
+    places = [done.stdout.rindex(words) for words in said]
+    assert places == sorted(places), done.stdout
 
 
 def test_a_dumb_terminal_gets_it_by_itself(env: dict[str, str], tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import pytest
 
 from atomic.testing import Drip, ModelServer
 from tests.cli.command import User, processes
-from tests.cli.flows import ledger, workflow
+from tests.cli.flows import ledger, session, workflow
 from tests.tui.engine.puppets import AGENT, has_puppet
 from tests.tui.engine.test_real_agents import COLOUR, prepare
 from tests.tui.engine.test_workflows import ASKS, SLOW
 from tests.tui.terminal.test_real_agents import ATOMIC, atomic
 from tests.tui.terminal.tmux import Tmux
-from tests.tui.terminal.window import eventually, is_alive, tree, window
+from tests.tui.terminal.window import Window, eventually, is_alive, tree, window
 from tests.workflows.ralph.agents import AGENT_NAMES, Stage, stage_for
 from tests.workflows.ralph.agents_game import APPROVAL
 
@@ -52,6 +52,55 @@ def test_a_workflow_is_paused_by_escape_and_goes_on(user: User) -> None:
         _command(tmux, f"/resume {found[0]}")
         tmux.shows("completed")
         assert ledger(user)[-1] == "over"
+
+
+def _under_way(one: Window, user: User) -> str:
+    """A workflow that waits in its second step; the id of its session."""
+    one.shows("puppet")
+    one.type("/steps build it\r")
+    eventually(lambda: "slow" in ledger(user), "the second step")
+    one.shows("slow")
+    return session(user)["id"]
+
+
+@pytest.mark.parametrize(
+    ("how", "exit_code"),
+    [
+        ("signal", 143),
+        pytest.param("ctrl+c twice", 0, marks=pytest.mark.full),
+        pytest.param("esc, then ctrl+d", 0, marks=pytest.mark.full),
+    ],
+)
+def test_who_leaves_a_workflow_is_told_how_to_resume_it(user: User, how: str, exit_code: int) -> None:
+    has_puppet(user)
+    workflow(user, "steps", SLOW)
+    with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
+        id = _under_way(one, user)
+        if how == "signal":
+            one.process.terminate()
+        elif how == "ctrl+c twice":
+            one.type("\x03\x03")
+        else:
+            one.type("\x1b")
+            one.shows("paused")
+            one.type("\x04")
+        assert one.exit_code() == exit_code
+        assert one.modes_left() == set()
+        one.shows(f"Resume with: atomic resume {id[:20]}")
+        eventually(lambda: session(user)["status"] == "paused", "pause")
+    eventually(lambda: not processes(user.home), "end of all processes", 20)
+
+
+@pytest.mark.full
+def test_a_closed_window_pauses_a_workflow(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "steps", SLOW)
+    with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
+        _under_way(one, user)
+        one.hang_up()
+        assert one.process.wait(20) == 129
+    assert session(user)["status"] == "paused"
+    eventually(lambda: not processes(user.home), "end of all processes", 20)
 
 
 def test_a_run_outlives_a_screen_that_is_killed(user: User) -> None:

@@ -119,6 +119,18 @@ def test_ctrl_c_twice_leaves_at_any_moment(screen: Window, moment: str) -> None:
     eventually(lambda: not any(map(is_alive, below)), "end of all processes", 5)
 
 
+@pytest.mark.parametrize(
+    ("editor", "words"), [("false", "ended with 1"), pytest.param("/nowhere", "cannot be used", marks=pytest.mark.full)]
+)
+def test_an_editor_that_fails_gives_the_screen_back(env: dict[str, str], editor: str, words: str) -> None:
+    with window(SCRIPTED, env=env | {"VISUAL": editor}, cwd=ROOT) as one:
+        one.shows("opus")
+        one.type("kept\x07")
+        one.shows(words)
+        one.type(" and sent\r")
+        one.shows("You said: kept and sent")
+
+
 def test_a_closed_window_leaves_no_process(screen: Window) -> None:
     screen.type("hang\r")
     screen.shows("I work and work.")

@@ -8,18 +8,22 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
 
+from tests.cli.command import User
+from tests.tui.engine.puppets import AGENT, has_puppet, steps
 from tests.tui.terminal.conftest import ROOT
 from tests.tui.terminal.emulator import Emulator
 from tests.tui.terminal.window import end, eventually, is_alive, tree
 
 SERVER = (sys.executable, "-m", "tests.tui.terminal.scripted_web", "serve")
+ATOMIC = (sys.executable, "-P", "-m", "atomic")
 
 
 class Server:
@@ -53,8 +57,8 @@ class Server:
 
 
 @contextmanager
-def serving(env: dict[str, str]) -> Generator[Server]:
-    process = subprocess.Popen(SERVER, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+def serving(env: dict[str, str], words: Sequence[str] = SERVER, cwd: Path = ROOT) -> Generator[Server]:
+    process = subprocess.Popen(words, env=env, cwd=cwd, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield Server(process)
     finally:
@@ -145,10 +149,10 @@ class Tab:
         if isinstance(data, bytes):
             self.screen.feed(data)
 
-    def open(self, address: str) -> None:
+    def open(self, address: str, words: str = "opus") -> None:
         self.page.goto(address)
         self.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
-        self.shows("opus")
+        self.shows(words)
         self.page.locator(".xterm-helper-textarea").focus()
 
     def say(self, text: str) -> None:
@@ -191,6 +195,20 @@ def test_a_conversation_in_a_browser(server: Server, tab: Tab) -> None:
     tab.page.keyboard.press("Enter")
     tab.shows("Answered: main")
     assert all(url.startswith((server.base, "data:", "ws:")) for url in tab.requests), tab.requests
+
+
+def test_the_command_itself_with_an_agent_of_the_person(tmp_path: Path, tab: Tab) -> None:
+    user = User(tmp_path)
+    has_puppet(user)
+    with serving(user.env, (*ATOMIC, "chat", "--web", "-a", AGENT), user.project) as server:
+        tab.open(server.address, "puppet")
+        tab.say(steps({"say": "Aye"}, {"say": " aye."}))
+        tab.shows("Aye aye.")
+        tab.page.keyboard.press("Control+d")
+        eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server", 20)
+        assert server.process.returncode == 0
+        assert server.process.stdout is not None
+        assert "Resume with: atomic chat --resume" in server.process.stdout.read()
 
 
 def test_a_page_of_another_origin_reaches_nothing(server: Server, tab: Tab) -> None:

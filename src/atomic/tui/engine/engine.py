@@ -151,7 +151,9 @@ class Engine:
     def _let_go(self) -> None:
         """End what does not want to end; what runs elsewhere goes on there."""
         for run in self._runs.active():
-            if run.session:
+            if run.session and run.is_stopping:
+                self._runs.let_go(run, End("running", "it is about to pause", f"atomic resume {run.session}"))
+            elif run.session:
                 self._runs.let_go(run, End("running", "it goes on without a screen", f"atomic attach {run.session}"))
             elif run.task is not None:
                 run.task.cancel()
@@ -164,8 +166,10 @@ class Engine:
         for run in flows:
             if not run.session:
                 continue
-            verb = "attach" if not run.is_over else "resume"
-            lines.append(f"The workflow {'goes on' if verb == 'attach' else 'is paused'}: atomic {verb} {run.session}")
+            if run.is_over or run.is_stopping:
+                lines.append(f"The workflow is paused. Resume with: atomic resume {run.session}")
+            else:
+                lines.append(f"The workflow goes on: atomic attach {run.session}")
         return "\n".join(lines)
 
     async def _begin(self) -> None:

@@ -26,7 +26,6 @@ _LAST = 12  # lines of a shell's output that are shown while it is folded
 _MOST = 1_000  # lines of a block; nobody reads more on a screen
 _LONG = 0.02  # seconds to paint a block
 _REST = 8  # times as long it is then left alone
-BESIDE_TEXT = 5  # columns of the screen: the margin, a sign and its blank, a free one, the scrollbar
 _BOLD, _ITALIC = Style(bold=True), Style(italic=True)
 FOLDABLE = frozenset({BlockKind.TOOL, BlockKind.THINKING, BlockKind.SUBAGENT, BlockKind.USER, BlockKind.SHELL})
 

@@ -545,6 +545,11 @@ class TranscriptView(ScrollView, can_focus=True):
         """Another width: everything is estimated anew, the anchor stays."""
         self._adapt()
 
+    @property
+    def room(self) -> int:
+        """How long a line of text may be before it is broken; 0: not known yet."""
+        return max(0, self.scrollable_content_region.width - 4)  # the margin, a sign and a space, a free one at the end
+
     def _adapt(self) -> None:
         if self._painter is None:
             self._make_painter()
