@@ -80,7 +80,7 @@ def test_a_killed_screen_leaves_no_engine_and_a_usable_terminal(screen: Window) 
     os.kill(child, signal.SIGKILL)
     assert screen.exit_code() == 1
     assert screen.modes_left() == set()
-    assert screen.lines[1] == "go on with: atomic chat --resume 0f5e2c1a-scripted"
+    assert screen.lines[1] == "Resume with: atomic chat --resume 0f5e2c1a-scripted"
     eventually(lambda: not any(map(is_alive, below)), "end of the engine", 10)
 
 
