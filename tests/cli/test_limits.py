@@ -88,8 +88,8 @@ class Player:
         """Run it; the exit code, and how it ended."""
         return self._ended(await self.user.atomic(*self.words(*flags)))
 
-    async def resume(self, *flags: str) -> tuple[int, Mapping[str, Any]]:
-        return self._ended(await self.user.atomic("resume", "--json", *flags, self.id))
+    async def resume(self, *flags: str, timeout: float = 120) -> tuple[int, Mapping[str, Any]]:
+        return self._ended(await self.user.atomic("resume", "--json", *flags, self.id, timeout=timeout))
 
     def _ended(self, done: ExecResult) -> tuple[int, Mapping[str, Any]]:
         self.said = objects(done)
@@ -265,7 +265,7 @@ async def test_a_restart_waits_for_the_same_reset(player: Player, seconds: float
     shown = await player.user.atomic("sessions", "show", player.id)
     assert "waits until" in shown.stdout
     player.records(call(1), call(2), call(3))
-    code, ended = await asyncio.wait_for(player.resume(), seconds + 90)
+    code, ended = await player.resume(timeout=seconds + 90)
     assert (code, ended["status"]) == (0, "completed")
     assert reset <= player.calls[1]["time"] - player.calls[1]["seconds"] <= reset + 60
 
