@@ -11,6 +11,7 @@ import pytest
 from atomic.testing import ModelCall, ModelServer, claude_env, copilot_env, opencode_env
 from tests.cli.command import User
 from tests.cli.files import agent, skill
+from tests.cli.flows import workflow
 
 COPILOT_CACHE = Path(__file__).parents[2] / ".programs" / "cache" / "copilot"
 SCRIPTS = {"tidy": "All tidy.", "plan": "A plan.", "check": "All well."}
@@ -61,3 +62,27 @@ async def test_several_agents_arrive_with_their_system_prompts(user: User, serve
     assert "You check things like nobody else." in check.system
     assert "sonnet" in plan.model or name == "copilot"  # whose list without a login is the one configured model
     assert "sonnet" not in check.model or name == "claude"
+
+
+@pytest.mark.full
+async def test_an_agent_of_a_workflow_has_the_model_that_its_file_spells(user: User) -> None:
+    agent(user.project / ".opencode", "theirs", "You know this model.", head="model: scripted/other-2\n")
+    agent(user.project / ".atomic", "ours", "You do, too.", head="model: other-2\n")
+    body = """
+async def both(ctx):
+    await ctx.deps.turn("@@a@@", agent="theirs")
+    await ctx.deps.bridge.spawn(SubagentRequest("ours", "@@b@@"))
+    await ctx.deps.turn("@@c@@", agent="worker")
+
+workflow = graph(S).node("both", both).compile()
+"""
+    workflow(user, "models", body)
+    scripts = dict.fromkeys("abc", "Well.")
+    async with ModelServer(scripts, models=("scripted-1", "other-2", "scripted-sonnet-4")) as server:
+        user.env |= opencode_env(server, user.home) | {"PATH": user.env["PATH"]}
+        user.env["ATOMIC_OPENCODE_PATH"] = os.environ["ATOMIC_OPENCODE_PATH"]
+        done = await user.atomic("run", "models", "-a", "opencode")
+    assert done.exit_code == 0, done.stderr
+    # The worker that comes with Atomic names "sonnet", but makes nobody pay for what they did not choose.
+    models = [call_of(server, name).model for name in "abc"]
+    assert models == ["other-2", "other-2", "scripted-1"]

@@ -37,6 +37,8 @@ OPENCODE = "anthropic/claude-opus-4-5", "openai/gpt-5"
         ("opencode", OPENCODE, "atomic", "opus", "opus", "anthropic/claude-opus-4-5"),
         ("opencode", OPENCODE, "opencode", "openai/gpt-5", None, "openai/gpt-5"),
         ("opencode", OPENCODE, "copilot", "gpt-5", None, None),  # it was not written for this one
+        ("opencode", OPENCODE, "atomic", "gpt-5", None, "openai/gpt-5"),
+        ("opencode", OPENCODE, "atomic", "inherit", None, None),
         ("opencode", OPENCODE, "atomic", None, None, None),
         ("acp:x", (), "atomic", "opus", "opus", None),
     ],

@@ -21,6 +21,7 @@ from atomic.providers import (
     ProgramMissingError,
     ProviderError,
     fitting_model,
+    original_model,
     require_provider,
 )
 
@@ -109,7 +110,7 @@ class Fitting:
     async def model(self, entity: TurnPrompt) -> str | None:
         """The model that a skill, command or agent names; None if it names none, or the agent has none such."""
         provider = self._provider
-        original = entity.original_model if entity.provider == provider.name else None
+        original = original_model(entity, provider.name)
         if provider.name in _KNOWS_FAMILIES:
             return original if original and "claude" in original.casefold() else entity.model
         if not (original or entity.model) or not provider.capabilities.models:

@@ -47,7 +47,7 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
-from atomic.providers.modelnames import fitting_model
+from atomic.providers.modelnames import fitting_model, original_model
 from atomic.providers.tools import tool
 from atomic.questions import Option, Question
 
@@ -96,6 +96,7 @@ __all__ = [
     "Usage",
     "UsageReported",
     "fitting_model",
+    "original_model",
     "require_provider",
     "tool",
 ]

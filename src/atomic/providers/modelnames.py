@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+_ALL = "atomic"  # files in Atomic's own format may name any agent's model
+
 
 def fitting_model(known: Iterable[str], original: str | None, family: str | None) -> str | None:
     """The known model that is called so, else the newest of the family; None if there is none."""
@@ -17,6 +19,13 @@ def fitting_model(known: Iterable[str], original: str | None, family: str | None
             return model
     of_family = [model for model in models if family and family.casefold() in re.split(r"[^a-z]+", model.casefold())]
     return max(of_family, key=_version, default=None)
+
+
+def original_model(entity: object, provider: str) -> str | None:
+    """The model as an entity's file spells it, if the file was written for this provider or for all of them."""
+    original: str | None = getattr(entity, "original_model", None)
+    written_for = str(getattr(getattr(entity, "source", entity), "provider", ""))
+    return original if written_for in (provider, _ALL) and original != "inherit" else None
 
 
 def named_model(name: str | None) -> str | None:

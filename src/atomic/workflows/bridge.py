@@ -134,14 +134,15 @@ class Bridge:
 
     async def _model_of(self, entity: EntityLike) -> str | None:
         """What this provider calls the model that the file names; None: the file names none that it has."""
-        from atomic.providers.modelnames import fitting_model
+        from atomic.providers.modelnames import fitting_model, original_model
 
-        if entity.model is None or entity.model == "inherit" or self.provider.name == "claude":
+        original = original_model(entity, self.provider.name)
+        if (entity.model in (None, "inherit") and original is None) or self.provider.name == "claude":
             return entity.model  # Claude Code knows the families by these very names
         if self._known_models is None:
             models = await self.provider.models() if self.provider.capabilities.models else ()
             self._known_models = [model.id for model in models]
-        return fitting_model(self._known_models, getattr(entity, "original_model", None), entity.model)
+        return fitting_model(self._known_models, original, entity.model)
 
     def _options(
         self, request: SubagentRequest, entity: EntityLike | None, model: str | None, work: _Work, tools: Sequence[Any]

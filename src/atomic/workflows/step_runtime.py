@@ -14,7 +14,7 @@ from atomic.graph import Suspend
 from atomic.providers.base import Capabilities, SessionOptions
 from atomic.providers.errors import UnsupportedError
 from atomic.providers.events import EndReason, TurnEnded
-from atomic.providers.modelnames import fitting_model, named_model
+from atomic.providers.modelnames import fitting_model, named_model, original_model
 from atomic.tasks import Task
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.broker import LiveBroker
@@ -211,14 +211,15 @@ class StepRuntime:
         flag = _chosen(self._host.choices.models, caller)
         if flag is not None:
             return flag
+        is_of_file = entity is not None and wanted == entity.model
+        original = original_model(entity, provider.name) if is_of_file else None
         if wanted == "inherit":
             wanted = None
-        if wanted is None or provider.name in _FAMILIES_KNOWN:
+        if (wanted or original) is None or provider.name in _FAMILIES_KNOWN:
             return wanted or self._host.settings.model
         if named_model(wanted) is not None and not provider.capabilities.models:
             return wanted
         known = await self._run.models(provider, name)
-        original = getattr(entity, "original_model", None)
         fitting = wanted if wanted in known else fitting_model(known, original, wanted)
         return fitting or named_model(wanted) or self._host.settings.model
 
