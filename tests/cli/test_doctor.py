@@ -72,6 +72,15 @@ async def test_a_program_that_a_variable_names_must_be_there(user: User, agent: 
     assert (done.exit_code, complaint(done)) == (1, message)
 
 
+async def test_no_other_agent_takes_the_place_of_one_that_was_named_wrongly(user: User) -> None:
+    user.has_no_agents()
+    user.has("copilot", "print('1.0.102')")
+    user.env |= {"COPILOT_GITHUB_TOKEN": "x", "ATOMIC_CLAUDE_PATH": "/nowhere/claude"}
+    done = await user.atomic("-p", "hello")
+    message = "claude: ATOMIC_CLAUDE_PATH names '/nowhere/claude', which is no program (correct or remove it)"
+    assert (done.exit_code, complaint(done)) == (1, message)
+
+
 async def test_one_line_for_each_thing(user: User) -> None:
     user.has_only_claude("print('2.1.325 (Claude Code)')")
     done = await user.atomic("doctor")

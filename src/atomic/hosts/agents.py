@@ -47,13 +47,17 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
     if settings.agent is not None:
         return named_provider(settings.agent, settings, origin="set by ATOMIC_AGENT or the configuration")
     missing: list[str] = []
+    wrong: list[str] = []  # programs that the user named and that are not there
     with neutral_folder():
         for candidate in BY_PREFERENCE:
             health = await check(candidate, settings)
+            if health.ok and wrong:
+                raise NoAgentError(wrong[0])  # another agent than the one that was meant would be paid
             if health.ok:
                 return require_provider(candidate, settings)
             if health.program or _is_chosen(candidate, settings):  # it is there: what it lacks is the nearest way out
                 missing.append(f"{candidate}: {health.remedy}")
+                wrong += [] if health.program else missing[-1:]
     way_out = missing[0] if missing else "install one, for example with pip install 'atomic-workflows[claude]'"
     more = "atomic doctor says what is missing for each; atomic demo shows a run without one"
     raise NoAgentError(f"No agent can be used here: {way_out} ({more})")

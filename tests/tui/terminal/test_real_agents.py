@@ -36,7 +36,7 @@ def atomic(user: User, *words: str) -> Generator[Tmux]:
 
 @pytest.mark.parametrize(
     "name",
-    ["claude", pytest.param("opencode", marks=pytest.mark.full), pytest.param("copilot", marks=pytest.mark.full)],
+    ["claude", "opencode", "copilot"],
 )
 async def test_a_conversation_with(user: User, name: str) -> None:
     words = AGENTS[name].words
@@ -90,7 +90,6 @@ def _say(tmux: Tmux, text: str) -> None:
     tmux.keys("Enter")
 
 
-@pytest.mark.full
 async def test_commands_of_a_conversation(user: User) -> None:
     """Sub-agents, another model, a summary, another agent: each from the prompt, each seen."""
     agent_file(user.project / ".atomic", "planner", "You plan like nobody else.")

@@ -67,8 +67,8 @@ def _under_way(one: Window, user: User) -> str:
     ("how", "exit_code"),
     [
         ("signal", 143),
-        pytest.param("ctrl+c twice", 0, marks=pytest.mark.full),
-        pytest.param("esc, then ctrl+d", 0, marks=pytest.mark.full),
+        ("ctrl+c twice", 0),
+        ("esc, then ctrl+d", 0),
     ],
 )
 def test_who_leaves_a_workflow_is_told_how_to_resume_it(user: User, how: str, exit_code: int) -> None:
@@ -91,7 +91,6 @@ def test_who_leaves_a_workflow_is_told_how_to_resume_it(user: User, how: str, ex
     eventually(lambda: not processes(user.home), "end of all processes", 20)
 
 
-@pytest.mark.full
 def test_a_closed_window_pauses_a_workflow(user: User) -> None:
     has_puppet(user)
     workflow(user, "steps", SLOW)
