@@ -302,7 +302,8 @@ class TalkingApp(ReadingApp):
             self._call("Atomic has a question")
         if questions and not self._has_dialog and (not by_itself or self._may_interrupt()):
             self._unseen_questions.clear()
-            self.push_screen(QuestionScreen(list(questions.values())), self._answered)
+            later = self._keys.shown("questions")
+            self.push_screen(QuestionScreen(list(questions.values()), later=later), self._answered)
 
     def _may_interrupt(self) -> bool:
         """Whether a dialog for new questions may open now; if it is only a moment too early, it is tried again."""

@@ -518,7 +518,7 @@ async def test_keys_that_a_person_has_chosen_work_in_dialogs_too() -> None:
         await pilot.press("f9")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         link.say(question("q1"))
-        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await until(pilot, lambda: len(app.screen_stack) == 2 and "F8 later" in shown(app))
         await pilot.press("f8")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("f8")

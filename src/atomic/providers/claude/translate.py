@@ -144,6 +144,8 @@ class Translator:
         if reading is None:
             return
         why = f"{retry.error or 'error'}{f' {retry.error_status}' if retry.error_status else ''}"
+        if why == "unknown":  # it says so of a network that is not there
+            why = "the model cannot be reached"
         again = limits.next_try(retry, now)
         if not limits.is_limit(retry):
             reading.turn.tell(Notice(f"{why}: Claude Code tries again in {retry.retry_delay_ms / 1000:.0f} s"))

@@ -54,8 +54,10 @@ class QuestionScreen(Dialog["Answered | None"]):
     QuestionScreen > .frame { width: 100%; max-width: 120; border: round $warning; }
     """
 
-    def __init__(self, entries: Sequence[QuestionEntry], first: str = "") -> None:
+    def __init__(self, entries: Sequence[QuestionEntry], first: str = "", *, later: str = "F6") -> None:
+        """`later` is the key that the person has chosen for putting them off."""
         super().__init__()
+        self._later = later
         self._entries = {entry.id: entry for entry in entries}
         self._shown = first if first in self._entries else next(iter(self._entries), "")
         self._drafts: dict[str, _Draft] = {}
@@ -125,7 +127,7 @@ class QuestionScreen(Dialog["Answered | None"]):
         left = content(("? ", "bold $warning"), (f"{who} asks" if who else "A question", "bold"))
         named = content(left, (f" · {header}" if header else "", MUTED))
         self._title.show(lambda width: spread(named, content((place, "$warning")), width))
-        self._keys.show(keys_line(*_hints(entry.question, self._draft, len(ids))))
+        self._keys.show(keys_line(*_hints(entry.question, self._draft, len(ids)), (self._later, "later")))
 
     # keys
 
@@ -379,4 +381,4 @@ def _hints(question: Question, draft: _Draft, waiting: int) -> list[tuple[str, s
         hints.insert(0, (f"1–{min(9, len(question.options) + 1)}", "choose"))
     if waiting > 1:
         hints.append(("Tab", "next question"))
-    return [*hints, ("F6", "later")]
+    return hints
