@@ -24,5 +24,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 use_programs()
-# Under nohup a child would ignore what a closed terminal tells it, and programs respect that: tests close some.
+# Tests that are started in the background, or under nohup, have children that ignore these, and programs respect that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
