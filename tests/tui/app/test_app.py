@@ -134,9 +134,10 @@ async def test_esc_is_stopping_at_once_and_the_second_forces() -> None:
         await pilot.press(*"go", "enter")
         run = link.begin()
         await until(pilot, lambda: app.store.screen.runs[run].state is not RunState.ENDED)
-        before = time.monotonic()
+        before, spent = time.monotonic(), time.process_time()
         await pilot.press("escape")
         assert app.store.screen.runs[run].state is RunState.STOPPING
+        assert time.process_time() - spent < 0.2
         await until(pilot, lambda: "stopping" in last_line(app))
         assert time.monotonic() - before < 2.0  # a generous wall clock; the frame clock holds back 0.2 s at most
         assert link.last(Interrupt) == Interrupt(run=run)
