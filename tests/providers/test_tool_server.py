@@ -206,6 +206,20 @@ async def test_closing_ends_all_calls_and_leaves_nothing_behind() -> None:
     assert await open_things() == before
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) -> None:
+    """Whatever the loop has done so far for a connection that the system has taken: nothing, a part or all of it."""
+    before = len(os.listdir("/proc/self/fd")), asyncio.all_tasks()
+    async with serving_tools([]) as server:
+        address = "127.0.0.1", urlsplit(server.url).port
+        callers = [socket.create_connection(address, timeout=LIMIT) for _ in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    for caller in callers:
+        caller.close()
+    assert (len(os.listdir("/proc/self/fd")), asyncio.all_tasks()) == before
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,15 @@ import pytest
 from atomic.tasks import Task, TaskList, TaskStatus
 
 TASKS, BLOCKERS = 10_000, 10
+
+
+@pytest.fixture(autouse=True)
+def own_garbage() -> Iterator[None]:
+    """What other tests have left in this process is not looked through in the time of these."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

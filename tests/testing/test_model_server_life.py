@@ -187,6 +187,20 @@ async def test_closing_ends_every_connection_and_leaves_nothing() -> None:
         _ = server.url
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) -> None:
+    """Whatever the loop has done so far for a connection that the system has taken: nothing, a part or all of it."""
+    before = open_files(), asyncio.all_tasks()
+    async with ModelServer() as server:
+        port = int(server.url.rpartition(":")[2])
+        callers = [socket.create_connection(("127.0.0.1", port), timeout=LIMIT) for _ in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    for caller in callers:
+        caller.close()
+    assert (open_files(), asyncio.all_tasks()) == before
+
+
 async def test_a_fixture_may_open_it_in_one_task_and_close_it_in_another() -> None:
     server = ModelServer({"go": "Hello."})
     await asyncio.create_task(server.__aenter__())

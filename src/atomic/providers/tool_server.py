@@ -16,6 +16,7 @@ from typing import cast
 
 import msgspec
 
+from atomic.loopback import HOST, listening
 from atomic.providers.base import CustomTool
 from atomic.providers.tool_http import MAX_HEAD, Answer, BadRequestError, Request, read_body, read_head
 from atomic.providers.tool_protocol import PARSE_ERROR, Json, ToolProtocol, failed, is_request
@@ -37,48 +38,23 @@ class ToolServer(msgspec.Struct, frozen=True):
 async def serving_tools(tools: Sequence[CustomTool]) -> AsyncGenerator[ToolServer]:
     """Offer the tools while the context lasts; leaving it ends all calls and connections."""
     token = secrets.token_urlsafe(32)
-    connections = _Connections(ToolProtocol(tools), token)
-    server = await asyncio.start_server(connections.connected, "127.0.0.1", 0, limit=MAX_HEAD)
-    try:
-        yield ToolServer(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{PATH}", token)
-    finally:
-        server.close()
-        await connections.close()
-        await server.wait_closed()
+    desk = _Desk(ToolProtocol(tools), token)
+    async with listening(desk.serve, _note_failure, limit=MAX_HEAD) as port:
+        yield ToolServer(f"http://{HOST}:{port}{PATH}", token)
 
 
-class _Connections:
-    """All clients. A call ends with its connection, or when its client says that it is cancelled."""
+def _note_failure(error: BaseException) -> None:
+    _log.error("the tool server failed", exc_info=error)
+
+
+class _Desk:
+    """Serves all clients. A call ends with its connection, or when its client says that it is cancelled."""
 
     def __init__(self, protocol: ToolProtocol, token: str) -> None:
         self._protocol, self._token = protocol, token
-        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._is_closing = False
 
-    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_closing:
-            writer.transport.abort()
-            return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._tasks[task] = writer
-        task.add_done_callback(self._gone)
-
-    async def close(self) -> None:
-        self._is_closing = True
-        writers = list(self._tasks.values())
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
-
-    def _gone(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task).transport.abort()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("the tool server failed", exc_info=error)
-
-    # one connection -------------------------------------------------------------------------------------------
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer on one connection until it ends."""
         answer = Answer(writer)
         with suppress(ConnectionError):  # the client has gone
             try:

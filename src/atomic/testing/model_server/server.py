@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
+from atomic.loopback import HOST, listening
 from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
 from atomic.testing.model_server.calls import CallState, Ledger, ModelCall, OtherRequest
 from atomic.testing.model_server.conversation import Conversation, Named, Protocol
@@ -60,20 +61,19 @@ class ModelServer:
         file = ScriptFile(dict(scripts or {}), default, side_text, tuple(toolless), tuple(models))
         self.models = file.models
         self._playbook, self._ledger = Playbook(file, named), Ledger()
-        self._port = port
-        self._listener: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._port: int = port
+        self._life: AbstractAsyncContextManager[int]
         self._bugs: list[BaseException] = []
-        self._is_closing = False
+        self._is_open = False
 
     # what a test asks --------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
         """The address, without `/v1`. Raises NotRunningError."""
-        if self._listener is None:
+        if not self._is_open:
             raise NotRunningError
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{HOST}:{self._port}"
 
     @property
     def calls(self) -> Sequence[ModelCall]:
@@ -96,37 +96,19 @@ class ModelServer:
     # life --------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", self._port, limit=LINE_LIMIT)
-        self._port = self._listener.sockets[0].getsockname()[1]
+        self._life = listening(self._serve, self._bugs.append, port=self._port, limit=LINE_LIMIT)
+        self._port = await self._life.__aenter__()
+        self._is_open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Hang up on all clients. A bug of the server itself does not stay hidden."""
-        assert self._listener is not None
-        self._is_closing = True
-        self._listener.close()
-        open_now = dict(self._connections)
-        await _end(*open_now)
-        await asyncio.gather(*(writer.wait_closed() for writer in open_now.values()), return_exceptions=True)
-        await self._listener.wait_closed()
-        self._listener = None
+        self._is_open = False
+        await self._life.__aexit__(None, None, None)
         if self._bugs and error is None:
             raise BaseExceptionGroup("the model server failed", self._bugs)
-
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_closing:
-            writer.transport.abort()
-            return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections[task] = writer
-        task.add_done_callback(self._disconnected)
-
-    def _disconnected(self, task: asyncio.Task[None]) -> None:
-        self._connections.pop(task).transport.abort()  # also where the task was cancelled before it began
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._bugs.append(error)
 
     # one connection ----------------------------------------------------------------------------------------
 
@@ -189,7 +171,7 @@ class ModelServer:
         try:
             goes_on = await self._play(call, player, choice.words)
         except (ConnectionError, asyncio.CancelledError):
-            if not self._is_closing:
+            if self._is_open:
                 self._ledger.mark(call, CallState.CLIENT_CLOSED)
             raise
         self._ledger.mark(call, CallState.ANSWERED)
