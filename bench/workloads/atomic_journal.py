@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from bodies import DURABLE, RECORD, expect, more
 from measure import Metrics, bytes_on_disk
 
+from atomic.sessions.database import CHECKPOINT_PAGES
 from atomic.workflows import CompiledGraph, Node, NodeContext, RunStatus, SqliteJournal, State, graph, node, reducers
 
 LONG_RUN = 10 * DURABLE
@@ -177,7 +178,8 @@ def pragmas(folder: Path, _: dict[str, Any]) -> dict[str, Any]:
     with SqliteJournal(folder / "pragmas.db") as journal:
         asyncio.run(Growing(1).graph.run(journal=journal))
         writer = next(connection for connection in connections if _is_open(connection))
-        return {name: writer.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
+        found = {name: writer.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
+    return found | {"wal_autocheckpoint": CHECKPOINT_PAGES}  # Atomic copies its log itself, as often
 
 
 def _is_open(connection: sqlite3.Connection) -> bool:

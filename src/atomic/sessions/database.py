@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from contextlib import closing
 
 from atomic.graph.errors import JournalError
 from atomic.sessions import chain
@@ -33,7 +34,7 @@ OWNER_COLUMNS = "host, boot, space, pid, born, token, ticked, renewed"
 MAX_RUNS = 1 << (62 - RUN_BITS)
 
 _BUSY_SECONDS = 10.0
-_CHECKPOINT_PAGES = 256  # two megabytes of log: little to read after a crash, and still few checkpoints
+CHECKPOINT_PAGES = 256  # two megabytes of log: little to read after a crash, and still few checkpoints
 
 # SQLite quotes from a damaged file, and Python decodes the quotation.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
@@ -70,15 +71,44 @@ def connect(
     connection = sqlite3.connect(target, uri=True, timeout=seconds, isolation_level=None, check_same_thread=False)
     try:
         # cell_size_check: a damaged page is noticed when it is read, not when it has led astray.
-        connection.executescript("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA synchronous=FULL;")
-        if not read_only:
-            connection.executescript(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES};")
+        # wal_autocheckpoint: see `LogKeeper`.
+        connection.executescript(
+            "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA synchronous=FULL;PRAGMA wal_autocheckpoint=0;"
+        )
         if sys.platform == "darwin":  # where fsync alone does not reach the disk
             connection.executescript("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+class LogKeeper:
+    """Keeps a journal's log short, for one who writes to it.
+
+    SQLite would do that by itself, but up to 3.51.2 it loses commits where one connection begins the log anew while
+    another one copies it into the file (sqlite.org/wal.html, "The WAL-reset bug"). So others are kept from writing
+    meanwhile, which takes a second connection: the one that copies must not be in a transaction.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._pages = 0  # that this one has put into the log; a few less than there are
+
+    def wrote(self, connection: sqlite3.Connection, size: int = 0) -> None:
+        """Note a commit of about so many bytes; copy the log where it has become long."""
+        self._pages += 1 + size // PAGE_SIZE
+        if self._pages >= CHECKPOINT_PAGES and self._copied(connection):
+            self._pages = 0
+
+    def _copied(self, connection: sqlite3.Connection) -> bool:
+        try:
+            with closing(connect(self._path, seconds=0)) as guard:
+                guard.execute("BEGIN IMMEDIATE")
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except SQLITE_ERRORS:
+            return False  # somebody writes, or the disk is full: what is in the log is safe there
+        return True
 
 
 def create(path: str) -> None:

@@ -237,7 +237,7 @@ class _SqliteLog:
             raise RunOwnedError(self.run.execution_id, None, taken_over=True)
         try:
             # A cache need not be on the disk at once.
-            with self._file.writing(sync=False) as tables:
+            with self._file.writing(sync=False, size=len(body)) as tables:
                 owned = tables.owns(self.run)
                 if owned:
                     tables.set_snapshot(self.run, Snapshot(self._seq, step, self._crc, body))

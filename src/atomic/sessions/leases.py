@@ -6,8 +6,12 @@ It is a thread and not a task of the event loop, because a node that blocks the 
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from atomic.sessions.owner import RENEW_SECONDS, clocks
+
+if TYPE_CHECKING:
+    from atomic.sessions.database import LogKeeper
 
 _LOCK_SECONDS = 1.0  # whoever waits for this thread to end waits at most so long
 
@@ -50,10 +54,13 @@ class Leases:
             self._thread.start()
 
     def _renew_until(self, stopped: threading.Event) -> None:
-        while not stopped.wait(RENEW_SECONDS):
-            self._renew()
+        from atomic.sessions.database import LogKeeper
 
-    def _renew(self) -> None:
+        keeper = LogKeeper(self._path)
+        while not stopped.wait(RENEW_SECONDS):
+            self._renew(keeper)
+
+    def _renew(self, keeper: LogKeeper) -> None:
         from atomic.sessions.database import SQLITE_ERRORS, connect
 
         # A failure is not the run's: the next turn tries again, and if all fail, the fence protects the file.
@@ -69,6 +76,7 @@ class Leases:
                 if connection.execute(sql, (*clocks(), number, fence)).rowcount == 0:
                     self._fenced.add((number, fence))  # somebody took it over
             connection.execute("COMMIT")
+            keeper.wrote(connection)  # a run may wait for days, and nobody else writes
         except SQLITE_ERRORS:
             pass
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from atomic.graph.errors import JournalError
 from atomic.sessions import database
-from atomic.sessions.database import SQLITE_ERRORS
+from atomic.sessions.database import SQLITE_ERRORS, LogKeeper
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.files import WAIT_SECONDS, Lock, make_folder, make_private, sync_file, sync_folder
 from atomic.sessions.inspection import check_format, inspect, is_new
@@ -37,6 +37,7 @@ class JournalFile:
         self._cursor: sqlite3.Cursor | None = None
         self._parents: sqlite3.Connection | None = None
         self._inode, self._place_checked = 0, 0.0
+        self._keeper = LogKeeper(path)
         _open_files.add(self)
         try:
             self._open()
@@ -61,7 +62,9 @@ class JournalFile:
                     cursor.execute(APPEND, values)
         except SQLITE_ERRORS as error:
             raise self._failed(error, "write") from error
-        return cursor.rowcount == 1
+        written = cursor.rowcount == 1
+        self._keeper.wrote(cursor.connection, len(values[3]))
+        return written
 
     def append_all(self, values: Sequence[tuple[Any, ...]], *, sync: bool) -> bool:
         """Write several rows or none."""
@@ -70,6 +73,7 @@ class JournalFile:
             written = connection.executemany(APPEND, values).rowcount == len(values)
             if not written:
                 connection.execute("ROLLBACK")
+        self._keeper.wrote(connection, sum(len(row[3]) for row in values))
         return written
 
     @contextmanager
@@ -79,10 +83,11 @@ class JournalFile:
             yield Tables(connection)
 
     @contextmanager
-    def writing(self, *, sync: bool = True) -> Generator[Tables]:
-        """All that is written inside is there or not; nobody else writes meanwhile."""
+    def writing(self, *, sync: bool = True, size: int = 0) -> Generator[Tables]:
+        """All that is written inside, about `size` bytes, is there or not; nobody else writes meanwhile."""
         with self._transaction("BEGIN IMMEDIATE", "write", sync=sync) as connection:
             yield Tables(connection)
+        self._keeper.wrote(connection, size)
 
     def repair(self, damage: DamagedError, *, ours: Mapping[int, Run]) -> None:
         """Recover what can be proved and go on with that; see `recovery`. Raises JournalError."""

@@ -1,0 +1,102 @@
+"""While a log is copied into its file, nobody may write: SQLite up to 3.51.2 can lose commits then.
+
+The bug is called "WAL-reset bug" in SQLite's documentation: a connection that begins the log anew while another one
+copies it can make that one take commits for copied which are not. One cannot wait for it to happen, so these tests
+look at what rules it out.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from atomic.sessions import SqliteJournal, database, leases
+from tests.disk.cases import Place
+from tests.disk.tracer import Entry, run_traced
+from tests.disk.workflow import make_tasks
+from tests.sessions.rows import start_row, step_row
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def may_write(journal: Path) -> bool:
+    """Whether somebody else could write now."""
+    with closing(sqlite3.connect(journal, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            return False
+        return True
+
+
+def copied_pages(place: Place) -> Iterator[bool]:
+    """For each page of a traced run that goes from the log into the file: whether somebody could write just then."""
+    arguments = [str(place.journal), str(place.tasks), str(place.ledger), "none"]
+    with closing(run_traced(str(WORKER), arguments)) as stops:
+        for stop in stops:
+            if isinstance(stop, Entry) and stop.call == "pwrite64":
+                fd = stop.args[0] & 0xFFFFFFFF
+                if os.readlink(f"/proc/{stop.tid}/fd/{fd}") == str(place.journal):
+                    yield may_write(place.journal)
+
+
+def test_nobody_can_write_while_a_log_is_copied(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for folder in (place.run, place.ledger.parent, place.tasks.parent):
+        folder.mkdir()
+    make_tasks(place.tasks)
+    found = list(copied_pages(place))
+    assert len(found) > 50
+    # When the last one closes the file, nobody else has it open; who comes then waits for all of it.
+    assert not any(found)
+
+
+def life(log: Path) -> int:
+    """The number of a log's life: its header's first salt, which grows by one whenever the log is begun anew."""
+    return int.from_bytes(log.read_bytes()[16:20], "big")
+
+
+def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.001)
+    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 10)
+    log, deadline = tmp_path / "journal.db-wal", time.monotonic() + 60
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        journal.create("run", start_row("run"))
+        first = life(log)
+        while life(log) - first & 0xFFFFFFFF < 5:
+            assert time.monotonic() < deadline, f"the log has {log.stat().st_size} bytes and was not begun anew"
+            time.sleep(0.01)
+        assert log.stat().st_size < 15 * database.PAGE_SIZE
+
+
+def test_a_log_that_somebody_else_writes_is_copied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint waits for nobody, and nothing depends on it."""
+    monkeypatch.setattr(database, "CHECKPOINT_PAGES", 3)
+    path = tmp_path / "journal.db"
+    with SqliteJournal(path) as journal, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        run = journal.create("run", start_row("run"))
+        size, connect = path.stat().st_size, database.connect
+
+        def too_late(*words: object, **options: object) -> sqlite3.Connection:
+            """The other one begins to write between a commit and the copying after it."""
+            if not other.in_transaction:
+                other.execute("BEGIN IMMEDIATE")
+            return connect(str(path), seconds=0)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(database, "connect", too_late)
+            for step in (1, 2):
+                run.append([step_row(step)])
+                if other.in_transaction:
+                    other.execute("ROLLBACK")
+        assert path.stat().st_size == size
+        run.append([step_row(3, text="x" * 30_000)])
+        assert path.stat().st_size > size
