@@ -225,6 +225,9 @@ def test_a_thousand_files_load_in_time(tmp_path: Path) -> None:
         spent.append(process_time() - start)
     assert len(own(registry)) == 1000
     assert min(spent) < 0.15
-    start = process_time()
-    assert not registry.refresh()
-    assert process_time() - start < 0.06
+    spent.clear()
+    for _ in range(5):
+        start = process_time()
+        assert not registry.refresh()
+        spent.append(process_time() - start)
+    assert min(spent) < 0.06

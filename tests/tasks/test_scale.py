@@ -6,7 +6,6 @@ import gc
 import json
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,10 @@ TASKS, BLOCKERS = 10_000, 10
 
 
 @pytest.fixture(autouse=True)
-def own_garbage() -> Iterator[None]:
+def own_garbage() -> None:
     """What other tests have left in this process is not looked through in the time of these."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
