@@ -53,11 +53,8 @@ class Tmux:
         return self._until(lambda text: words not in text, f"end of {words!r}", timeout)
 
     def opens_question(self, *, timeout: float = PATIENCE) -> None:
-        """Wait for a question; its dialog opens by itself, unless somebody types."""
-        text = self._until(lambda text: "F6 later" in text or "question waits" in text, "question", timeout)
-        if "F6 later" not in text:
-            self.keys("F6")
-        self.shows("F6 later")
+        """Wait for a question: its dialog opens by itself once nobody has typed for a moment."""
+        self.shows("F6 later", timeout=timeout)
 
     def _until(self, is_so: Callable[[str], bool], what: str, timeout: float) -> str:
         end = monotonic() + timeout
