@@ -110,15 +110,16 @@ def test_a_window_that_is_closed_ends_all(small: Window) -> None:
 
 
 def test_a_supervisor_that_is_killed_leaves_the_terminal_to_the_screen(env: dict[str, str]) -> None:
-    shell = ("sh", "-c", f"{' '.join(SMALL)}; echo THE SHELL IS BACK; exec cat")
+    shell = ("sh", "-c", f"{' '.join(SMALL)}; exec sed -u 's/^/the shell heard: /'")
     with window(shell, env=env, cwd=ROOT) as one:
         one.shows("READY")
         supervisor, screen = tree(one.process.pid)[1:]
         os.kill(supervisor, signal.SIGKILL)
-        one.shows("THE SHELL IS BACK")
         one.shows("atomic chat --resume abc")
         eventually(lambda: not is_alive(screen), "end of the screen")
         assert_as_before(one)
+        one.type("hello\r")
+        one.shows("the shell heard: hello")
 
 
 def test_ctrl_c_twice_leaves_also_if_the_loop_is_dead(small: Window) -> None:
