@@ -26,9 +26,11 @@ async def listening(
         found: int = server.sockets[0].getsockname()[1]
         yield found
     finally:
-        await _close(server)
-        await clients.end()
-        await server.wait_closed()
+        try:
+            await _close(server)
+        finally:
+            await clients.end()
+            await server.wait_closed()
 
 
 async def _close(server: asyncio.Server) -> None:

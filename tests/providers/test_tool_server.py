@@ -220,6 +220,23 @@ async def test_a_client_that_comes_while_it_closes_leaves_nothing(turns: int) ->
     assert (len(os.listdir("/proc/self/fd")), asyncio.all_tasks()) == before
 
 
+async def test_one_who_is_cancelled_while_it_closes_leaves_nothing() -> None:
+    before = len(os.listdir("/proc/self/fd")), asyncio.all_tasks()
+
+    async def serve() -> None:
+        async with serving_tools([]) as server:
+            callers.append(socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=LIMIT))
+            await asyncio.sleep(0.05)
+            asyncio.get_running_loop().call_soon(serving.cancel)
+
+    callers: list[socket.socket] = []
+    serving = asyncio.create_task(serve())
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    callers[0].close()
+    assert (len(os.listdir("/proc/self/fd")), asyncio.all_tasks()) == before
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
