@@ -217,7 +217,15 @@ def test_bytes_with_a_secret_are_known() -> None:
 
 def test_names_of_secrets() -> None:
     assert all(map(is_secret, ["API_KEY", "github_token", "DbPassword", "AWS_SECRET_ACCESS", "X_CREDENTIALS"]))
-    assert not any(map(is_secret, ["PATH", "HOME", "LANG"]))
+    assert all(
+        map(is_secret, ["DB_PASS", "MYSQL_PWD", "MY_PAT", "SENTRY_DSN", "JWT", "COOKIE", "BASIC_AUTH", "DbPass"])
+    )
+    assert not any(map(is_secret, ["PATH", "HOME", "LANG", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "NO_BYPASS", "PATTERN"]))
+
+
+def test_the_password_in_an_address_of_the_environment_is_known() -> None:
+    redactor = Redactor.of_environment({"DATABASE_URL": "postgres://app:correct%2Fhorse@db/x"})
+    assert redactor.text("psql -W correct/horse, correct%2Fhorse") == f"psql -W {MARK}, {MARK}"
 
 
 @pytest.mark.parametrize(

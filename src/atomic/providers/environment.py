@@ -1,24 +1,24 @@
-"""What an agent's program may know: the user's environment without the secrets of others."""
+"""The environment of the programs that Atomic starts: the user's, without secrets."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 
-from atomic.redact import is_secret
+from atomic.redact import is_secret_variable
 
 
 def child_environment(
-    own: Iterable[str],
+    own: Iterable[str] = (),
     *,
     passed: Iterable[str] = (),
     extra: Mapping[str, str] | None = None,
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The user's variables but for what looks like a secret, with those that belong to the provider.
+    """Return the user's variables without those that hold secrets (`redact.is_secret_variable`).
 
-    `own`: the names that belong to it, a prefix where it ends with `_`; `passed`: more names, from `[env] pass` of the
-    user's settings; `extra`: set as they are.
+    `own`: names that belong to the agent and are kept, a prefix where one ends with `_`; `passed`: more names to keep,
+    from the user's settings (`[env] pass`); `extra`: set as they are. Checks and MCP servers own nothing.
     """
     own, base = tuple(own), os.environ if base is None else base
     allowed = {*passed, *(name for name in own if not name.endswith("_"))}
@@ -26,6 +26,6 @@ def child_environment(
     kept = {
         name: value
         for name, value in base.items()
-        if not is_secret(name) or name in allowed or name.startswith(prefixes)
+        if name in allowed or name.startswith(prefixes) or not is_secret_variable(name, value)
     }
     return {**kept, **(extra or {})}

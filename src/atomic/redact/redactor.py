@@ -1,6 +1,6 @@
 """Secrets never reach the disk: known ones, and what looks like one.
 
-Known are the values of variables whose names look like those of secrets. The rest is found by its shape: tokens of
+Known are the values of variables that hold secrets. The rest is found by its shape: tokens of
 well-known services, private keys, passwords in addresses, and what is assigned to a name like `API_KEY`.
 """
 
@@ -10,12 +10,14 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, cast
 
+from atomic.redact.tokens import Span, tokens
+from atomic.redact.variables import SECRET_WORDS, secrets_of
+
 MARK = "[redacted]"
-SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 SHORTEST = 8  # characters; a shorter value would be found in the middle of ordinary words
 
 _PART = 64 * 1024  # characters
@@ -23,14 +25,6 @@ _ROUNDS = 10  # a text is clean after two; the number is there for secrets that 
 
 _SHORT = 128  # characters of a text that is worth being remembered as clean
 _MOST_CLEAN = 4096
-
-Span = tuple[int, int]
-
-
-def is_secret(name: str) -> bool:
-    """Whether a variable's name looks like that of a secret."""
-    upper = name.upper()
-    return any(word in upper for word in SECRET_WORDS)
 
 
 class Redactor:
@@ -46,10 +40,10 @@ class Redactor:
     def of_environment(cls, *environments: Mapping[str, str] | None) -> Redactor:
         """One that knows the secrets of this process, and of more environments."""
         return cls(
-            value
+            secret
             for environment in (os.environ, *environments)
             for name, value in (environment or {}).items()
-            if is_secret(name)
+            for secret in secrets_of(name, value)
         )
 
     def text(self, text: str, *, code: bool = False) -> str:
@@ -104,11 +98,11 @@ class Redactor:
 
     def finds(self, text: str) -> bool:
         """Whether there is a secret in it; for what cannot be redacted, like the bytes of a picture."""
-        return self._holds_known(text) or any(True for _ in (*_tokens(text), *_encoded(text)))
+        return self._holds_known(text) or any(True for _ in (*tokens(text), *_encoded(text)))
 
     def spans(self, text: str, *, code: bool = False) -> list[Span]:
         """Where secrets are, in order, none overlapping another."""
-        found = [*_tokens(text), *_private_keys(text), *_encoded(text)]
+        found = [*tokens(text), *_private_keys(text), *_encoded(text)]
         known = self._holds_known(text)
         for start, end in _parts(text):
             found += _assigned(text, start, end, code)
@@ -199,41 +193,6 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
     return merged
 
 
-# -- tokens that are known by their shape --------------------------------------------------------------------------
-
-_EDGE = r"(?<![A-Za-z0-9])"
-_TOKENS: tuple[tuple[tuple[str, ...], str], ...] = (  # a hint must be in the text, or the pattern need not be tried
-    (("sk-ant-",), _EDGE + r"(sk-ant-[A-Za-z0-9_-]{8,})"),
-    (("sk-",), _EDGE + r"(sk-(?:[A-Za-z0-9]{16,}|(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{16,}))"),
-    (("gh",), _EDGE + r"(gh[pousr]_[A-Za-z0-9]{16,})"),
-    (("github_pat_",), _EDGE + r"(github_pat_[A-Za-z0-9_]{16,})"),
-    (("glpat-",), _EDGE + r"(glpat-[A-Za-z0-9_-]{16,})"),
-    (("AKIA", "ASIA"), _EDGE + r"((?:AKIA|ASIA)[0-9A-Z]{16})(?![A-Za-z0-9])"),
-    (("xox",), _EDGE + r"(xox[abeprs]-[A-Za-z0-9-]{10,})"),
-    (("AIza",), _EDGE + r"(AIza[0-9A-Za-z_-]{30,})"),
-    (("hf_",), _EDGE + r"(hf_[A-Za-z0-9]{30,})"),
-    (("npm_",), _EDGE + r"(npm_[A-Za-z0-9]{30,})"),
-    (("pypi-",), _EDGE + r"(pypi-[A-Za-z0-9_-]{32,})"),
-    (("eyJ",), _EDGE + r"(eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"),
-    (("earer", "EARER"), r"(?i:bearer)[ \t]+((?=[A-Za-z._~+/=-]{0,64}[0-9]|\S{20})[A-Za-z0-9._~+/=-]{8,})"),
-    (("asic", "ASIC"), r"(?i:authorization)\W{1,4}(?i:basic)[ \t]+([A-Za-z0-9+/=]{8,})"),
-    (("://",), r"://[^\s/:@\"'<>]{0,64}:([^\s/@\"'<>]{3,256})@"),
-)
-
-
-def _tokens(text: str) -> Iterator[Span]:
-    for hints, pattern in _TOKENS:
-        if any(hint in text for hint in hints):
-            for match in _compiled(pattern).finditer(text):
-                yield match.span(1)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when it is first needed, which most of them never are."""
-    return re.compile(pattern)
-
-
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 
 
@@ -245,7 +204,7 @@ def _encoded(text: str) -> Iterator[Span]:
         letters = match.group().rstrip("=").replace("-", "+").replace("_", "/")
         letters = letters[:-1] if len(letters) % 4 == 1 else letters  # no text has such a length
         data = b64decode(letters + "=" * (-len(letters) % 4))
-        if data.isascii() and any(True for _ in _tokens(data.decode("ascii"))):
+        if data.isascii() and any(True for _ in tokens(data.decode("ascii"))):
             yield match.span()
 
 
