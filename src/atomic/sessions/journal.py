@@ -3,6 +3,8 @@
 All truth is in the rows, each chained to the one before it (`chain`). The table of runs only says where the rows of a
 run are and who may write them: every write is checked against the run's fence number, which grows with each new owner,
 so that one who was thought dead and wakes up can write nothing more.
+
+A journal may be used from several threads: each operation holds the file's lock, because they share one connection.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class SqliteJournal:
     """Runs in one SQLite file that outlives the process, a kill and a power cut.
 
     A damaged file is recovered to the last good record of each run or refused; `recovered` tells, and the damaged file
-    is always kept beside it. Use a journal from one thread at a time.
+    is always kept beside it. A journal may be used from several threads; each run belongs to one of them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -142,9 +144,10 @@ class SqliteJournal:
 
     def close(self) -> None:
         """Give up all runs and close the file; a second time does nothing."""
-        for log in tuple(self._logs.values()):
-            log.release()
-        self._ended()
+        with self._file.lock:
+            for log in tuple(self._logs.values()):
+                log.release()
+            self._ended()
 
     def __enter__(self) -> Self:
         return self
@@ -171,15 +174,16 @@ class SqliteJournal:
 
     def _repaired(self, action: Callable[[], ResultT]) -> ResultT:
         """Do it; where the file turns out to be damaged, recover it and do it again."""
-        try:
-            return action()
-        except DamagedError as damage:
-            self._repair(damage)
-        try:
-            return action()
-        except DamagedError as damage:
-            kept_as = self.recovered.kept_as if self.recovered else None
-            raise JournalError(f'"{self.path}" is damaged: {damage.reason}', kept_as=kept_as) from damage
+        with self._file.lock:
+            try:
+                return action()
+            except DamagedError as damage:
+                self._repair(damage)
+            try:
+                return action()
+            except DamagedError as damage:
+                kept_as = self.recovered.kept_as if self.recovered else None
+                raise JournalError(f'"{self.path}" is damaged: {damage.reason}', kept_as=kept_as) from damage
 
     def _repair(self, damage: DamagedError) -> None:
         if any(log.has_written for log in self._logs.values()):
@@ -208,53 +212,56 @@ class _SqliteLog:
         self._seq, self._crc = end
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
-        if self._released:
-            raise RunOwnedError(self.run.execution_id, None, taken_over=True)
-        seq, crc = self._seq, self._crc
-        try:
-            if len(rows) == 1:
-                # Nearly every append: nothing is built here that it does not need.
-                kind, step, body = rows[0]
-                seq += 1
-                crc = link(crc, seq, kind, step, body)
-                key = self._first_key + seq
-                written = self._file.append((key, kind, step, body, crc, self._number, self._fence), sync=sync)
-            else:
-                values: list[tuple[int | bytes | None, ...]] = []
-                for kind, step, body in rows:
+        with self._file.lock:
+            if self._released:
+                raise RunOwnedError(self.run.execution_id, None, taken_over=True)
+            seq, crc = self._seq, self._crc
+            try:
+                if len(rows) == 1:
+                    # Nearly every append: nothing is built here that it does not need.
+                    kind, step, body = rows[0]
                     seq += 1
                     crc = link(crc, seq, kind, step, body)
-                    values.append((self._first_key + seq, kind, step, body, crc, self._number, self._fence))
-                written = not values or self._file.append_all(values, sync=sync)
-        except DamagedError as damage:
-            raise self._cannot_write(damage) from damage
-        if not written:
-            raise self._taken_over()
-        self._seq, self._crc, self.has_written = seq, crc, True
+                    key = self._first_key + seq
+                    written = self._file.append((key, kind, step, body, crc, self._number, self._fence), sync=sync)
+                else:
+                    values: list[tuple[int | bytes | None, ...]] = []
+                    for kind, step, body in rows:
+                        seq += 1
+                        crc = link(crc, seq, kind, step, body)
+                        values.append((self._first_key + seq, kind, step, body, crc, self._number, self._fence))
+                    written = not values or self._file.append_all(values, sync=sync)
+            except DamagedError as damage:
+                raise self._cannot_write(damage) from damage
+            if not written:
+                raise self._taken_over()
+            self._seq, self._crc, self.has_written = seq, crc, True
 
     def snapshot(self, step: int, body: bytes) -> None:
-        if self._released:
-            raise RunOwnedError(self.run.execution_id, None, taken_over=True)
-        try:
-            # A cache need not be on the disk at once.
-            with self._file.writing(sync=False, size=len(body)) as tables:
-                owned = tables.owns(self.run)
-                if owned:
-                    tables.set_snapshot(self.run, Snapshot(self._seq, step, self._crc, body))
-        except DamagedError as damage:
-            raise self._cannot_write(damage) from damage
-        if not owned:
-            raise self._taken_over()
+        with self._file.lock:
+            if self._released:
+                raise RunOwnedError(self.run.execution_id, None, taken_over=True)
+            try:
+                # A cache need not be on the disk at once.
+                with self._file.writing(sync=False, size=len(body)) as tables:
+                    owned = tables.owns(self.run)
+                    if owned:
+                        tables.set_snapshot(self.run, Snapshot(self._seq, step, self._crc, body))
+            except DamagedError as damage:
+                raise self._cannot_write(damage) from damage
+            if not owned:
+                raise self._taken_over()
 
     def release(self) -> None:
-        if self._released:
-            return
-        self._released = True
-        self._disown(self._number)
-        # Where this fails, time does it: the lease is not renewed any more.
-        with suppress(JournalError, DamagedError), self._file.writing(sync=False) as tables:
-            if tables.owns(self.run):
-                tables.set_owner(self.run._replace(owner=None))
+        with self._file.lock:
+            if self._released:
+                return
+            self._released = True
+            self._disown(self._number)
+            # Where this fails, time does it: the lease is not renewed any more.
+            with suppress(JournalError, DamagedError), self._file.writing(sync=False) as tables:
+                if tables.owns(self.run):
+                    tables.set_owner(self.run._replace(owner=None))
 
     def rewind(self, end: End) -> None:
         """Go on behind the rows that a recovery has left."""

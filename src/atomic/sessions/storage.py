@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Generator, Mapping, Sequence
@@ -27,10 +28,14 @@ _PLACE_SECONDS = 0.5
 
 
 class JournalFile:
-    """One open journal file. Raises JournalError and, for the caller to repair, DamagedError."""
+    """One open journal file. Raises JournalError and, for the caller to repair, DamagedError.
+
+    Its one connection serves one thread at a time: callers hold `lock` during each operation.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.lock = threading.RLock()
         self.recovered: Recovery | None = None
         self._lock = Lock(path)
         self._connection: sqlite3.Connection | None = None
@@ -224,6 +229,7 @@ class JournalFile:
     def leave_to_parent(self) -> None:
         """After a fork: the connection is the parent's and so is the lock; the child may not even close them."""
         self._parents, self._connection, self._cursor = self._connection, None, None
+        self.lock = threading.RLock()  # another thread of the parent may have held it
 
     def _refused(self, error: BaseException) -> JournalError:
         reason = error if isinstance(error, DamagedError) else self._failed(error, "open")
