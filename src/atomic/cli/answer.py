@@ -6,14 +6,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-import msgspec
-
 from atomic.cli.arguments import Arguments
 from atomic.cli.asking import WrongAnswerError, read_answer
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.resume import find_session, go_on
 from atomic.cli.running import RunFlags, host, read_flags
-from atomic.cli.streams import put, tell
+from atomic.cli.streams import json_line, put, tell
 from atomic.hosts import leave_answer, put_answer
 from atomic.questions import Question
 from atomic.sessions.inbox import POLL_SECONDS
@@ -97,7 +95,7 @@ def _tell_kept(session: Session, unheard: str, *, as_json: bool) -> int:
         text += f" (without effect here: {unheard}; atomic resume takes them)"
     if as_json:
         event = Warning(run=session.id, seq=1, time=time.time(), text=text)
-        put(msgspec.json.encode(event).decode() + "\n")
+        put(json_line(event))
     else:
         tell(text)
     return OK

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from atomic.cli.errors import OK, CliError, UsageError
-from atomic.cli.streams import STDERR, STDIN, one_line, put, tell
+from atomic.cli.streams import STDERR, STDIN, put, tell
 from atomic.columns import table
 from atomic.config import atomic_home, read_duration
 from atomic.redact import Redactor
@@ -26,6 +26,7 @@ from atomic.sessions.history import read_history, seconds_since_1970
 from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import local_time, report_of
 from atomic.sessions.store import Session, SessionStore, read_record, shown
+from atomic.terminal import one_line
 
 JOURNAL = "journal.db"
 _BIGGEST = 256 * 1024 * 1024  # bytes of one file

@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 
 from atomic.cli.output import Output
-from atomic.cli.streams import STDERR, STDIN, harmless, one_line
+from atomic.cli.streams import STDERR, STDIN
 from atomic.questions import Question
+from atomic.terminal import harmless, one_line
 
 
 class WrongAnswerError(ValueError):

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 from atomic.cli.arguments import Flag
 from atomic.cli.errors import OK
-from atomic.cli.streams import one_line, put
+from atomic.cli.streams import put
 from atomic.cli.verbs import TOP, VERBS, Verb
 from atomic.cli.workflow_texts import find_written, read_text, written_workflows
+from atomic.terminal import one_line
 
 MOST_SESSIONS = 50  # the newest ones: nobody reads more
 _LENGTH_OF_ID = 36

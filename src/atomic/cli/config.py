@@ -8,12 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from atomic.cli.errors import OK
-from atomic.cli.streams import one_line, put, screen_width, tell
+from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import table
 from atomic.config import config_files
 from atomic.config.keys import SHAPE, Key
 from atomic.config.loading import Layer, read_layers
 from atomic.redact import Redactor
+from atomic.terminal import one_line
 
 _VARIABLES = {"agent": "ATOMIC_AGENT", "model": "ATOMIC_MODEL"}
 
@@ -42,7 +43,7 @@ def show_config(*, as_json: bool) -> int:
     layers, warnings = read_layers()
     rows, files = _rows(layers), _files()
     if as_json:
-        put(msgspec.json.encode({"files": files, "settings": rows, "warnings": warnings}).decode() + "\n")
+        put(json_line({"files": files, "settings": rows, "warnings": warnings}))
         return OK
     put("".join(f"{line}\n" for line in table(map(_cells, rows), screen_width())))
     put("".join(f"\n{file.level} file: {one_line(file.path)}{'' if file.exists else ' (not there)'}" for file in files))

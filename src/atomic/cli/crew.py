@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from atomic.cli.signals import Stop
-from atomic.cli.streams import STDERR, one_line
+from atomic.cli.streams import STDERR
 from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, recordable
 from atomic.commands import AgentTask, TurnPrompt
 from atomic.config import Settings
@@ -23,6 +23,7 @@ from atomic.providers import (
     TurnEnded,
     Usage,
 )
+from atomic.terminal import one_line
 from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 
 

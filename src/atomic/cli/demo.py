@@ -21,11 +21,12 @@ import msgspec
 
 from atomic.cli.errors import OK, CliError
 from atomic.cli.running import host
-from atomic.cli.streams import harmless, put, screen_width
+from atomic.cli.streams import put, screen_width
 from atomic.config import Settings, atomic_home
 from atomic.entities import EntityRegistry
 from atomic.git.calls import run_git
 from atomic.hosts import named_provider
+from atomic.terminal import harmless
 from atomic.workflows.builtin import builtin_workflows
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import Demo, WorkflowDefinition

@@ -14,11 +14,12 @@ from atomic.cli import signals
 from atomic.cli.checkup import Check, check_integrity, check_keys, check_sandbox
 from atomic.cli.errors import FAILED, OK
 from atomic.cli.signals import Stop
-from atomic.cli.streams import one_line, put
+from atomic.cli.streams import json_line, put
 from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
 from atomic.hosts import BY_PREFERENCE, CHECK_LIMIT, check, neutral_folder
 from atomic.processes import ExecError, execute
 from atomic.providers import Health
+from atomic.terminal import one_line
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ def run_doctor(*, as_json: bool) -> int:
             checks = [await _git(), *_versions(), *configuration, _home()]
             checks += [check_keys(settings), check_sandbox(), check_integrity()]
         found = Findings(providers, checks)
-        put(msgspec.json.encode(found).decode() + "\n" if as_json else _text(found))
+        put(json_line(found) if as_json else _text(found))
         return OK if any(row.ok and row.name != "replay" for row in providers) else FAILED
 
     return signals.run(work)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from atomic.cli.errors import OK, UsageError
-from atomic.cli.streams import harmless, one_line, put, screen_width, tell
+from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import cut, table
 from atomic.commands import short_hint
 from atomic.entities import Entity, EntityKind, EntityRegistry
 from atomic.errors import closest
+from atomic.terminal import harmless, one_line
 from atomic.wiring import Wiring
 
 NAME_COLUMNS = 32
@@ -52,7 +53,7 @@ def list_entities(kind: str | None, *, as_json: bool) -> int:
     registry = Wiring().entities
     entities = [entity for each in _kinds(kind) for entity in registry.all(each)]
     if as_json:
-        put(_json({"entities": [_row(one, registry) for one in entities], "diagnostics": _diagnostics(registry)}))
+        put(json_line({"entities": [_row(one, registry) for one in entities], "diagnostics": _diagnostics(registry)}))
         return OK
     put(_listing(entities, registry) or "There are none.\n")
     for diagnostic in registry.diagnostics:
@@ -68,7 +69,7 @@ def show_entity(name: str, arguments: str, *, kind: str | None, as_json: bool) -
     if not found:
         raise UsageError(_not_found(name, kind, registry))
     if as_json:
-        put(_json({"entities": [_shown_row(entity, arguments, registry) for entity in found]}))
+        put(json_line({"entities": [_shown_row(entity, arguments, registry) for entity in found]}))
     else:
         put("\n\n".join(_shown(entity, arguments, registry) for entity in found) + "\n")
     return OK
@@ -86,10 +87,6 @@ def _not_found(name: str, kind: str | None, registry: EntityRegistry) -> str:
 
 
 # for programs ---------------------------------------------------------------------------------------------------
-
-
-def _json(data: object) -> str:
-    return msgspec.json.encode(data).decode() + "\n"
 
 
 def _row(entity: Entity, registry: EntityRegistry) -> EntityRow:

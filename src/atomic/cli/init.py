@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from atomic.cli.errors import OK, CliError, UsageError
-from atomic.cli.streams import one_line, put
+from atomic.cli.streams import put
 from atomic.config import atomic_home, find_project
+from atomic.terminal import one_line
 
 EXAMPLE = "example"
 _CONFIG = """\

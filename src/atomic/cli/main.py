@@ -11,6 +11,7 @@ from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of
 from atomic.cli.streams import STDERR, STDIN, STDOUT, fill_gaps, put, tell, write
 from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, run_chat
 from atomic.errors import AtomicError, closest, is_debugging, message_of
+from atomic.terminal import escaped_json
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -26,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
             raise
         code = exit_code_of(error)
         if _wants_json(given):
-            put(_as_json(message_of(error), code))
+            put(_refusal(message_of(error), code))
         tell(message_of(error))
         return code
 
@@ -37,10 +38,10 @@ def _wants_json(words: list[str]) -> bool:
     return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in said
 
 
-def _as_json(why: str, exit_code: int) -> str:
-    import json
+def _refusal(why: str, exit_code: int) -> str:
+    import json  # not msgspec: a file name in `why` may be no Unicode
 
-    return json.dumps({"type": "error", "exit_code": exit_code, "message": why}) + "\n"
+    return escaped_json(json.dumps({"type": "error", "exit_code": exit_code, "message": why})) + "\n"
 
 
 def _carry_out(words: list[str]) -> int:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from atomic.cli.errors import OK
-from atomic.cli.streams import one_line, put, screen_width, tell
+from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import table
 from atomic.mcp import McpEntry
+from atomic.terminal import one_line
 from atomic.wiring import Wiring
 
 
@@ -31,7 +32,7 @@ def list_servers(*, as_json: bool) -> int:
     """Print all servers, with where they are configured and whether they are on."""
     found = Wiring().mcp
     if as_json:
-        put(msgspec.json.encode([_row(entry) for entry in found.entries]).decode() + "\n")
+        put(json_line([_row(entry) for entry in found.entries]))
     else:
         put("".join(f"{line}\n" for line in table(map(_cells, found.entries), screen_width())) or "There are none.\n")
     for diagnostic in found.diagnostics:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from atomic.cli import signals
 from atomic.cli.signals import Stop
-from atomic.cli.streams import one_line, put, tell
+from atomic.cli.streams import json_line, put, tell
 from atomic.config import load_settings
 from atomic.hosts import choose_provider, list_models
 from atomic.providers import ModelInfo
+from atomic.terminal import one_line
 
 
 def run_models(agent: str | None, *, as_json: bool) -> int:
@@ -20,7 +19,7 @@ def run_models(agent: str | None, *, as_json: bool) -> int:
         for warning in settings.warnings:
             tell(f"warning: {warning}")
         models = await list_models(await choose_provider(agent, settings))
-        put(msgspec.json.encode(models).decode() + "\n" if as_json else "".join(map(_line, models)))
+        put(json_line(models) if as_json else "".join(map(_line, models)))
         return 0
 
     return signals.run(work)

@@ -11,16 +11,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import msgspec
-
 from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, read_line, shown
 from atomic.cli.output import Output
-from atomic.cli.streams import STDOUT, harmless, message, one_line, screen_width
+from atomic.cli.streams import STDOUT, json_line, message, screen_width
 from atomic.columns import cut
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question
 from atomic.tasks import Task, TaskStatus
+from atomic.terminal import harmless, one_line
 from atomic.workflows.events import (
     AgentActivity,
     LimitReached,
@@ -83,7 +82,7 @@ class JsonView:
         """Each line was written when it came."""
 
     def _put(self, data: object) -> None:
-        self._out.put(msgspec.json.encode(data).decode() + "\n")
+        self._out.put(json_line(data))
 
 
 class Board:

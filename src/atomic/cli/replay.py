@@ -20,12 +20,13 @@ from atomic.cli.errors import FAILED, OK, UsageError
 from atomic.cli.output import Output
 from atomic.cli.reports import TextReport
 from atomic.cli.signals import Stop
-from atomic.cli.streams import harmless, one_line
+from atomic.cli.streams import json_line
 from atomic.git import PatchError
 from atomic.hosts import current_folder
 from atomic.providers import AgentEvent, TurnEnded
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
 from atomic.providers.replay import SPEED, ReplayProvider
+from atomic.terminal import harmless, one_line
 
 _TITLE = 100  # characters of a prompt
 _FILE = re.compile(r"^diff --git .* \"?b/(.+?)\"?$", re.MULTILINE)
@@ -137,7 +138,7 @@ class _JsonCalls:
 
     def tell(self, event: AgentEvent) -> None:
         data: dict[str, Any] = msgspec.to_builtins(event)
-        self._out.put(msgspec.json.encode({**data, **self._of}).decode() + "\n")
+        self._out.put(json_line({**data, **self._of}))
 
     def end(self, ended: TurnEnded | None, problem: str) -> None:
         if ended is not None:

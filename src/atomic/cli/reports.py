@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, Protocol
 
-import msgspec
-
 from atomic.cli.output import Output
-from atomic.cli.streams import STDERR, STDOUT, harmless, message, one_line
+from atomic.cli.streams import STDERR, STDOUT, json_line, message
 from atomic.providers import AgentEvent, EndReason, LimitReached, Notice, TextDelta, ToolStarted, TurnEnded
+from atomic.terminal import HarmlessStream, one_line
 
 
 class Report(Protocol):
@@ -64,7 +63,7 @@ class JsonReport:
         self._out.tell(why)
 
     def _put(self, data: Any) -> None:
-        self._out.put(msgspec.json.encode(data).decode() + "\n")
+        self._out.put(json_line(data))
 
 
 class TextReport:
@@ -75,6 +74,7 @@ class TextReport:
         self._on_screen = os.isatty(STDOUT)
         self._is_watched = os.isatty(STDERR)
         self._said = ""  # the end of what was written
+        self._stream = HarmlessStream()
         self._is_new_message = False
 
     def tell(self, event: AgentEvent) -> None:
@@ -114,7 +114,7 @@ class TextReport:
 
     def _write(self, text: str) -> None:
         self._said = text
-        self._out.put(harmless(text) if self._on_screen else text)
+        self._out.put(self._stream.piece(text) if self._on_screen else text)
 
     def _aside(self, line: str) -> None:
         """A line between the answer's; on one screen it may not begin in the middle of one of them."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atomic.cli.errors import OK, UsageError
-from atomic.cli.streams import harmless, one_line, put, screen_width, tell
+from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import cut, table, width
 from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, StepLook, read_history
@@ -21,6 +21,7 @@ from atomic.sessions.model import SessionRecord
 from atomic.sessions.report import dollars, duration, facts_of, local_time, report_of
 from atomic.sessions.store import Session, SessionStore, shown
 from atomic.sessions.timeline import Row, bar, rows_of
+from atomic.terminal import harmless, one_line
 
 if TYPE_CHECKING:
     from atomic.graph import CompiledGraph
@@ -41,7 +42,7 @@ def list_sessions(status: str | None, *, here: bool, as_json: bool) -> int:
         if (status is None or record.status == status) and (project is None or record.project == project)
     ]
     if as_json:
-        put(_json([msgspec.to_builtins(record) for record in chosen]))
+        put(json_line([msgspec.to_builtins(record) for record in chosen]))
         return OK
     put("".join(f"{line}\n" for line in table(_cells(chosen), screen_width())) or "There are none.\n")
     return OK
@@ -51,7 +52,7 @@ def show_session(id: str, *, as_json: bool) -> int:
     """Print one session: its facts, its graph with what ran, who worked when."""
     session, history = _look(id)
     if as_json:
-        put(_json(_object(history)))
+        put(json_line(_object(history)))
     else:
         put(_text(history))
         if (session.dir / "report.md").exists():
@@ -103,10 +104,6 @@ def _private(name: str, flags: int) -> int:
 
 
 # for programs ---------------------------------------------------------------------------------------------------
-
-
-def _json(data: object) -> str:
-    return msgspec.json.encode(data).decode() + "\n"
 
 
 def _object(history: History) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from atomic.cli.crew import CrewHost
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.prompt import Prompt
 from atomic.cli.signals import Stop
-from atomic.cli.streams import harmless, screen_width
+from atomic.cli.streams import screen_width
 from atomic.cli.turn import Host, TurnHost, TurnRequest, recordable
 from atomic.cli.verbs import VERBS
 from atomic.commands import (
@@ -30,6 +30,7 @@ from atomic.commands import (
 from atomic.hosts import choose_provider, list_models
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
+from atomic.terminal import harmless
 from atomic.wiring import Wiring
 
 if TYPE_CHECKING:

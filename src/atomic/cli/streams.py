@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+from atomic.terminal import escaped_json, harmless, one_line
 
-# Nothing that we print for people may move the cursor, set the title or hide: it is shown as a picture of itself.
-_PICTURES = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
-    0x7F: 0x2421,
-    **dict.fromkeys((*range(0x80, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-}
+STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 def fill_gaps() -> None:
@@ -35,14 +30,11 @@ def claim_stdout() -> int:
     return ours
 
 
-def harmless(text: str) -> str:
-    """A text that a terminal only shows."""
-    return text.translate(_PICTURES)
+def json_line(data: object) -> str:
+    """Return data as one line of JSON that a terminal only shows."""
+    import msgspec
 
-
-def one_line(text: str) -> str:
-    """A text as one line for people."""
-    return harmless(" ".join(text.split()))
+    return escaped_json(msgspec.json.encode(data).decode()) + "\n"
 
 
 def message(text: str) -> str:

@@ -6,14 +6,13 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
 from atomic.cli.errors import FAILED, OK, WAITING, UsageError
-from atomic.cli.streams import one_line, put, screen_width, tell
+from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import table
 from atomic.tasks import Task, TaskList, TaskStatus, convert_feature_list
 from atomic.tasks.errors import NoTaskListError, TaskFileError
 from atomic.tasks.file import read_file
+from atomic.terminal import escaped_json, one_line
 
 _OF_FEATURES = {"category", "steps", "passes"}  # what a feature has and a task has not
 _OF_TASKS = {"title", "name", "content", "status"}
@@ -23,7 +22,7 @@ def show_tasks(file: str, *, as_json: bool) -> int:
     """Print all tasks with their status, what they wait for, and how many are done."""
     tasks = _read(file)
     if as_json:
-        put(tasks.dump())
+        put(escaped_json(tasks.dump()))
         return OK
     ready = {task.id for task in tasks.ready()}
     waiting = tasks.waiting()
@@ -41,7 +40,7 @@ def next_task(file: str, *, as_json: bool) -> int:
     is_over = all(task.status.is_done for task in tasks.tasks)
     if as_json:
         waiting = tasks.waiting()
-        put(_json({"task": ready[0] if ready else None, "ready": [task.id for task in ready], "waiting": waiting}))
+        put(json_line({"task": ready[0] if ready else None, "ready": [task.id for task in ready], "waiting": waiting}))
     elif ready:
         put(_described(ready[0]))
     else:
@@ -53,7 +52,7 @@ def check_tasks(file: str, *, as_json: bool) -> int:
     """Print every problem with its file; exit code 1 if there is any."""
     tasks = _read(file)
     if as_json:
-        put(_json({"tasks": len(tasks.tasks), "problems": tasks.problems}))
+        put(json_line({"tasks": len(tasks.tasks), "problems": tasks.problems}))
     else:
         put("".join(f"{one_line(file)}: {one_line(str(problem))}\n" for problem in tasks.problems))
         if not tasks.problems:
@@ -70,7 +69,7 @@ def convert_tasks(file: str, to: str | None) -> int:
     except TaskFileError as error:
         raise UsageError(str(error)) from error
     if to is None:
-        put(tasks.dump())
+        put(escaped_json(tasks.dump()))
     else:
         if os.path.lexists(to):
             raise UsageError(f"{to} is there already (name another file, or remove it)")
@@ -121,7 +120,3 @@ def _why_none(tasks: TaskList) -> list[str]:
 def _tell_problems(file: str, tasks: TaskList) -> None:
     for problem in tasks.problems:
         tell(f"{file}: {problem}")
-
-
-def _json(data: object) -> str:
-    return msgspec.json.encode(data).decode() + "\n"

@@ -10,7 +10,7 @@ import msgspec
 
 from atomic.cli.arguments import Arguments
 from atomic.cli.errors import OK, UNTRUSTED, CliError, UsageError
-from atomic.cli.streams import STDERR, STDIN, put, tell, write
+from atomic.cli.streams import STDERR, STDIN, json_line, put, tell, write
 from atomic.workflows import trust
 from atomic.workflows.errors import TrustError
 from atomic.workflows.trust import Change, ItemChange, Snapshot, visible
@@ -125,7 +125,7 @@ def _typed() -> str:
 def _json(snapshot: Snapshot) -> str:
     rows = [_row(one) for one in trust.changes(snapshot)]
     row = TrustRow(snapshot.hash, snapshot.trusted, rows, visible(snapshot.project))
-    return msgspec.json.encode(row).decode() + "\n"
+    return json_line(row)
 
 
 def _row(one: ItemChange) -> ItemRow:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from atomic.cli.arguments import Arguments, Flag, is_flag, parse
 from atomic.cli.errors import UsageError
-from atomic.cli.streams import one_line
 from atomic.cli.verbs import RESERVED, Verb
+from atomic.terminal import one_line
 
 if TYPE_CHECKING:
     from atomic.workflows.definition import WorkflowDefinition

@@ -8,12 +8,13 @@ import msgspec
 
 from atomic.cli.errors import FAILED, OK, CliError, UsageError
 from atomic.cli.help import flag_rows
-from atomic.cli.streams import harmless, one_line, put, screen_width, tell
+from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.cli.workflow_flags import config_flags
 from atomic.columns import table
 from atomic.commands import short_hint
 from atomic.config import find_project
 from atomic.errors import AtomicError
+from atomic.terminal import harmless, one_line
 from atomic.wiring import Wiring
 from atomic.workflows import trust
 from atomic.workflows.catalog import WorkflowCatalog
@@ -43,7 +44,7 @@ def list_workflows(*, as_json: bool) -> int:
     catalog = Wiring().workflows
     found = catalog.all()
     if as_json:
-        put(_json([_row(one, catalog) for one in found]))
+        put(json_line([_row(one, catalog) for one in found]))
         return OK
     rows = (_cells(one, catalog) for one in found)
     put("".join(f"{line}\n" for line in table(rows, screen_width())) or "There are none (atomic workflows new NAME).\n")
@@ -56,7 +57,7 @@ def show_workflow(name: str, *, as_json: bool) -> int:
     catalog = Wiring().workflows
     definition = catalog.definition(name.lstrip("/"))
     if as_json:
-        put(_json(_row(definition, catalog)))
+        put(json_line(_row(definition, catalog)))
         return OK
     put("".join(f"{line}\n" for line in _shown(definition, catalog)))
     _tell_all(definition.problems)
@@ -131,10 +132,6 @@ def _load_tools(tools: ToolCatalog) -> Iterable[WorkflowProblem]:
 
 
 # for programs ------------------------------------------------------------------------------------------------------
-
-
-def _json(data: object) -> str:
-    return msgspec.json.encode(data).decode() + "\n"
 
 
 def _row(one: WorkflowDefinition, catalog: WorkflowCatalog) -> WorkflowRow:

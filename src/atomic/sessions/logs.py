@@ -17,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic.redact import Redactor
+from atomic.terminal import harmless, one_line
 
 _DELTAS = ("text_delta", "thinking_delta", "tool_output")
 _ENDS_MESSAGE = ("tool_started", "tool_ended", "turn_ended", "subagent_ended", "question_asked")
@@ -68,7 +69,7 @@ class SessionLogs:
 
     def progress(self, what: str) -> None:
         """Note in `progress.txt`, for people, how far the run is."""
-        text = " ".join(self._redactor.text(what).split())
+        text = one_line(self._redactor.text(what))
         self._write("../progress.txt", f"{_now()} {text}".encode("utf-8", "replace"))
 
     def error(self, what: str, error: BaseException | None = None) -> None:
@@ -76,9 +77,8 @@ class SessionLogs:
         lines = [f"{_now()} {what}"]
         if error is not None:
             lines += "".join(traceback.format_exception(error)).splitlines()
-        self._write(
-            "errors.log", "\n  ".join(self._redactor.text("\n".join(lines)).splitlines()).encode("utf-8", "replace")
-        )
+        text = harmless(self._redactor.text("\n".join(lines)))
+        self._write("errors.log", "\n  ".join(text.splitlines()).encode("utf-8", "replace"))
 
     def close(self) -> None:
         """Write what is held back, and close the files."""

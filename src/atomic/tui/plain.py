@@ -27,6 +27,7 @@ from atomic.providers.events import (
     TurnEnded,
 )
 from atomic.questions import Question
+from atomic.terminal import harmless
 from atomic.tui.link import EngineLink, ProcessLink
 from atomic.tui.main import ChatRequest
 from atomic.tui.protocol import (
@@ -97,16 +98,12 @@ def _read_lines(loop: asyncio.AbstractEventLoop, hear: Callable[[str | None], No
 
 
 def _write(text: str) -> None:
-    data = memoryview("".join(map(_harmless, text)).encode("utf-8", "replace"))
+    data = memoryview(harmless(text).encode("utf-8", "replace"))
     try:
         while data:
             data = data[os.write(1, data) :]
     except BrokenPipeError:
         os._exit(SIGNALLED + signal.SIGPIPE)  # nobody reads
-
-
-def _harmless(sign: str) -> str:
-    return sign if sign.isprintable() or sign == "\n" else "    " if sign == "\t" else "�"
 
 
 class PlainTalk:

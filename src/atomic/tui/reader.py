@@ -17,6 +17,7 @@ from textual.widgets import TextArea
 
 from atomic.tui import compat
 from atomic.tui.clock import FrameClock
+from atomic.tui.harmless import harmless
 from atomic.tui.history import PromptHistory
 from atomic.tui.merging import merged
 from atomic.tui.protocol import News
@@ -282,7 +283,7 @@ class ReadingApp(App[str], inherit_bindings=False):
 
     def say(self, words: str, *, severity: Any = "information") -> None:
         """Say something beside the picture, for a moment."""
-        self.notify(words, severity=severity, markup=False, timeout=4)
+        self.notify(harmless(words), severity=severity, markup=False, timeout=4)
 
 
 def is_still() -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from time import monotonic
 from types import FrameType
 
+from atomic.terminal import harmless
 from atomic.tui.terminal import Terminal
 
 GRACE = 4.0  # seconds for the screen to end what it has begun, after a signal
@@ -265,9 +266,8 @@ def how_to_go_on(last_word: str | None, ways: dict[str, str]) -> list[str]:
 
 def tell(text: str) -> None:
     """Write to standard error what a terminal only shows."""
-    shown = "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
     try:
-        os.write(2, shown.encode("utf-8", "replace"))
+        os.write(2, harmless(text).encode("utf-8", "replace"))
     except OSError:
         return  # nobody listens
 
