@@ -59,6 +59,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     save: Callable[[str, str], None]  # writes a file of the session's folder: its name, its text; without secrets
     state: Any = None
+    facts: Mapping[str, Any] = {}  # what the run has set in `ctx.deps.facts`
 
 
 AtEnd = Callable[[RunEnd], "str | None"]  # what it returns is said where the ending has no words of its own

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from atomic.providers.base import SessionOptions
 from atomic.providers.events import AgentEvent
+from atomic.sessions.facts import Facts
 from atomic.tasks import TaskList
 from atomic.workflows.broker import LiveBroker
 from atomic.workflows.door import Caller
@@ -43,6 +44,7 @@ class LiveRuntime:
         self.host, self.reporter, self.governor, self.session = host, reporter, governor, session
         self.sessions = NamedSessions(session.record.named, reporter.named, reporter.warn)
         self.tasks = RunTasks(session.dir / "tasks.json", reporter)
+        self.facts = Facts(session.dir, session.redactor)  # the run opens it with its journal
         self.config = MappingProxyType(config)  # one for all nodes: none may change it for the others
         self.broker = None if host.person is None else LiveBroker(host.person, governor, reporter)
         self.roles: set[str] = set()  # those that have called

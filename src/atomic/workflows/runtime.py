@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from atomic.providers.base import CustomTool
     from atomic.redact import Redactor
+    from atomic.sessions.facts import Facts
     from atomic.tasks import TaskList
 
 EntityKind = Literal["command", "skill", "agent"]
@@ -185,6 +186,11 @@ class WorkflowRuntime(Protocol):
 
     @property
     def files(self) -> Files: ...
+
+    @property
+    def facts(self) -> Facts:
+        """Named values that the run keeps in its journal."""
+        ...
 
     @property
     def configured(self) -> Sequence[str]:

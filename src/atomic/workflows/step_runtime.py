@@ -27,6 +27,7 @@ from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, Suba
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
     from atomic.providers.base import AgentProvider, ContextUsage, CustomTool
+    from atomic.sessions.facts import Facts
     from atomic.sessions.store import Session
     from atomic.workflows.live_runtime import LiveRuntime, RunTasks
 
@@ -82,6 +83,10 @@ class StepRuntime:
     @property
     def files(self) -> Session:
         return self._run.session
+
+    @property
+    def facts(self) -> Facts:
+        return self._run.facts
 
     @property
     def configured(self) -> Sequence[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ from atomic.graph import (
     State,
     StreamEvent,
 )
+from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, this_owner
@@ -53,6 +55,7 @@ from atomic.workflows.runtime import WorkflowRuntime
 if TYPE_CHECKING:
     from atomic.workflows.definition import WorkflowStateParams
 
+_LEASE_SKEW = 5.0  # seconds between the renewals of two leases of one process, at most
 _MODES = ("live", "debug", "values", "events", "result")
 
 
@@ -95,6 +98,7 @@ class Work:
         described = order.definition.node_descriptions
         self.report = Report(session, self._graph, described, lambda: self.governor.spent, self._own)
         self._stopped: Stop | None = None
+        self._told_copies: set[str] = set()  # copies of facts that the user knows to have been changed
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
         self._last: Any = None  # the state, once the run is over
         self._is_ours = not order.resume  # else it may be another's until the journal says so
@@ -170,6 +174,8 @@ class Work:
             await self.runtime.close()
             if journal is not None:
                 self._last = self._last_state(journal) if ending is not None else None
+                with suppress(JournalError, RunOwnedError):  # it may be what has failed: the end is told all the same
+                    self._restore_copies()
                 await asyncio.to_thread(journal.close)
             if ending is not None:
                 self.governor.stop()
@@ -181,6 +187,7 @@ class Work:
         order, session = self._order, self._session
         stream = self._resumed(journal, self._given_answers(journal)) if order.resume else None
         self._is_ours = True
+        await self._open_facts(journal)
         session.inbox.orders(self._me)  # what was meant for the owner before us
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
@@ -192,6 +199,7 @@ class Work:
         )
         if (recovered := getattr(journal, "recovered", None)) is not None:
             self.report.warn(recovered.message)
+        self._restore_copies()
         if stream is None:
             deps, id = self.runtime, session.id
             given = self._first_state()
@@ -199,6 +207,29 @@ class Work:
                 given, modes=_MODES, deps=deps, journal=journal, execution_id=id, model=order.model
             )
         return stream
+
+    async def _open_facts(self, journal: Journal) -> None:
+        """Own what the run keeps in its journal. Its lease may outlive that of the run itself by a moment."""
+        give_up = time.monotonic() + _LEASE_SKEW
+        while True:
+            try:
+                self.runtime.facts.open(journal, self._session.id)
+                break
+            except RunOwnedError:
+                if time.monotonic() > give_up:
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
+        self._told_copies = set(self.runtime.facts.get(CHANGED_COPIES, ()))
+
+    def _restore_copies(self) -> None:
+        """Write copies for people again that are not as the journal has them, and say so once."""
+        changed = [name for name in self.runtime.facts.restore_copies() if name not in self._told_copies]
+        if changed:
+            self._told_copies.update(changed)
+            self.report.warn(
+                f"Another program changed {' and '.join(changed)} in {self._dir}. "
+                "Only the journal counts, so the run is not affected; the copy was written again."
+            )
 
     def _resumed(self, journal: Journal, answers: Mapping[str, Answer]) -> AsyncIterator[StreamEvent] | None:
         """The stream that goes on; None if the run was cut before it began."""
@@ -365,7 +396,7 @@ class Work:
             return None
         end = RunEnd(
             session_dir=self._dir, status=ending.status, reason=ending.reason, message=ending.message,
-            save=self._session.write, state=self._last,
+            save=self._session.write, state=self._last, facts=self.runtime.facts,
         )  # fmt: skip
         try:
             said: object = at_end(end)  # a user's function may return anything

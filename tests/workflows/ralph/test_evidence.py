@@ -14,11 +14,12 @@ from atomic.workflows.ralph.evidence import (
     Evidence,
     GateResult,
     diffstat,
-    evidence_path,
+    evidence_name,
     protected,
     read_evidence,
     write_evidence,
 )
+from tests.workflows.ralph.theatre import facts_in
 
 PASSED = GateResult("make test", 0, 1.5, False, "ab" * 32, "ok\n", 0, True)
 
@@ -32,10 +33,11 @@ def changed(path: str, status: str = "modified") -> FileChange:
 
 
 def test_what_was_written_is_read_again_and_has_the_words_of_the_contract(tmp_path: Path) -> None:
-    write_evidence(tmp_path, evidence("1"))
-    write_evidence(tmp_path, evidence("1", attempt=2))
-    assert evidence_path(tmp_path, "1") == tmp_path / "evidence" / "1.json"
-    assert read_evidence(tmp_path)["1"].attempt == 2
+    facts = facts_in(tmp_path)
+    write_evidence(facts, evidence("1"))
+    write_evidence(facts, evidence("1", attempt=2))
+    assert evidence_name(facts, "1") == "evidence/1.json"
+    assert read_evidence(facts)["1"].attempt == 2
     data = msgspec.json.decode((tmp_path / "evidence" / "1.json").read_bytes())
     words = "task attempt status gates commit tree changed_files diffstat protected_files"
     assert set(data) == set(words.split())
@@ -51,10 +53,11 @@ IDS = ["a/b", "a-b", "a b", "A-b", "../../x", "名前", "größe", "", ".", ".."
 
 @pytest.mark.parametrize("ids", [IDS, IDS[::-1]])
 def test_no_task_takes_the_file_of_another_whatever_its_id(tmp_path: Path, ids: list[str]) -> None:
+    facts = facts_in(tmp_path)
     for attempt in (1, 2):
         for task in ids:
-            write_evidence(tmp_path, evidence(task, attempt=attempt))
-    found = read_evidence(tmp_path)
+            write_evidence(facts, evidence(task, attempt=attempt))
+    found = read_evidence(facts)
     assert set(found) == set(ids)
     assert {one.attempt for one in found.values()} == {2}
     files = list((tmp_path / "evidence").iterdir())
@@ -64,20 +67,12 @@ def test_no_task_takes_the_file_of_another_whatever_its_id(tmp_path: Path, ids: 
     assert (tmp_path / "evidence" / "a-b.json").exists()
 
 
-def test_a_file_that_is_no_evidence_is_none_and_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "evidence").mkdir()
-    (tmp_path / "evidence" / "1.json").write_text('{"task": ')
-    (tmp_path / "evidence" / "2.json").write_text('{"task": "2", "status": "splendid"}')
-    assert read_evidence(tmp_path) == {}
-    assert read_evidence(tmp_path / "nowhere") == {}
-    write_evidence(tmp_path, evidence("1"))
-    assert set(read_evidence(tmp_path)) == {"1"}
-
-
 def test_secrets_that_a_gate_prints_are_not_kept(tmp_path: Path) -> None:
     gate = msgspec.structs.replace(PASSED, output_tail="found hunter2hunter2 there\n")
-    write_evidence(tmp_path, evidence("1", gate=gate), Redactor(["hunter2hunter2"]))
-    assert read_evidence(tmp_path)["1"].gates[0].output_tail == "found [redacted] there\n"
+    facts = facts_in(tmp_path, Redactor(["hunter2hunter2"]))
+    write_evidence(facts, evidence("1", gate=gate))
+    assert "hunter2hunter2" not in (tmp_path / "evidence" / "1.json").read_text()
+    assert read_evidence(facts)["1"].gates[0].output_tail == "found [redacted] there\n"
 
 
 def test_the_diffstat_is_the_sum() -> None:

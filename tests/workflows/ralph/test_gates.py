@@ -7,15 +7,18 @@ import hashlib
 import json
 import os
 import resource
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from atomic.processes import ExecError
+from atomic.sessions.facts import Facts
 from atomic.workflows.project_gate import Gate, find_gate
 from atomic.workflows.ralph.gates import TAIL, GateBook
 from tests.git.shop import write
 from tests.test_processes import eventually, is_alive, pids_in
+from tests.workflows.ralph.theatre import facts_in
 
 LIMIT = 60.0  # seconds; no gate here takes a small part of it
 
@@ -154,8 +157,13 @@ def test_what_a_stranger_put_there_is_not_believed(tmp_path: Path) -> None:
 # -- running -------------------------------------------------------------------------------------------------------
 
 
+@cache
+def facts_of(folder: Path) -> Facts:
+    return facts_in(folder)
+
+
 def book_of(folder: Path, *commands: str) -> GateBook:
-    book = GateBook.open(folder)
+    book = GateBook(facts_of(folder))
     book.choose(Gate(command, "--verify") for command in commands)
     return book
 
@@ -267,14 +275,14 @@ async def test_a_gate_that_was_red_blocks_only_after_it_has_passed_once(tmp_path
 
     async def check(code: int) -> tuple[int, int | None, bool]:
         (tmp_path / "code").write_text(str(code))
-        (result,) = await GateBook.open(tmp_path).check(tmp_path, LIMIT)
+        (result,) = await GateBook(facts_of(tmp_path)).check(tmp_path, LIMIT)
         return result.exit_code, result.baseline_exit_code, result.blocking
 
     assert await check(2) == (2, 7, False)
     assert await check(0) == (0, 7, True)
     assert await check(2) == (2, 7, True)
-    assert GateBook.open(tmp_path).passed_once == {command}
-    assert GateBook.open(tmp_path).is_blocking(command)
+    assert GateBook(facts_of(tmp_path)).passed_once == {command}
+    assert GateBook(facts_of(tmp_path)).is_blocking(command)
 
 
 async def test_a_baseline_is_taken_once_whatever_happens_then(tmp_path: Path) -> None:
@@ -299,11 +307,11 @@ async def test_a_baseline_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await taking
     assert dict(book.baseline) == {"echo a >> runs": 0}
-    await GateBook.open(tmp_path).take_baseline(tmp_path, 0.3)
+    await GateBook(facts_of(tmp_path)).take_baseline(tmp_path, 0.3)
     assert (tmp_path / "runs").read_text() == "a\nb\nb\n"
 
 
 async def test_a_session_without_gates_has_nothing_to_say(tmp_path: Path) -> None:
-    book = GateBook.open(tmp_path)
+    book = GateBook(facts_of(tmp_path))
     await book.take_baseline(tmp_path, LIMIT)
     assert (await book.check(tmp_path, LIMIT), list(book.gates), dict(book.baseline)) == ([], [], {})

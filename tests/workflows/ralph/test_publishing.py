@@ -13,6 +13,7 @@ import pytest
 
 from atomic.git.pictures import Picture
 from atomic.redact import Redactor
+from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.workflows.ralph.desk import Ralph
 from atomic.workflows.ralph.evidence import Diffstat, Evidence, write_evidence
@@ -20,7 +21,7 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.publishing import PublishError, publish
 from atomic.workflows.ralph.review import Review
 from atomic.workflows.ralph.state import RalphState
-from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, writing
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, writing
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 OWN = "atomic/0f9b2c1e"
@@ -58,6 +59,7 @@ class Deps:
     """What publishing may reach of a run."""
 
     files: Files
+    facts: Facts
     urls: list[str] = field(default_factory=list[str])
 
     def publish(self, url: str) -> None:
@@ -86,8 +88,9 @@ class Project:
         self.goal = "Build a game\nwith a board"
         self.start: str | None = None
         TaskList([Task("t1", "Add the board", status=TaskStatus.COMPLETED)]).write(self.session / "tasks.json")
+        self.facts = facts_in(self.session)
         write_evidence(
-            self.session, Evidence("t1", 1, "passed", (), "b" * 40, "f" * 40, ("board.py",), Diffstat(1, 3, 0), ())
+            self.facts, Evidence("t1", 1, "passed", (), "b" * 40, "f" * 40, ("board.py",), Diffstat(1, 3, 0), ())
         )
 
     def git(self, *words: str, cwd: Path | None = None) -> str:
@@ -138,7 +141,7 @@ class Project:
             reviews=[Review("approve")],
             over=True,
         )
-        return Ctx(state, Deps(Files(self.session)))
+        return Ctx(state, Deps(Files(self.session), self.facts))
 
     async def publish(self) -> Ctx:
         ctx = self.context()

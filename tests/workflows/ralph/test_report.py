@@ -22,6 +22,7 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.report import at_end, report_of
 from atomic.workflows.ralph.review import Finding, Review, fix_tasks
 from atomic.workflows.ralph.state import RalphState
+from tests.workflows.ralph.theatre import facts_in
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 START, FIRST, SECOND = "a" * 40, "b" * 40, "c" * 40
@@ -36,6 +37,7 @@ class Run:
         (self.folder / "logs").mkdir(parents=True)
         given: dict[str, Any] = {"mode": "plan", "goal": "build a game", **options}
         self.options = Options(**given)
+        self.facts = facts_in(self.folder)
         self.before: dict[str, Picture] = {}
         self.more: dict[str, Any] = {}
         self.record()
@@ -46,7 +48,7 @@ class Run:
 
     def gates(self, *gates: Gate, baseline: Mapping[str, int] | None = None, passed: Sequence[str] = ()) -> None:
         pages = {"gates": gates, "baseline": baseline or {gate.command: 0 for gate in gates}, "passed_once": passed}
-        (self.folder / "gates.json").write_bytes(msgspec.json.encode(pages))
+        self.facts.set("gates.json", pages)
 
     def tasks(self, *tasks: Task) -> None:
         TaskList(tasks).write(self.folder / "tasks.json")
@@ -61,7 +63,7 @@ class Run:
             **words,
             **facts,
         }
-        write_evidence(self.folder, Evidence(task=task, gates=gates, **known))
+        write_evidence(self.facts, Evidence(task=task, gates=gates, **known))
         self.before[task] = Picture(before, "e" * 40)
 
     def call(self, role: str, **facts: Any) -> None:
@@ -76,8 +78,9 @@ class Run:
     def end(self, status: str = "completed", reason: str = "done", message: str = "", **facts: Any) -> RunEnd:
         state = facts["state"] if "state" in facts else self.state(**facts)
         return RunEnd(
-            session_dir=str(self.folder), status=status, reason=reason, message=message, state=state, save=self.save
-        )
+            session_dir=str(self.folder), status=status, reason=reason, message=message, state=state, save=self.save,
+            facts=self.facts,
+        )  # fmt: skip
 
     def save(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text, "utf-8")

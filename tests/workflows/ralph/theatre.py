@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+from atomic.graph import MemoryJournal
+from atomic.redact import Redactor
+from atomic.sessions.facts import Facts
 from tests.cli.command import User
 from tests.workflows.ralph import actor
 
@@ -18,6 +21,13 @@ GOAL = "write the parts"
 TASKS = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two", "blocked_by": ["1"]}]
 PLAN = {"role": "planner", "do": [{"say": json.dumps({"tasks": TASKS})}]}
 APPROVE = {"role": "reviewer", "do": [{"say": json.dumps({"verdict": "approve", "findings": [], "summary": "ok"})}]}
+
+
+def facts_in(folder: Path, redactor: Redactor | None = None) -> Facts:
+    """Facts of a run, in a journal that ends with the test; their copies are in the folder."""
+    facts = Facts(folder, redactor or Redactor([]))
+    facts.open(MemoryJournal(), "run")
+    return facts
 
 
 def worker(task: str, *steps: Mapping[str, Any], **facts: Any) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from atomic.git.pictures import Picture
+from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError, TaskStatus
 from atomic.workflows.ralph.calls import Call, calls_of
@@ -48,6 +50,7 @@ class Account:
     evidence: Mapping[str, Evidence]
     book: GateBook
     calls: Sequence[Call]
+    changed_copies: Sequence[str] = ()  # files of the session that another program has changed
 
     @property
     def id(self) -> str:
@@ -124,7 +127,7 @@ class Account:
             yield role, [call for call in self.calls if call.who == role]
 
 
-def read_account(session: Path, state: object) -> Account:
+def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Account:
     """Read what there is; `state` is the run's state, the data that it was written as, or None."""
     record, known = _record(session), _known(state)
     return Account(
@@ -133,9 +136,10 @@ def read_account(session: Path, state: object) -> Account:
         state=known,
         options=_options(record) if known is None else known.options,
         task_list=_tasks(session / TASKS),
-        evidence=read_evidence(session),
-        book=GateBook.open(session),
+        evidence=read_evidence(facts),
+        book=GateBook(facts),
         calls=list(calls_of(session)),
+        changed_copies=facts.get(CHANGED_COPIES, ()),
     )
 
 

@@ -10,11 +10,11 @@ import msgspec
 
 from atomic.git import Pictures, find_repository, shared_pictures
 from atomic.graph import Suspend
-from atomic.saving import replace_file
+from atomic.sessions.facts import Facts
 from atomic.tasks import TaskList
 from atomic.workflows.nodes import Context
 from atomic.workflows.ralph.calls import calls_of
-from atomic.workflows.ralph.evidence import Evidence, evidence_path, read_evidence, write_evidence
+from atomic.workflows.ralph.evidence import Evidence, read_evidence, write_evidence
 from atomic.workflows.ralph.gates import GateBook
 from atomic.workflows.ralph.options import most_iterations
 from atomic.workflows.ralph.prompts import Place
@@ -35,7 +35,8 @@ class Desk:
         state = ctx.state
         self._ctx, self.options = ctx, state.options
         self.cwd, self.session = Path(state.cwd), Path(state.session_dir)
-        self.book = GateBook.open(self.session)
+        self._facts = ctx.deps.facts
+        self.book = GateBook(self._facts)
 
     def check_folder(self) -> None:
         """Raises FolderGoneError where the project is not there any more."""
@@ -57,10 +58,10 @@ class Desk:
 
     @property
     def evidence(self) -> dict[str, Evidence]:
-        return read_evidence(self.session)
+        return read_evidence(self._facts)
 
     def write_evidence(self, evidence: Evidence) -> None:
-        write_evidence(self.session, evidence, self._ctx.deps.files.redactor)
+        write_evidence(self._facts, evidence)
 
     def place(self) -> Place:
         """Where the work is done, in the words of a prompt."""
@@ -89,11 +90,11 @@ class Desk:
             is_made = pause.question is not None
             raise
         finally:
-            turns = read_turns(self.session)
+            turns = read_turns(self._facts)
             self._write_turns(Turns(turns.turns - (not is_made), turns.open - {task}))
 
     def _begin_turn(self, task: str) -> None:
-        turns, most = read_turns(self.session), most_iterations(self._ctx.deps.config)
+        turns, most = read_turns(self._facts), most_iterations(self._ctx.deps.config)
         if task in turns.open and _was_limited(self.session, task):
             return  # Atomic was killed while it waited for the limit's end
         if most and turns.turns >= most:
@@ -105,7 +106,7 @@ class Desk:
         self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
 
     def _write_turns(self, turns: Turns) -> None:
-        replace_file(str(self.session / ITERATIONS), msgspec.json.encode(turns))
+        self._facts.set(ITERATIONS, turns)
 
     def say(self, text: str) -> None:
         """Tell the user something that is no failure."""
@@ -123,19 +124,12 @@ class Turns(msgspec.Struct, frozen=True):
     open: frozenset[str] = frozenset()
 
 
-def read_turns(session: Path) -> Turns:
-    """The turns that are counted in a session."""
-    try:
-        return msgspec.json.decode((session / ITERATIONS).read_bytes(), type=Turns)
-    except FileNotFoundError:
-        return Turns()
+def read_turns(facts: Facts) -> Turns:
+    """The turns that are counted in a run."""
+    return msgspec.convert(facts.get(ITERATIONS, {}), Turns)
 
 
 def _was_limited(session: Path, task: str) -> bool:
     """Whether the last that is known of a task's turn is that its provider did not serve it."""
     ends = [call.reason for call in calls_of(session) if call.who in _WORKING and (call.task or "") == task]
     return ends[-1:] == ["limit"]
-
-
-def has_evidence(session: Path, task: str) -> bool:
-    return evidence_path(session, task).exists()

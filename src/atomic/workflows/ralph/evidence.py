@@ -1,22 +1,22 @@
-"""What is known of a task's work, from what the engine itself saw: one file for each task, in the session's folder."""
+"""What is known of a task's work, from what the engine itself saw: one fact of the run for each task."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from pathlib import Path, PurePosixPath
-from typing import Literal
+from pathlib import PurePosixPath
+from typing import Any, Literal
 
 import msgspec
 
 from atomic.git import FileChange
-from atomic.redact import Redactor
-from atomic.saving import replace_file
+from atomic.sessions.facts import Facts
 
+_FOLDER = "evidence/"  # what the names of these facts begin with: their copies are in one folder
 _LONGEST = 180  # characters of a file's name: a temporary file beside it has a longer one
 
 
@@ -58,10 +58,6 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     uncommitted: Sequence[str] = ()  # what of the changed files the commit does not hold, where there is a new one
 
 
-class _Owner(msgspec.Struct, frozen=True):
-    task: str
-
-
 def diffstat(changes: Iterable[FileChange]) -> Diffstat:
     """The sum of the changes."""
     counted = list(changes)
@@ -70,38 +66,27 @@ def diffstat(changes: Iterable[FileChange]) -> Diffstat:
     )
 
 
-# Files of the session -----------------------------------------------------------------------------------------------
+# Facts of the run ---------------------------------------------------------------------------------------------------
 
 
-def evidence_path(session_dir: Path, task_id: str) -> Path:
-    """The file of a task. Another task whose id makes the same name keeps its file: this one gets a hash added."""
-    *names, last = _names(task_id)
+def evidence_name(facts: Mapping[str, Any], task_id: str) -> str:
+    """The name of a task's fact. Another task whose id makes the same name keeps it: this one gets a hash added."""
+    *names, last = (f"{_FOLDER}{name}.json" for name in _names(task_id))
     for name in names:
-        path = session_dir / "evidence" / f"{name}.json"
-        if _owner(path) in (None, task_id):
-            return path
-    return session_dir / "evidence" / f"{last}.json"
+        if name not in facts or facts[name]["task"] == task_id:
+            return name
+    return last
 
 
-def write_evidence(session_dir: Path, evidence: Evidence, redactor: Redactor | None = None) -> None:
-    """Replace the evidence of a task, without secrets; whoever is killed leaves the old or the new one."""
-    path = evidence_path(session_dir, evidence.task)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plain = msgspec.to_builtins(evidence)
-    clean = {**(redactor or Redactor.of_environment()).data(plain), "task": evidence.task}  # by it the file is found
-    replace_file(path, msgspec.json.format(msgspec.json.encode(clean)) + b"\n")
+def write_evidence(facts: Facts, evidence: Evidence) -> None:
+    """Replace the evidence of a task."""
+    facts.set(evidence_name(facts, evidence.task), evidence)
 
 
-def read_evidence(session_dir: Path) -> dict[str, Evidence]:
-    """The evidence that there is, by task. A file that is none (somebody else's) is no evidence."""
-    found: dict[str, Evidence] = {}
-    for path in sorted((session_dir / "evidence").glob("*.json")):
-        try:
-            evidence = msgspec.json.decode(path.read_bytes(), type=Evidence)
-        except (OSError, msgspec.DecodeError):
-            continue
-        found[evidence.task] = evidence
-    return found
+def read_evidence(facts: Mapping[str, Any]) -> dict[str, Evidence]:
+    """The evidence that there is, by task."""
+    found = [msgspec.convert(facts[name], Evidence) for name in facts if name.startswith(_FOLDER)]
+    return {evidence.task: evidence for evidence in found}
 
 
 def _names(task_id: str) -> Iterator[str]:
@@ -112,14 +97,6 @@ def _names(task_id: str) -> Iterator[str]:
         yield name
     yield f"{name[:_LONGEST]}-{digest[:8]}"
     yield digest
-
-
-def _owner(path: Path) -> str | None:
-    """The task that a file belongs to; None if there is no such file, or nothing in it that can be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Owner).task
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
 
 
 # Files that decide whether work counts as good ------------------------------------------------------------------------

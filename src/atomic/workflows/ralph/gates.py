@@ -13,16 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from atomic.processes import ExecTimeoutError, execute
-from atomic.saving import replace_file
+from atomic.sessions.facts import Facts
 from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.evidence import GateResult
 
 TAIL = 8 * 1024  # bytes of what a gate says that are kept
+FACT = "gates.json"
 KILLED = -9  # the exit code of a gate that took too long
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR")
 
@@ -121,7 +123,7 @@ async def _run_twice(command: str, cwd: Path, timeout: float) -> tuple[_Run, boo
 
 
 class _Pages(msgspec.Struct, frozen=True):
-    """What `gates.json` holds."""
+    """What the fact holds."""
 
     gates: Sequence[Gate] = ()
     baseline: Mapping[str, int] = {}  # exit codes before the first change, by command
@@ -131,13 +133,8 @@ class _Pages(msgspec.Struct, frozen=True):
 class GateBook:
     """The gates of a session, how they were before the first change, and which have passed since."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @classmethod
-    def open(cls, session_dir: Path) -> GateBook:
-        """The book of a session; it is empty if nobody has chosen gates yet."""
-        return cls(session_dir / "gates.json")
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self._facts = facts  # a report only reads them
 
     @property
     def gates(self) -> Sequence[Gate]:
@@ -191,11 +188,9 @@ class GateBook:
             self._write(msgspec.structs.replace(pages, passed_once=(*pages.passed_once, command)))
 
     def _read(self) -> _Pages:
-        # Each time anew: parallel tasks have books of their own on the same file.
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Pages)
-        except FileNotFoundError:
-            return _Pages()
+        # Each time anew: parallel tasks have books of their own on the same facts.
+        return msgspec.convert(self._facts.get(FACT, {}), _Pages)
 
     def _write(self, pages: _Pages) -> None:
-        replace_file(self._path, msgspec.json.format(msgspec.json.encode(pages)) + b"\n")
+        assert isinstance(self._facts, Facts)
+        self._facts.set(FACT, pages)

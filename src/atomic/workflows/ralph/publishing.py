@@ -183,7 +183,7 @@ async def _open_one(cwd: Path, branch: str) -> str | None:
 
 
 async def _create(ctx: Ralph, desk: Desk, target: _Target) -> str:
-    ctx.deps.files.write(BODY, done_part(read_account(desk.session, ctx.state)))
+    ctx.deps.files.write(BODY, done_part(read_account(desk.session, ctx.state, ctx.deps.facts)))
     title = plain(ctx.deps.files.redactor.text(_title(desk)), LONGEST_TITLE)
     base = () if target.base is None else ("--base", target.base)
     words = ("--head", target.branch, *base, "--title", title, "--body-file", str(desk.session / BODY))

@@ -14,8 +14,9 @@ from atomic.workflows.ralph.account import Account, read_account
 from atomic.workflows.ralph.desk import PICTURES
 from atomic.workflows.ralph.dry_report import dry_sections
 from atomic.workflows.ralph.markdown import code, line, plain
+from atomic.workflows.ralph.report_banner import loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
-from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section, loud_part
+from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
 from atomic.workflows.ralph.report_undo import undo_section
 
 REPORT = "report.md"
@@ -28,14 +29,14 @@ def at_end(end: RunEnd) -> str | None:
     if end.status != "completed":
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
-    account = read_account(session, end.state)
+    account = read_account(session, end.state, end.facts)
     said = f"{sentence(account, completed=True)}; report: {session / REPORT}"
     return "\n\n".join([said, *filter(None, dry_sections(account))]) if account.options.dry_run else said
 
 
 def report_of(session_dir: Path, ending: RunEnd) -> str:
     """The report, as Markdown."""
-    account = read_account(session_dir, ending.state)
+    account = read_account(session_dir, ending.state, ending.facts)
     parts = [_head(account, ending)]
     parts += dry_sections(account) if account.options.dry_run else _sections(account)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"

@@ -19,30 +19,6 @@ MOST_OUTPUT = 1500  # characters of what a red gate said
 MOST_WORDS = 600  # characters of a reason or a finding
 
 
-def loud_part(account: Account) -> str:
-    """Changed tests, gates and CI files, before all else."""
-    owners: dict[str, list[str]] = {}
-    for proof in _all_proofs(account):
-        for path in proof.protected_files:
-            owners.setdefault(path, []).append(proof.task)
-    if not owners:
-        return ""
-    lines = [f"> - {code(path)}{_owned(account, owners[path])}" for path in sorted(owners)]
-    warning = (
-        "> **Tests, gates or CI files were changed.** The gates may be green only because of that: look at these first."
-    )
-    return "\n".join([warning, ">", *lines])
-
-
-def _all_proofs(account: Account) -> list[Evidence]:
-    ids = [YOLO] if account.is_yolo else [task.id for task in account.tasks]
-    return [account.evidence[id] for id in ids if id in account.evidence]
-
-
-def _owned(account: Account, tasks: Sequence[str]) -> str:
-    return "" if account.is_shared or account.is_yolo else f" (task {', '.join(code(task) for task in tasks)})"
-
-
 # done ----------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,119 @@
+"""Named values of a run that are kept in its journal.
+
+A workflow keeps here what a later process must be able to believe: the session's folder is open to every program of
+the user, agents included. The values are the rows of a log of their own in `journal.db`, with the chain, the fence and
+the recovery of the run itself.
+
+A value whose name ends in `.json` has a copy of that name in the session's folder, for people. Copies are compared and
+written again, and never read back.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.graph.errors import RunNotFoundError
+from atomic.graph.journal import Journal, PartBody, RowKind, RunLog, StartBody, decode_body, encode_row
+from atomic.redact import Redactor
+from atomic.saving import replace_file
+from atomic.sessions.files import make_folder
+
+CHANGED_COPIES = "changed_copies"  # the names of all copies that were ever found changed
+_COPIED = ".json"
+
+
+class Facts(Mapping[str, Any]):
+    """The values by name, as plain data. They can be read at any time, and set while the journal is open."""
+
+    def __init__(self, folder: Path, redactor: Redactor) -> None:
+        self._folder, self._redactor = folder, redactor
+        self._values: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}  # what each was before: its copy, if a kill came between value and copy
+        self._log: RunLog | None = None
+
+    def open(self, journal: Journal, run: str) -> None:
+        """Read what is kept of a run, and own it. Raises RunOwnedError, JournalError."""
+        id = f"{run}/facts"
+        try:
+            self._log = journal.acquire(id)
+        except RunNotFoundError:
+            start = StartBody(id, "facts", time.time(), 1, {}, {})
+            self._log = journal.create(id, encode_row(RowKind.START, start))
+            return
+        for row in journal.history(id).rows:
+            body = decode_body(row, PartBody)
+            self._replace(body.key, msgspec.msgpack.decode(body.value))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def set(self, name: str, value: Any) -> None:
+        """Replace a value, without secrets; it is on the disk when this returns. Raises RunOwnedError, JournalError."""
+        assert self._log is not None, "the journal is not open"
+        plain = self._redactor.data(msgspec.to_builtins(value))
+        if name in self._values:
+            self._note_if_changed(name)
+        packed = msgspec.Raw(msgspec.msgpack.encode(plain))
+        self._log.append([encode_row(RowKind.PART, PartBody("", name, time.time(), packed))])
+        self._replace(name, plain)
+        if name.endswith(_COPIED):
+            self._write_copy(name)
+
+    def restore_copies(self) -> list[str]:
+        """Write again what is not as the journal has it; the names of all copies that were found changed so far."""
+        for name in [name for name in self._values if name.endswith(_COPIED)]:
+            self._note_if_changed(name)
+            if not self._is_copied(name, self._values[name]):
+                self._write_copy(name)
+        return list(self._values.get(CHANGED_COPIES, ()))
+
+    def _replace(self, name: str, value: Any) -> None:
+        self._before[name] = self._values.get(name)
+        self._values[name] = value
+
+    def _note_if_changed(self, name: str) -> None:
+        if not name.endswith(_COPIED):
+            return
+        if self._is_copied(name, self._values[name]) or self._is_copied(name, self._before[name]):
+            return
+        known: list[str] = self._values.get(CHANGED_COPIES, [])
+        if name not in known:
+            self.set(CHANGED_COPIES, sorted([*known, name]))
+
+    def _is_copied(self, name: str, value: Any) -> bool:
+        """Whether the copy says this; None: whether there is no copy."""
+        path = self._folder / name
+        if value is None:
+            return not os.path.lexists(path)
+        expected = _encoded(value)
+        try:
+            status = path.lstat()
+            # Someone may have put a pipe or a huge file in its place.
+            is_plain = stat.S_ISREG(status.st_mode) and status.st_size == len(expected)
+            return is_plain and path.read_bytes() == expected
+        except OSError:
+            return False
+
+    def _write_copy(self, name: str) -> None:
+        path = self._folder / name
+        with suppress(OSError):  # the journal has it; a copy that cannot be written does not stop a run
+            make_folder(str(path.parent))
+            replace_file(path, _encoded(self._values[name]))
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
