@@ -25,7 +25,7 @@ from atomic.sessions.errors import SessionDamagedError
 from atomic.sessions.history import read_history, seconds_since_1970
 from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import local_time, report_of
-from atomic.sessions.store import Session, SessionStore, read_record, shown
+from atomic.sessions.store import Session, SessionStore, notes_of, read_record, shown
 from atomic.terminal import one_line
 
 JOURNAL = "journal.db"
@@ -198,6 +198,7 @@ def _delete(store: SessionStore, id: str) -> int:
         tell(f"left alone: {id} runs again")
         return 0
     shutil.rmtree(folder)
+    shutil.rmtree(notes_of(folder), ignore_errors=True)
     return 1
 
 

@@ -216,10 +216,10 @@ class Pictures:
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[Path, Path], Pictures]] = WeakKeyDictionary()
 
 
-def shared_pictures(store: Path, project: Path) -> Pictures:
+def shared_pictures(store: Path, project: Path, *, ignored: Collection[Path] = ()) -> Pictures:
     """The pictures of a project that all of this event loop share: what one has found out, the others know."""
     known = _shared.setdefault(asyncio.get_running_loop(), {})
-    return known.setdefault((store, project), Pictures(store, project))
+    return known.setdefault((store, project), Pictures(store, project, ignored=ignored))
 
 
 def _checksum(index: Path) -> bytes:

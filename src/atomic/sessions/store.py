@@ -164,6 +164,11 @@ class Session:
         replace_file(str(path), self.redactor.text(text).encode("utf-8", "replace"))
 
 
+def notes_of(session_dir: Path) -> Path:
+    """The folder that agents of a run are told of, beside the one that they are not told of."""
+    return session_dir.parent.parent / "notes" / session_dir.name
+
+
 def this_owner() -> OwnerInfo:
     return OwnerInfo(os.getpid(), mark_of_this_process())
 

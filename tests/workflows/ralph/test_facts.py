@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
@@ -47,3 +48,37 @@ async def test_turns_and_evidence_that_somebody_rewrites_are_not_believed_at_a_r
     assert "invented.py" not in theatre.report
     assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
     assert "evidence/1.json" in theatre.report  # it is not forgotten
+
+
+async def test_agents_are_told_of_a_folder_for_notes_and_never_of_the_session(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    big = worker("1", {"write": {"part1.txt": "a line of text\n" * 8_000}}, {"sh": "git add . && git commit -qm big"})
+    theatre.play(PLAN, big, writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    session = theatre.session
+    first = prompts_of(theatre, "worker")[0]
+    [notes] = re.findall(r"add to `([^`]+)`", first)
+    assert Path(notes).parent.is_dir()
+    Path(notes).write_text("use make, not npm\n")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert notes in prompts_of(theatre, "worker")[1]  # it is the same after a resume
+    [patch] = re.findall(r"the whole is in `([^`]+)`", prompts_of(theatre, "reviewer")[0])
+    assert Path(patch).parent == Path(notes).parent
+    assert Path(patch).read_text().count("a line of text") == 8_000
+    for one in theatre.prompts:
+        assert str(session) not in one["prompt"]
+        assert "/sessions/" not in one["prompt"]
+    assert (session / "notes.md").read_text() == "use make, not npm\n"  # kept and exported with the session
+    assert (await theatre.user.atomic("sessions", "prune", "--status", "completed", "--yes")).exit_code == 0
+    assert not session.exists()
+    assert not Path(notes).parent.exists()
+
+
+async def test_a_dry_run_makes_no_folder_for_notes(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN)
+    assert (await theatre.ralph("--dry-run", GOAL)).status == ("completed", "done", 0)
+    assert sorted(path.name for path in (theatre.user.home / ".atomic").iterdir()) == ["config.toml", "sessions"]
+
+
+def prompts_of(theatre: Theatre, role: str) -> list[str]:
+    return [one["prompt"] for one in theatre.prompts if one["role"] == role]

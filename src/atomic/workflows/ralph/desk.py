@@ -11,11 +11,14 @@ import msgspec
 from atomic.git import Pictures, find_repository, shared_pictures
 from atomic.graph import Suspend
 from atomic.sessions.facts import Facts
+from atomic.sessions.files import make_folder
+from atomic.sessions.store import notes_of
 from atomic.tasks import TaskList
 from atomic.workflows.nodes import Context
 from atomic.workflows.ralph.calls import calls_of
 from atomic.workflows.ralph.evidence import Evidence, read_evidence, write_evidence
 from atomic.workflows.ralph.gates import GateBook
+from atomic.workflows.ralph.notes import NOTES
 from atomic.workflows.ralph.options import most_iterations
 from atomic.workflows.ralph.prompts import Place
 from atomic.workflows.ralph.state import RalphState
@@ -23,7 +26,6 @@ from atomic.workflows.ralph.state import RalphState
 Ralph = Context[RalphState]
 ITERATIONS = "iterations.json"
 PICTURES = "pictures"
-NOTES = "notes.md"
 TASKS = "tasks.json"
 _WORKING = ("worker", "fixer")
 
@@ -47,7 +49,16 @@ class Desk:
 
     @property
     def pictures(self) -> Pictures:
-        return shared_pictures(self.session / PICTURES, self.cwd)
+        return shared_pictures(self.session / PICTURES, self.cwd, ignored=(self.notes,))
+
+    @property
+    def notes(self) -> Path:
+        """The folder that prompts may name; `make_notes` makes it, before an agent may write there."""
+        return notes_of(self.session)
+
+    def make_notes(self) -> Path:
+        make_folder(str(self.notes))
+        return self.notes
 
     @property
     def tasks(self) -> TaskList:
@@ -68,7 +79,7 @@ class Desk:
         book = self.book
         return Place(
             cwd=str(self.cwd),
-            notes=str(self.session / NOTES),
+            notes=str(self.notes / NOTES),
             is_git=find_repository(self.cwd) is not None,  # also one that has no commit yet
             gates=tuple(gate.command for gate in book.gates),
             red_before=tuple(gate.command for gate in book.gates if not book.is_blocking(gate.command)),
@@ -83,6 +94,7 @@ class Desk:
         or a provider's limit kept from being made is none.
         """
         self._begin_turn(task)
+        self.make_notes()
         is_made = True
         try:
             yield

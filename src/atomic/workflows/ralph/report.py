@@ -14,6 +14,7 @@ from atomic.workflows.ralph.account import Account, read_account
 from atomic.workflows.ralph.desk import PICTURES
 from atomic.workflows.ralph.dry_report import dry_sections
 from atomic.workflows.ralph.markdown import code, line, plain
+from atomic.workflows.ralph.notes import NOTES, read_notes
 from atomic.workflows.ralph.report_banner import loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
 from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
@@ -26,6 +27,8 @@ def at_end(end: RunEnd) -> str | None:
     """Leave the report; the sentence for people, where the ending has none of its own."""
     session = Path(end.session_dir)
     end.save(REPORT, report_of(session, end))
+    if notes := read_notes(session):
+        end.save(NOTES, notes)  # so that they are kept and exported with the session
     if end.status != "completed":
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them

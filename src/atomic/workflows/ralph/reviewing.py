@@ -7,6 +7,7 @@ from itertools import count
 
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
+from atomic.saving import replace_file
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.ralph.calls import calls_of
@@ -27,7 +28,6 @@ from atomic.workflows.ralph.review import (
 from atomic.workflows.ralph.state import Halt, RalphState
 from atomic.workflows.step_runtime import TurnFailedError
 
-REVIEWS = "reviews"
 MOST_SHOWN = 60_000
 
 
@@ -114,9 +114,9 @@ async def _change(ctx: Ralph, desk: Desk) -> Change:
     start, now = state.start, await desk.pictures.take()
     assert start is not None  # `prepare` has taken it
     patch, _ = await desk.pictures.patch(start, now, max_bytes=16 * 1024 * 1024)
-    name = f"{REVIEWS}/{len(state.rounds) + 1}.patch"
-    ctx.deps.files.write(name, patch)
-    return Change(patch, len(patch) > MOST_SHOWN, str(desk.session / name), start.head)
+    file = desk.make_notes() / f"changes-{len(state.rounds) + 1}.patch"
+    replace_file(file, ctx.deps.files.redactor.text(patch).encode("utf-8", "replace"), durable=False)
+    return Change(patch, len(patch) > MOST_SHOWN, str(file), start.head)
 
 
 async def judge(ctx: Ralph) -> NodeResult:
