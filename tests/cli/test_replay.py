@@ -70,6 +70,28 @@ async def test_a_change_that_does_not_fit_is_said_and_changes_nothing(user: User
     assert mine.read_text() == "mine\n"
 
 
+MAIL = f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@b>\nSubject: [PATCH] greet\n\n---\n{PATCH}"
+
+
+async def test_a_replay_takes_its_own_commits_back_and_nobody_elses(user: User) -> None:
+    async def git(*words: str) -> str:
+        done = await execute("git", "-c", "user.name=A", "-c", "user.email=a@b", *words, cwd=user.project, env=user.env)
+        return done.stdout
+
+    await git("init", "-q")
+    await git("commit", "-q", "--allow-empty", "-m", "first")
+    mine = write(user.project / "mine.txt", "precious\n")
+    await git("add", "-A")
+    await git("commit", "-q", "-m", "mine")
+    before = await git("log", "--format=%H")
+    recording(user, call("Hello", commits=[MAIL]), call("Oh", rewind=1), call("Bye", rewind=1))
+    done = await user.atomic("replay", "run.jsonl")
+    assert done.exit_code == 1
+    assert done.stderr.count("which this replay has not made") == 1
+    assert (await git("log", "--format=%H"), mine.read_text()) == (before, "precious\n")
+    assert not (user.project / "hello.txt").exists()
+
+
 async def test_for_programs_each_event_is_a_line(user: User) -> None:
     recording(user, call("Hello", role="planner"))
     said = objects(await user.atomic("replay", "run.jsonl", "--json"))

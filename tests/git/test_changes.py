@@ -24,6 +24,11 @@ async def changes_of(folder: Path, work: Callable[[], object], *, ignored: list[
         return await watch.changes()
 
 
+def commits_of(folder: Path) -> list[str]:
+    """All commits, as if the same replay had made them."""
+    return git(folder, "rev-list", "--all", check=False).split() if (folder / ".git").exists() else []
+
+
 async def assert_made_again(one: Path, work: Callable[[], object], *, name: str = "other") -> Changes:
     """Do the work in one copy, make the changes in another, and see that both are the same."""
     other = copy(one, name)
@@ -35,7 +40,7 @@ async def assert_made_again(one: Path, work: Callable[[], object], *, name: str 
         objects = sorted((one / ".git" / "objects").rglob("*"))
         changes = await watch.changes()
         assert sorted((one / ".git" / "objects").rglob("*")) == objects
-    await apply_changes(other, changes)
+    await apply_changes(other, changes, own_commits=commits_of(other))
     assert content(other) == content(one)
     if (one / ".git").exists():
         assert state(other) == state(one)
@@ -317,17 +322,95 @@ async def test_commits_need_a_repository(tmp_path: Path) -> None:
         await apply_changes(tmp_path / "plain", changes)
 
 
-@pytest.mark.parametrize("name", ["../escaped", ".git/hooks/pre-commit", "/tmp/escaped", "link/escaped"])
-async def test_a_patch_writes_nowhere_else(tmp_path: Path, name: str) -> None:
+def new_file(name: str, text: str = "x") -> str:
+    return f"diff --git a/{name} b/{name}\nnew file mode 100755\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+{text}\n"
+
+
+FORBIDDEN = [
+    "../escaped",
+    "/tmp/escaped",
+    "link/escaped",
+    "inner/escaped",
+    "worktree/escaped",
+    ".git/hooks/pre-commit",
+    ".Git/hooks/pre-commit",
+    "git~1/hooks/pre-commit",
+    ".gi\u200ct/hooks/pre-commit",
+    ".atomic/workflows/ralph.py",
+    "sub/.atomic/config.toml",
+    ".ATOMIC/config.toml",
+    ".claude/settings.json",
+    ".claude. /settings.json",
+    ".opencode/plugin/x.js",
+    "opencode.json",
+    ".github/hooks/x.json",
+    ".mcp.json",
+    ".vscode/tasks.json",
+    ".gitmodules",
+]
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+@pytest.mark.parametrize("as_commit", [False, True])
+async def test_a_patch_writes_nowhere_else(tmp_path: Path, name: str, as_commit: bool) -> None:
     one = new_repository(tmp_path / "one")
     (tmp_path / "outside").mkdir()
     (one / "link").symlink_to(tmp_path / "outside")
-    patch = f"diff --git a/{name} b/{name}\nnew file mode 100755\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1 @@\n+x\n"
+    new_repository(one / "inner")
+    write(one, {"worktree/.git": "gitdir: /nowhere\n"})
+    before = content(tmp_path), state(one), state(one / "inner")
+    patch = new_file(name)
+    mail = f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@b>\nSubject: [PATCH] x\n\n---\n{patch}"
     with pytest.raises(PatchError):
-        await apply_changes(one, Changes(patch=patch))
-    assert not (tmp_path / "escaped").exists()
-    assert not (one / ".git/hooks/pre-commit").exists()
-    assert list((tmp_path / "outside").iterdir()) == []
+        await apply_changes(one, Changes(commits=(mail,)) if as_commit else Changes(patch=patch))
+    assert (content(tmp_path), state(one), state(one / "inner")) == before
+    assert not Path("/tmp/escaped").exists()
+
+
+@pytest.mark.parametrize("folder", ["x", "x/y", "../..", "..", "/", "one/..", "./..", "one", "deep/one", "h/deep/one"])
+@pytest.mark.parametrize("is_repository", [False, True])
+async def test_a_recorded_folder_does_not_lift_the_patch_above_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, is_repository: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "h"))
+    one = tmp_path / "h" / "deep" / "one"
+    write(one, {"a": "1\n"})
+    if is_repository:
+        git(one, "init", "-q")
+    before = content(tmp_path)
+    with pytest.raises(PatchError, match="The recording"):
+        await apply_changes(one, Changes(patch=new_file("bash_aliases"), folder=folder))
+    assert content(tmp_path) == before
+
+
+async def test_a_repository_in_the_home_folder_is_no_root_for_a_patch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = new_repository(tmp_path / "home", {"one/a": "1\n"})
+    monkeypatch.setenv("HOME", str(home))
+    with pytest.raises(PatchError, match="not part of the repository"):
+        await apply_changes(home / "one", Changes(patch=new_file("bash_aliases"), folder="one"))
+    assert not (home / "bash_aliases").exists()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 99, -1])
+async def test_only_commits_of_the_same_replay_are_taken_back(tmp_path: Path, steps: int) -> None:
+    one = new_repository(tmp_path / "one", {"a": "1\n"})
+    write(one, {"mine": "precious\n"})
+    last = commit(one, "mine")
+    before = content(one), state(one)
+    with pytest.raises(PatchError, match="takes back"):
+        await apply_changes(one, Changes(rewind=steps), own_commits=() if steps == 1 else [last])
+    assert (content(one), state(one)) == before
+
+
+@pytest.mark.parametrize("branch", ["refs/heads/--help", "refs/heads/-x", "refs/tags/x", "HEAD", "refs/heads/a b"])
+async def test_a_branch_that_looks_like_a_flag_is_refused(tmp_path: Path, branch: str) -> None:
+    one = new_repository(tmp_path / "one")
+    before = state(one)
+    with pytest.raises(PatchError, match="branch that is none"):
+        await apply_changes(one, Changes(branch=branch))
+    assert state(one) == before
 
 
 async def test_patches_written_by_hand(tmp_path: Path) -> None:
@@ -452,7 +535,7 @@ async def make_again(before: list[tuple[str, str, bytes]], work: list[tuple[str,
             do(one, step)
         other = copy(one, "other")
         changes = await changes_of(one, lambda: [do(one, step) for step in work])
-        await apply_changes(other, changes)
+        await apply_changes(other, changes, own_commits=commits_of(other))
         assert content(other) == content(one)
         assert git(other, "log", "--format=%H") == git(one, "log", "--format=%H")
         check_index(one, other)

@@ -5,56 +5,75 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path, PurePosixPath
 
 from atomic.git.errors import GitError, PatchError
 from atomic.git.mail import Commit, Person, read_mail, split_patch
 from atomic.git.repository import Repository, find_repository
 from atomic.git.scratch import Change, Entry, Scratch, index_info, open_scratch
 from atomic.git.watch import Changes
+from atomic.steering import steers
 
 _LOCKED = 20  # times that a locked index is tried again, a quarter of a second each
 _NOBODY = Person("Atomic", "atomic@localhost", "")
 
 
-async def apply_changes(folder: str | os.PathLike[str], changes: Changes) -> None:
-    """Make the changes again in a folder. What is there already is left as it is.
+async def apply_changes(
+    folder: str | os.PathLike[str], changes: Changes, *, own_commits: Collection[str] = ()
+) -> list[str]:
+    """Make the changes again in a folder. What is there already is left as it is. Return the new commits.
 
-    Raises PatchError: a patch does not fit, a file has changes that would be lost, or there is no repository for a
-    commit. Nothing has changed then.
+    A recording may come from a stranger: nothing is written outside of the folder's repository, inside of another
+    repository, or below a name that steers programs, and only `own_commits` are taken back.
+
+    Raises PatchError: a patch does not fit or writes where it may not, a file has changes that would be lost, or there
+    is no repository for a commit. Nothing has changed then.
     """
     if not (changes.commits or changes.patch.strip() or changes.rewind or changes.branch is not None):
-        return
-    root = _root(folder, changes)
-    repository = find_repository(root)
+        return []
+    root, repository = _root(folder, changes.folder)
     if repository is None and (changes.commits or changes.rewind or changes.branch is not None):
         raise PatchError(f"The recording has commits, but {root} is in no git repository")
     top = root if repository is None else repository.root
     try:
         async with open_scratch(top, repository) as scratch:
-            await _Application(scratch, root.relative_to(top).as_posix(), changes).run()
+            return await _Application(scratch, root.relative_to(top).as_posix(), changes, own_commits).run()
     except GitError as error:
         raise PatchError(_readable(error)) from error
 
 
-def _root(folder: str | os.PathLike[str], changes: Changes) -> Path:
-    """The folder that the patches' paths begin at: as far above the given one as it was when they were made."""
+def _root(folder: str | os.PathLike[str], recorded: str) -> tuple[Path, Repository | None]:
+    """The folder that the patches' paths begin at: above the given one only as far as its own path says so.
+
+    Raises PatchError if the recording was made in another folder of its repository, or that root is none of this one.
+    """
     place = Path(folder).resolve()
-    levels = len(Path(changes.folder).parts)
-    return place.parents[levels - 1] if 0 < levels <= len(place.parents) else place
+    repository = find_repository(place)
+    if not recorded:
+        return place, repository
+    parts = PurePosixPath(recorded).parts
+    fits = ".." not in parts and place.parts[-len(parts) :] == parts
+    root = place.parents[len(parts) - 1] if fits and len(parts) <= len(place.parents) else None
+    if root is None:
+        raise PatchError(f"The recording was made in the folder {recorded} of its repository, and {place} is another")
+    if repository is None or not root.is_relative_to(repository.root) or Path.home().resolve().is_relative_to(root):
+        raise PatchError(f"The recording begins in {root}, which is not part of the repository of {place}")
+    return root, repository
 
 
 class _Application:
     """One making of changes. All trees are made before a file, the index or a ref is touched."""
 
-    def __init__(self, scratch: Scratch, prefix: str, changes: Changes) -> None:
-        self._scratch, self._changes = scratch, changes
+    def __init__(self, scratch: Scratch, prefix: str, changes: Changes, own_commits: Collection[str]) -> None:
+        self._scratch, self._changes, self._own_commits = scratch, changes, own_commits
+        self._new_commits: list[str] = []
         self._where = () if prefix == "." else (f"--directory={prefix}",)
         self._prefix = "" if prefix == "." else f"{prefix}/"
 
-    async def run(self) -> None:
+    async def run(self) -> list[str]:
         scratch, repository = self._scratch, self._scratch.repository
+        await self._check_places()
         old, branch = (None, None) if repository is None else await repository.head()
         new = await self._commit(old)
         committed = await scratch.changed(old or await scratch.empty_tree(), new) if new and new != old else {}
@@ -70,6 +89,27 @@ class _Application:
         if repository is not None and new is not None:
             await self._move(repository, old, new, branch, entries)
         await scratch.git("read-tree", "-m", "-u", now, then, index="now")
+        return self._new_commits
+
+    async def _check_places(self) -> None:
+        """Raise PatchError for a path that a recording may not write, in whichever of its commits."""
+        patches = [*(read_mail(text).patch for text in self._changes.commits), self._changes.patch]
+        for path in dict.fromkeys([path for patch in patches for path in await self._paths(patch)]):
+            if steers(path):
+                raise PatchError(f"{path} steers git, Atomic or an agent: a recording may not change it")
+            self._check_place(path)
+
+    def _check_place(self, path: str) -> None:
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith("/") or ".." in parts:
+            raise PatchError(f"{path} is outside of {self._scratch.root}")
+        place = self._scratch.root
+        for part in parts[:-1]:
+            place = place / part
+            if place.is_symlink():
+                raise PatchError(f"{path} is behind a link: a recording may not change it")
+            if os.path.lexists(place / ".git"):
+                raise PatchError(f"{path} belongs to another repository: a recording may not change it")
 
     async def _commit(self, head: str | None) -> str | None:
         """Make the commits; give the last one. Nothing refers to them yet."""
@@ -81,14 +121,20 @@ class _Application:
             commit = read_mail(text)
             if await self._apply(commit.patch, index="commits", keep=True):
                 head = await self._commit_index(commit, head)
+                self._new_commits.append(head)
         return head
 
     async def _rewound(self, head: str) -> str | None:
-        """The commit so many steps back; None if all are taken back."""
+        """The commit so many steps back; None if all are taken back. Raises PatchError for commits of others."""
         steps = self._changes.rewind
-        if steps >= int(await self._scratch.git("rev-list", "--first-parent", "--count", head)):
-            return None
-        return (await self._scratch.git("rev-parse", f"{head}~{steps}")).strip()
+        if steps < 0:
+            raise PatchError(f"The recording takes back {steps} commits: give 0 or more")
+        listed = await self._scratch.git("rev-list", "--first-parent", f"--max-count={steps + 1}", head)
+        commits = listed.split()
+        for commit in commits[:steps]:
+            if commit not in self._own_commits:
+                raise PatchError(f"The recording takes back the commit {commit[:12]}, which this replay has not made")
+        return commits[steps] if steps < len(commits) else None
 
     async def _commit_index(self, commit: Commit, parent: str | None) -> str:
         author = commit.author or _NOBODY
@@ -173,7 +219,7 @@ class _Application:
 
     async def _check_branch(self, repository: Repository, target: str, new: str) -> None:
         """A branch that is to be checked out is new, or goes forward: no commit of it may be lost."""
-        if not re.fullmatch(r"refs/heads/[^\s~^:?*\[\\]+", target):
+        if not re.fullmatch(r"refs/heads/(?!-)[^\s~^:?*\[\\]+", target):
             raise PatchError(f"The recording names a branch that is none: {target}")
         there = (await repository.git("for-each-ref", "--format=%(objectname)", target)).strip()
         if there and there != new and int(await repository.git("rev-list", "--count", there, f"^{new}")):

@@ -60,6 +60,7 @@ class ReplayProvider(LiveProvider):
         self._speed = speed
         self._recording: Recording | None = None
         self._used: list[int] = []
+        self._commits: set[str] = set()  # that this replay has made: it may take them back
         self._applying = asyncio.Lock()  # the changes of one call at a time
         self._loading, self._taking = asyncio.Lock(), asyncio.Lock()
 
@@ -110,7 +111,7 @@ class ReplayProvider(LiveProvider):
         from atomic.git import apply_changes
 
         async with self._applying:
-            await apply_changes(folder, call.changes)
+            self._commits.update(await apply_changes(folder, call.changes, own_commits=self._commits))
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models of the recorded sessions. Raises RecordingError."""

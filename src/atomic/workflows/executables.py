@@ -247,6 +247,8 @@ _FOLDERS: Sequence[tuple[str, Judge]] = (
     (".gemini/extensions", _always(Kind.PLUGIN)),
 )
 
+LOOKED_FOR = (*(name for name, _ in _FILES), *(name for name, _ in _FOLDERS), WORKFLOWS, TOOLS, ".atomic/config.toml")
+
 
 def _agents(project: Path) -> Iterator[Found]:
     folder, prefix = project, ""

@@ -1,0 +1,53 @@
+"""Names in a project that steer programs: git, Atomic, the agents and the editors that start them.
+
+A file below one of these names can make a program run something. `workflows.executables` says in detail what an agent
+reads there; whoever only has to keep its hands off asks `steers`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import PurePosixPath
+
+STEERING = frozenset(
+    {
+        ".agents",
+        ".atomic",
+        ".claude",
+        ".claude.json",
+        ".codex",
+        ".copilot",
+        ".cursor",
+        ".devcontainer",
+        ".envrc",
+        ".gemini",
+        ".git",
+        ".gitattributes",
+        ".github",
+        ".gitmodules",
+        ".idea",
+        ".kimi",
+        ".lsp.json",
+        ".mcp.json",
+        ".opencode",
+        ".qwen",
+        ".vscode",
+        "git~1",  # the short name of .git on Windows file systems
+        "opencode.json",
+        "opencode.jsonc",
+    }
+)
+
+
+def steers(path: str) -> bool:
+    """Return whether a path of a project has a part that steers programs.
+
+    Parts are compared as the most lenient file systems do it: without case, without characters that HFS+ ignores and
+    without dots and spaces at the end.
+    """
+    return any(_plain(part) in STEERING for part in PurePosixPath(path.replace("\\", "/")).parts)
+
+
+def _plain(part: str) -> str:
+    seen = "".join(letter for letter in part if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFKC", seen).casefold().partition(":")[0].rstrip(". ")
