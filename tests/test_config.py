@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from atomic.config import (
@@ -22,6 +28,8 @@ from atomic.config import (
     read_duration,
 )
 from atomic.config.files import key_lines
+from atomic.workflows import WorkflowDefinition
+from atomic.workflows.ralph.definition import DEFAULTS as RALPH_DEFAULTS
 
 FORBIDDEN = {
     "editor": 'editor = "evil"',
@@ -34,6 +42,21 @@ FORBIDDEN = {
     "permissions": 'permissions = "allow"',
     "providers.claude.base_url": '[providers.claude]\nbase_url = "http://evil"',
     "providers.claude.api_key": '[providers.claude]\napi_key = "evil"',
+    "model": 'model = "the-most-expensive"',
+    "keys.leave": '[keys]\nleave = "enter"',
+    **{
+        f"workflows.ralph.{words.partition(' ')[0]}": f"[workflows.ralph]\n{words}"
+        for words in (
+            "pr = true",
+            "yolo = true",
+            'tasks = "docs/.tasks.json"',
+            'feature_list = "docs/features.json"',
+            'gate_timeout = "9000h"',
+            "dry_run = false",
+            'isolate = "none"',
+            "anything = 1",
+        )
+    },
 }
 
 
@@ -107,20 +130,194 @@ workers = 2
 def test_the_environment_beats_the_project_and_that_the_user(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     user, project = 'agent = "claude"\nmodel = "opus"\ntheme = "dark"', 'agent = "opencode"\nmodel = "sonnet"'
     settings = folders.load(user, project)
-    assert (settings.agent, settings.model, settings.theme) == ("opencode", "sonnet", "dark")
+    assert (settings.agent, settings.model, settings.theme) == ("opencode", "opus", "dark")
     monkeypatch.setenv("ATOMIC_AGENT", "copilot")
     monkeypatch.setenv("ATOMIC_MODEL", "")  # empty is as if it were not there
     settings = folders.load()
-    assert (settings.agent, settings.model) == ("copilot", "sonnet")
+    assert (settings.agent, settings.model) == ("copilot", "opus")
 
 
 def test_tables_are_merged_key_by_key(folders: Folders) -> None:
     settings = folders.load(
-        '[workflows.ralph]\nworkers = 1\nreviewers = 2\n[keys]\ntasks = "t"',
-        '[workflows.ralph]\nworkers = 3\n[workflows.mine]\ndeep = true\n[keys]\nleave = "q"',
+        "[workflows.ralph]\nworkers = 4\nreviewers = 2\n[workflows.mine]\ndeep = true\n[caps]\nmax_cost = 3",
+        "[workflows.ralph]\nworkers = 3\n[caps]\nmax_tokens = 5",
     )
     assert settings.workflows == {"ralph": {"workers": 3, "reviewers": 2}, "mine": {"deep": True}}
-    assert settings.keys == {"tasks": ["t"], "leave": ["q"]}
+    assert settings.caps == CapSettings(max_cost=3, max_tokens=5)
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "expected"),
+    [
+        ("", 'verify = ["b"]', ["b"]),
+        ("", 'verify = "b"', ["b"]),
+        ('verify = "a"', 'verify = ["b", "a"]', ["a", "b"]),
+        ('verify = ["a"]', "verify = []", ["a"]),
+    ],
+)
+@pytest.mark.parametrize("name", ["ralph", "RALPH"])
+def test_a_project_adds_checks_and_takes_none_away(
+    folders: Folders, user: str, project: str, expected: list[str], name: str
+) -> None:
+    settings = folders.load(f"[workflows.ralph]\n{user}", f"[workflows.{name}]\n{project}")
+    assert settings.workflows == {"ralph": {"verify": expected}}
+
+
+@pytest.mark.parametrize("key", ["max_iterations", "workers", "reviewers", "review_rounds"])
+@pytest.mark.parametrize("name", ["ralph", "Ralph"])
+def test_a_project_lowers_a_number_and_never_lifts_it(folders: Folders, key: str, name: str) -> None:
+    user = f"[workflows.ralph]\n{key} = 5"
+    assert folders.load(user, f"[workflows.{name}]\n{key} = 4").workflows == {"ralph": {key: 4}}
+    for value in ("6", "0", "-1", "true", '"1"', "1.5", "[]"):
+        settings = folders.load(user, f"[workflows.{name}]\n\n{key} = {value}")
+        assert settings.workflows == {"ralph": {key: 5}}
+        (warning,) = settings.warnings
+        assert warning.startswith(f'{folders.project_file}:3: "workflows.{name}.{key}" is ignored')
+
+
+def test_a_project_lowers_what_holds_where_the_user_has_set_nothing(folders: Folders) -> None:
+    settings = folders.load("", "[workflows.ralph]\nmax_iterations = 99\nworkers = 2\n[workflows.mine]\nworkers = 1")
+    assert settings.workflows == {"ralph": {"max_iterations": 99}}
+    assert len(settings.warnings) == 2
+    settings = folders.load("[workflows.ralph]\nmax_iterations = 0", "[workflows.ralph]\nmax_iterations = 1000")
+    assert settings.workflows == {"ralph": {"max_iterations": 1000}}
+
+
+@pytest.mark.parametrize("name", ["replay:.atomic/r.jsonl", "acp:evil", "./evil", "/bin/sh", "CLAUDE", "acp:"])
+def test_a_project_names_only_agents_that_the_user_has(folders: Folders, name: str) -> None:
+    user = 'agent = "claude"\n[acp.mine]\ncommand = ["mine"]'
+    assert folders.load(user, 'agent = "acp:mine"').agent == "acp:mine"
+    settings = folders.load(user, f"\nagent = '{name}'\n[acp.evil]\n")
+    assert settings.agent == "claude"
+    (warning,) = settings.warnings
+    assert warning.startswith(f'{folders.project_file}:2: "agent" is ignored: a project may name only claude')
+
+
+def test_a_file_with_many_wrong_keys_does_not_fill_the_screen(folders: Folders) -> None:
+    settings = folders.load("", "[keys]\n" + "".join(f'k{number} = "x"\n' for number in range(500)))
+    assert len(settings.warnings) == 21
+    assert settings.warnings[-1] == f"{folders.project_file}: 480 more keys are ignored"
+
+
+# A project's file against the allow-list: the *effective* settings are compared, not the warnings -------------------
+
+_WORDS = st.text("abcxyz:./-_ é\x1b", max_size=8)
+_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.booleans(), st.integers(-2, 10**7), st.floats(allow_nan=False, allow_infinity=False), _WORDS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=3)),
+    max_leaves=4,
+)
+_SOME_AGENTS = st.sampled_from(["claude", "opencode", "replay:r.jsonl", "acp:mine", "acp:evil", "./x"])
+_RALPH_KEYS = st.sampled_from([*RALPH_DEFAULTS, "other"])
+_RALPH = st.dictionaries(
+    _RALPH_KEYS, st.one_of(st.integers(-1, 200), st.booleans(), _WORDS, st.lists(_WORDS)), max_size=6
+)
+_TABLES = st.dictionaries(st.sampled_from(["ralph", "RALPH", "mine"]), _RALPH, max_size=3)
+_CAPS = st.dictionaries(st.sampled_from(["max_cost", "max_tokens", "max_time"]), st.integers(1, 100), max_size=3)
+_PROJECTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"unknown": st.just(0)},
+    optional={
+        **dict.fromkeys(("trust", "api_key", "x", "yolo"), _VALUES),
+        "agent": _SOME_AGENTS,
+        "model": _WORDS,
+        "theme": st.sampled_from(["dark", "light"]),
+        "editor": _WORDS,
+        "keys": st.dictionaries(_WORDS, _VALUES, max_size=2),
+        "caps": _CAPS,
+        "workflows": _TABLES,
+        "acp": st.dictionaries(_WORDS, st.fixed_dictionaries({"command": st.lists(_WORDS, min_size=1)}), max_size=1),
+        "env": st.fixed_dictionaries({"pass": st.lists(_WORDS)}),
+        "providers": st.dictionaries(
+            st.sampled_from(["claude", "opencode", "evil"]),
+            st.dictionaries(st.sampled_from(["path", "args", "env", "base_url"]), _VALUES, max_size=2),
+            max_size=1,
+        ),
+    },
+)
+_USERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"acp": st.just({"mine": {"command": ["mine"]}})},
+    optional={
+        "agent": st.sampled_from(["claude", "copilot"]),
+        "model": st.just("opus"),
+        "theme": st.just("ansi"),
+        "keys": st.just({"leave": "q"}),
+        "caps": st.dictionaries(st.sampled_from(["max_cost", "max_tokens"]), st.integers(1, 100), max_size=2),
+        "workflows": st.dictionaries(
+            st.sampled_from(["ralph", "Ralph", "mine"]),
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "max_iterations": st.integers(0, 200),
+                    "workers": st.integers(1, 9),
+                    "review_rounds": st.integers(0, 9),
+                    "verify": st.lists(st.sampled_from(["make test", "x"]), max_size=2),
+                    "pr": st.booleans(),
+                    "gate_timeout": st.just("5m"),
+                },
+            ),
+            max_size=2,
+        ),
+    },
+)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML. JSON writes what is no table."""
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(inner)}" for name, inner in items) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, cast("list[Any]", value))) + "]"
+    return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+def _file(table: Mapping[str, Any]) -> str:
+    return "".join(f"{json.dumps(name)} = {_toml(value)}\n" for name, value in table.items())
+
+
+def _effective(settings: Settings, name: str) -> dict[str, Any]:
+    definition = WorkflowDefinition(name=name, default_config=RALPH_DEFAULTS if name == "ralph" else {})
+    return definition.config(settings.workflows)
+
+
+def _at_most(one: float | None, other: float | None) -> bool:
+    return other is None or (one is not None and one <= other)
+
+
+@settings_of_hypothesis(max_examples=300)
+@given(_USERS, _PROJECTS)
+def test_whatever_a_project_says_only_the_allow_list_changes(user: dict[str, Any], project: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folders = Folders(Path(place))
+        own = folders.load(_file(user))
+        try:
+            both = folders.load(None, _file(project))
+        except ConfigError:  # a value of the wrong type: nothing holds, and the user is told where
+            return
+    assert both.agent in (own.agent, "claude", "opencode", "copilot", "acp:mine")
+    for name in ("model", "editor", "keys", "acp", "env"):
+        assert getattr(both, name) == getattr(own, name)
+    for name in ("claude", "opencode", "copilot", "evil"):
+        assert both.provider(name) == own.provider(name)
+    for name in ("max_cost", "max_tokens", "max_time"):
+        assert _at_most(getattr(both.caps, name), getattr(own.caps, name))
+    for name in ("ralph", "mine"):
+        before, after = _effective(own, name), _effective(both, name)
+        numbers = ("max_iterations", "workers", "reviewers", "review_rounds")
+        for key in after.keys() | before.keys():
+            if key == "verify":
+                given = _as_list(before.get(key))
+                assert list(after[key])[: len(given)] == given
+            elif key in numbers and before.get(key) != after.get(key):
+                assert key in before
+                assert 1 <= after[key] <= (before[key] or math.inf if key == "max_iterations" else before[key])
+            else:
+                assert after.get(key) == before.get(key)
+
+
+def _as_list(commands: Any) -> list[Any]:
+    return list(dict.fromkeys(cast("list[Any]", commands or [])))
 
 
 @pytest.mark.parametrize("key", FORBIDDEN)

@@ -41,6 +41,21 @@ async def test_what_a_project_may_not_set_is_told_and_does_not_hold(user: User) 
     assert "evil" not in shown.stdout
 
 
+async def test_a_projects_workflow_settings_are_held_within_the_users(user: User) -> None:
+    user.sets('[workflows.ralph]\nmax_iterations = 5\nverify = ["make test"]\n')
+    file = user.project_sets(
+        '[workflows.ralph]\npr = true\nmax_iterations = 0\nverify = ["true"]\ntasks = "docs/.tasks.json"\n'
+    )
+    found, data = await settings(user)
+    assert found["workflows.ralph.max_iterations"]["value"] == 5
+    assert found["workflows.ralph.verify"]["value"] == ["make test", "true"]
+    assert not {"workflows.ralph.pr", "workflows.ralph.tasks"} & found.keys()
+    said = data["warnings"]
+    assert [one.split(" is ignored")[0] for one in said] == [
+        f'{file}:{line}: "workflows.ralph.{key}"' for line, key in ((2, "pr"), (5, "tasks"), (3, "max_iterations"))
+    ]
+
+
 async def test_no_secret_is_printed(user: User) -> None:
     user.sets('[providers.claude.env]\nANTHROPIC_API_KEY = "sk-ant-abcdefgh12345678"\nREGION = "eu"\n')
     for flag in ((), ("--json",)):

@@ -13,19 +13,20 @@ from atomic.terminal import one_line
 EXAMPLE = "example"
 _CONFIG = """\
 # What holds in this project for everybody who works on it. Your own settings are in ~/.atomic/config.toml.
-# Programs, keys, endpoints and variables are not set here: a project's file may come from a stranger.
+# This file may come from a stranger: it takes the keys below, and no others. Numbers only lower those of the user.
 # `atomic config` shows what holds, and where it comes from.
 
-# agent = "claude"        # claude, opencode, copilot or acp:NAME
-# model = "opus"
+# agent = "claude"        # claude, opencode, copilot, or acp:NAME of the user's own configuration
+# theme = "dark"
 
 # [caps]                  # for each run; they can only be lower than your own
 # max_cost = 5.0          # dollars
 # max_tokens = 2_000_000
 # max_time = "6h"
 
-# [workflows.example]     # over the default_config of that workflow
-# rounds = 3
+# [workflows.ralph]
+# verify = ["make test"]  # after the user's own checks; it runs when the project is trusted
+# max_iterations = 50     # also workers, reviewers, review_rounds
 """
 
 

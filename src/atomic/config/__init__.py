@@ -1,7 +1,7 @@
 """What the user has set; flags beat the environment, that beats the project's file, that beats the user's.
 
-A project may come from a stranger: what could run a program, reach an endpoint, hand out a secret or spend more than
-the user allows is not taken from its file, and said so.
+A project may come from a stranger: from its file only what `keys.BY_PROJECT` names is taken, and only so far that it
+spends and skips no more than the user allows. Each other key is a warning.
 """
 
 from atomic.config.errors import ConfigError

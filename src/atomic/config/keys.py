@@ -1,4 +1,4 @@
-"""The keys of a configuration file: what each takes, and whether a project may set it."""
+"""The keys of a configuration file: what each takes, and which of them a project may set."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, cast
 class Key:
     """A key that takes a value; `read` raises ValueError for what is not `expected`."""
 
-    def __init__(self, expected: str, read: Callable[[Any], Any], *, by_project: bool = True) -> None:
-        self.expected, self.read, self.by_project = expected, read, by_project
+    def __init__(self, expected: str, read: Callable[[Any], Any]) -> None:
+        self.expected, self.read = expected, read
 
 
 class Each:
@@ -88,11 +88,15 @@ def _anything(value: Any) -> Any:
     return value
 
 
+def _commands(value: Any) -> list[str]:
+    return [_text(value)] if isinstance(value, str) else _names(value)
+
+
 SHAPE: Mapping[str, Shape] = {
     "agent": Key('the name of an agent, such as "claude"', _text),
     "model": Key('the name of a model, such as "opus"', _text),
     "theme": Key('the name of a theme, such as "dark"', _text),
-    "editor": Key('a command, such as "vim"', _text, by_project=False),
+    "editor": Key('a command, such as "vim"', _text),
     "keys": Each(Key('a key such as "ctrl+t", or a list of them', _key_names)),
     "caps": {
         "max_cost": Key("a number of dollars above 0", _number),
@@ -101,15 +105,31 @@ SHAPE: Mapping[str, Shape] = {
     },
     "providers": {
         name: {
-            "path": Key("the path of a program", _text, by_project=False),
-            "args": Key("a list of texts", _arguments, by_project=False),
-            "env": Key("a table of variables", _variables, by_project=False),
+            "path": Key("the path of a program", _text),
+            "args": Key("a list of texts", _arguments),
+            "env": Key("a table of variables", _variables),
         }
         for name in ("claude", "opencode", "copilot")
     },
-    "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command, by_project=False)}),
-    "env": {"pass": Key("a list of names of variables", _names, by_project=False)},
+    "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command)}),
+    "env": {"pass": Key("a list of names of variables", _names)},
     "workflows": Each(Each(Key("", _anything))),
+}
+
+# The numbers of Ralph that a project may lower, with what holds where the user has set none.
+RALPH_NUMBERS: Mapping[str, int] = {"max_iterations": 100, "workers": 1, "reviewers": 1, "review_rounds": 3}
+
+# All that a project may set; `loading` says how far. Whatever is not named here is the user's alone.
+BY_PROJECT: Mapping[str, Shape] = {
+    "agent": SHAPE["agent"],
+    "theme": SHAPE["theme"],
+    "caps": SHAPE["caps"],
+    "workflows": Each(
+        {
+            "verify": Key('a command such as "make test", or a list of them', _commands),
+            **dict.fromkeys(RALPH_NUMBERS, Key("", _anything)),
+        }
+    ),
 }
 
 # Keys that we do not have, in words that a project would use for what it may never have a say in.

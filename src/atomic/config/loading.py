@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.config.errors import ConfigError
-from atomic.config.keys import NEVER_BY_PROJECT, SHAPE, Each, Key, Shape
+from atomic.config.keys import BY_PROJECT, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
 from atomic.config.places import config_files
 from atomic.config.settings import Settings
 from atomic.errors import closest
@@ -51,10 +51,7 @@ def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[
         _place_programs(user, user_file.parent)
         layers.append(Layer("user", user, file))
     if project_file is not None and (file := _read(project_file)) is not None:
-        reader = _Reader(file, warnings, by_project=True)
-        proposed = reader.read()
-        reader.hold_caps(proposed, user)
-        layers.append(Layer("project", proposed, file))
+        layers.append(Layer("project", _Reader(file, warnings, by_project=True).read_within(user), file))
     return [*layers, Layer("environment", {**_from_environment()})], warnings
 
 
@@ -66,38 +63,89 @@ def _read(path: Path) -> ConfigFile | None:
     return read_file(path)
 
 
+_MOST_WARNINGS = 20  # of one file
+_AGENTS = ("claude", "opencode", "copilot")
+
+
 class _Reader:
     """Takes from one file what is known, right, and its to set."""
 
     def __init__(self, file: ConfigFile, warnings: list[str], *, by_project: bool) -> None:
         self._file, self._warnings, self._by_project = file, warnings, by_project
+        self._ignored = 0
 
     def read(self) -> Table:
-        return self._table(self._file.data, SHAPE, ())
+        """Return what the user's file sets. Raises ConfigError."""
+        taken = self._table(self._file.data, SHAPE, (), SHAPE)
+        self._count_the_rest()
+        return taken
 
-    def hold_caps(self, proposed: Table, user: Table) -> None:
+    def read_within(self, user: Table) -> Table:
+        """Return what a project's file sets within the bounds of the user's settings. Raises ConfigError."""
+        taken = self._table(self._file.data, SHAPE, (), BY_PROJECT)
+        self._hold_agent(taken, user)
+        self._hold_caps(taken, user)
+        if "workflows" in taken:
+            taken["workflows"] = self._held_workflows(taken["workflows"], user.get("workflows", {}))
+        self._count_the_rest()
+        return taken
+
+    def _hold_agent(self, taken: Table, user: Table) -> None:
+        """Leave out an agent that the user does not have: a recording, say, or a command line of the project."""
+        name = taken.get("agent")
+        own = [f"acp:{acp}" for acp in user.get("acp", {})]
+        if name is not None and name not in (*_AGENTS, *own):
+            del taken["agent"]
+            known = ", ".join(_AGENTS)
+            self._warn(("agent",), f"is ignored: a project may name only {known} or an acp: agent that you have set")
+
+    def _hold_caps(self, taken: Table, user: Table) -> None:
         """Leave out caps that are higher than the user's."""
-        caps, limits = cast("tuple[dict[str, float], ...]", (proposed.get("caps", {}), user.get("caps", {})))
-        for name in limits.keys() & caps.keys():
+        caps, limits = cast("tuple[dict[str, float], ...]", (taken.get("caps", {}), user.get("caps", {})))
+        for name in sorted(limits.keys() & caps.keys()):
             if caps[name] > limits[name]:
                 del caps[name]
                 self._warn(("caps", name), "is ignored: a project may not set it higher than you do")
 
-    def _table(self, data: Table, shape: Mapping[str, Shape] | Each, above: tuple[str, ...]) -> Table:
+    def _held_workflows(self, tables: Mapping[str, Table], users: Mapping[str, Table]) -> Table:
+        """Return the project's tables: checks come after the user's own, numbers only lower the user's.
+
+        A workflow is found whatever the case of its name, so its tables are put where the user's is.
+        """
+        held: dict[str, Table] = {}
+        for written, table in tables.items():
+            same = [name for name in users if name.casefold() == written.casefold()]
+            name = same[-1] if same else written.casefold()
+            own = {key: value for one in same for key, value in users[one].items()}
+            place = held.setdefault(name, {})
+            for key, value in table.items():
+                default = RALPH_NUMBERS.get(key) if name.casefold() == "ralph" else None
+                before = place.get(key, own.get(key, default))
+                if key == "verify":
+                    place[key] = list(dict.fromkeys([*_as_list(before), *value]))
+                elif _lowers(key, value, before):
+                    place[key] = value
+                else:
+                    self._warn(("workflows", written, key), "is ignored: a project may only lower it, and not to 0")
+        return {name: table for name, table in held.items() if table}
+
+    def _table(
+        self, data: Table, shape: Mapping[str, Shape] | Each, above: tuple[str, ...], allowed: Shape | None
+    ) -> Table:
         taken: Table = {}
         for name, value in data.items():
             path = (*above, name)
-            inner = shape.shape if isinstance(shape, Each) else shape.get(name)
+            inner, taking = _below(shape, name), _below(allowed, name)
             if inner is None:
                 self._warn_of_unknown(path, cast("Mapping[str, Shape]", shape))
             elif not isinstance(inner, Key):
                 if not isinstance(value, dict):
                     raise self._wrong(path, "a table", value)
-                taken[name] = self._table(cast("Table", value), inner, path)
-            elif self._by_project and not inner.by_project:
-                self._warn_of_forbidden(path)
+                taken[name] = self._table(cast("Table", value), inner, path, taking)
+            elif isinstance(taking, Key):
+                taken[name] = self._value(path, taking, value)
             else:
-                taken[name] = self._value(path, inner, value)
+                self._warn_of_forbidden(path)
         return self._whole(taken, above)
 
     def _whole(self, taken: Table, path: tuple[str, ...]) -> Table:
@@ -131,7 +179,34 @@ class _Reader:
         self._warn(path, "is ignored: a project may not set it (your own configuration may)")
 
     def _warn(self, path: tuple[str, ...], words: str) -> None:
-        self._warnings.append(f'{self._file.path}:{self._file.line_of(path)}: "{".".join(path)}" {words}')
+        self._ignored += 1
+        if self._ignored <= _MOST_WARNINGS:
+            self._warnings.append(f'{self._file.path}:{self._file.line_of(path)}: "{".".join(path)}" {words}')
+
+    def _count_the_rest(self) -> None:
+        if self._ignored > _MOST_WARNINGS:
+            self._warnings.append(f"{self._file.path}: {self._ignored - _MOST_WARNINGS} more keys are ignored")
+
+
+def _below(shape: Shape | None, name: str) -> Shape | None:
+    if isinstance(shape, Each):
+        return shape.shape
+    return shape.get(name) if isinstance(shape, Mapping) else None
+
+
+def _as_list(commands: Any) -> list[Any]:
+    """The user's own checks, which may be one command; what is wrong with them is said where they are used."""
+    if commands is None:
+        return []
+    return cast("list[Any]", commands) if isinstance(commands, list) else [commands]
+
+
+def _lowers(key: str, value: Any, before: Any) -> bool:
+    """Whether a project's number is at most what holds without it. 0 lifts a limit or ends the reviews: it never is."""
+    numbers = [number for number in (value, before) if isinstance(number, int) and not isinstance(number, bool)]
+    if len(numbers) < 2 or value < 1:
+        return False
+    return value <= before or (key == "max_iterations" and before == 0)
 
 
 def _shown(value: Any) -> str:

@@ -6,19 +6,20 @@ import os.path
 from collections.abc import Mapping
 from typing import Any
 
+from atomic.config.keys import RALPH_NUMBERS
 from atomic.workflows.definition import Demo, LoadedWorkflow, WorkflowDefinition, WorkflowSource
 
 DEFAULTS: Mapping[str, Any] = {
     "tasks": "",
     "feature_list": "",
     "yolo": False,
-    "max_iterations": 100,
-    "workers": 1,
+    "max_iterations": RALPH_NUMBERS["max_iterations"],
+    "workers": RALPH_NUMBERS["workers"],
     "isolate": "none",
     "verify": [],
     "gate_timeout": "30m",
-    "review_rounds": 3,
-    "reviewers": 1,
+    "review_rounds": RALPH_NUMBERS["review_rounds"],
+    "reviewers": RALPH_NUMBERS["reviewers"],
     "pr": False,
     "dry_run": False,
 }
