@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import termios
@@ -37,14 +38,22 @@ class Terminal:
                 await asyncio.sleep(0.02)
         return self._process.returncode
 
-    def hear(self) -> None:
+    async def rest(self) -> str:
+        """All that a program wrote which has ended."""
+        while select.select([self._keyboard], [], [], 0)[0]:
+            if not self.hear():
+                break
+        return self.screen
+
+    def hear(self) -> bool:
         try:
             data = os.read(self._keyboard, 64 * 1024)
         except OSError:  # the program and all its children have closed it
             asyncio.get_running_loop().remove_reader(self._keyboard)
-            return
+            return False
         self.screen += data.decode("utf-8", "replace").replace("\r\n", "\n")
         self._news.set()
+        return bool(data)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ import pytest
 from atomic.cli.verbs import VERBS, Verb
 from atomic.processes import ExecResult, execute
 from tests.cli.command import User
-from tests.cli.strangers import PROJECTS, Stranger
+from tests.hostile.repositories import PROJECTS, Stranger
 
 AT_ONCE = 2
 SECONDS = 60  # for one command; it takes a small part of one

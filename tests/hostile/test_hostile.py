@@ -1,0 +1,22 @@
+"""In whatever repository: nothing runs, no file outside changes, and only text reaches the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.repositories import PROJECTS
+from tests.hostile.visit import COMMANDS, Visit
+
+QUICK = ("recording_that_climbs_one_folder", "settings_that_push_and_spend", "escapes_in_names_and_descriptions")
+ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in PROJECTS]
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_nothing_leaves_a_hostile_repository(tmp_path: Path, name: str) -> None:
+    visit = Visit(tmp_path, name)
+    for words in COMMANDS:
+        await visit.run(words)
+    await asyncio.to_thread(visit.open_screen)

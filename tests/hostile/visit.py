@@ -1,0 +1,145 @@
+"""A user with an agent and servers of their own visits a stranger's repository; what happened is compared afterwards.
+
+The oracle is the same for all repositories: no file outside of the project and of `~/.atomic/sessions` is another one,
+the canary is not there, and what reached the terminal is text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+import unicodedata
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from tests.cli.command import ATOMIC, SDKS, User
+from tests.cli.terminal import in_terminal
+from tests.hostile.repositories import PROJECTS, Stranger
+from tests.tui.terminal.window import window
+
+SECONDS = 120.0  # ends a hang, and decides nothing
+COMMANDS: Sequence[Sequence[str]] = (
+    ("-p", "hi"),
+    ("run", "ralph", "--dry-run", "greet me"),
+    ("doctor",),
+    ("trust", "--show"),
+    ("complete", "run", ""),
+    ("complete", "-a", ""),
+    ("--help",),
+    ("run", "--help"),
+)
+_SEQUENCE = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_^X][^\x1b]*\x1b\\|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"
+)
+
+Print = tuple[str, int, int, str]  # of a file: what it is, its mode, its size, its content
+Snapshot = Mapping[str, Print]
+
+
+class Visit:
+    """One user, one repository. `folder` holds all that there is in their world."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.user = User(folder)
+        self.user.lacks(*SDKS)  # other agents would write their own files when `doctor` asks for them
+        self.canary = folder / "canary"
+        (folder / "tmp").mkdir()
+        self.user.env |= {"TMPDIR": str(folder / "tmp"), "NO_COLOR": "1", "TERM": "xterm-256color"}
+        self.user.env |= {"PYTHONDONTWRITEBYTECODE": "1"}
+        own = Path(__file__).with_name("agent.py")
+        self.user.sets(f'agent = "acp:own"\n[acp.own]\ncommand = ["{sys.executable}", "{own}"]\n')
+        stranger = Stranger(self.user.project, self.canary, home=self.user.home)
+        PROJECTS[name](stranger)
+        self.place = self.user.project / stranger.below
+        self._before = self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """All files outside of the project and of the sessions."""
+        left_out = (self.user.project, self.user.home / ".atomic" / "sessions")
+        found: dict[str, Print] = {}
+        for place, folders, files in os.walk(self.folder):
+            folders[:] = [one for one in folders if Path(place, one) not in left_out]
+            for one in (*folders, *files):
+                path = os.path.join(place, one)
+                found[os.path.relpath(path, self.folder)] = _print(path)
+        return found
+
+    def check_files(self, after: str) -> None:
+        """Raise AssertionError if something ran, or a file outside is another one."""
+        assert not self.canary.exists(), f"{self.name}: {after} has run the stranger's code"
+        now = self.snapshot()
+        differ = [path for path in sorted(now.keys() | self._before.keys()) if now.get(path) != self._before.get(path)]
+        changed = [path for path in differ if path not in _MADE]
+        assert not changed, f"{self.name}: {after} has changed {', '.join(changed)}"
+
+    async def run(self, words: Sequence[str]) -> tuple[int, str]:
+        """Run one command in a terminal, and check what it did. Its exit code, and what it wrote."""
+        async with in_terminal([ATOMIC, *words], env=self.user.env, cwd=self.place) as terminal:
+            code = await terminal.exit_code(timeout=SECONDS)
+            said = await terminal.rest()
+        line = f"atomic {' '.join(words)}"
+        assert not (strange := not_text(said)), f"{self.name}: {line} wrote {strange}"
+        assert "Traceback" not in said, said
+        assert "internal error" not in said, said
+        self.check_files(line)
+        return code, said
+
+    def open_screen(self) -> None:
+        """Open the screen, have it answer, leave it, and check what it did."""
+        with window([ATOMIC], env=self.user.env, cwd=self.place) as one:
+            one.wait(lambda: _has_prompt(one.emulator.lines) or one.process.poll() is not None, "prompt", SECONDS)
+            if one.process.poll() is None:
+                one.type("/help\r")
+                one.wait(lambda: one.emulator.has("/help") or one.process.poll() is not None, "answer", SECONDS)
+                one.type("\x1b")
+                one.type("\x03\x03")
+            one.exit_code(timeout=SECONDS)
+            strange = strange_sequences(bytes(one.log))
+        assert not strange, f"{self.name}: the screen wrote {strange}"
+        self.check_files("the screen")
+
+
+_MADE = frozenset({"home/.atomic/sessions", "home/.atomic/history.jsonl"})  # the latter: what the user has typed
+
+
+def _has_prompt(lines: Sequence[str]) -> bool:
+    return any(line.startswith(" ›") for line in lines)
+
+
+def _print(path: str) -> Print:
+    status = os.lstat(path)
+    kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
+    if kind == stat.S_IFLNK:
+        return "link", mode, 0, os.readlink(path)
+    if kind == stat.S_IFREG:
+        return "file", mode, status.st_size, sha256(Path(path).read_bytes()).hexdigest()
+    return ("folder" if kind == stat.S_IFDIR else "special"), mode, 0, ""
+
+
+def not_text(said: str) -> list[str]:
+    """What is in an output and is not text: controls but for line ends and tabs, and what cannot be seen.
+
+    `atomic run` draws its progress anew by going up and clearing what is below: that much is its own.
+    """
+    said = re.sub(r"\x1b\[\d+A\r\x1b\[J", "", said)
+    hidden = {letter for letter in said if unicodedata.category(letter) in ("Cc", "Cf", "Co", "Zl", "Zp")}
+    return sorted(f"U+{ord(letter):04X}" for letter in hidden - {"\n", "\r", "\t"})
+
+
+_OWN = re.compile(  # what the screen itself writes: it moves, colours, switches modes, and asks what the terminal is
+    r"\x1b\[(?:\d+;\d+H|c|[\d;]*m|>[\d;]+m|>\d+u|<u|2[23];0t|\?(?:7|25|10\d\d|2004|2026|2048)(?:h|l|\$p))"
+    r"|\x1b\]11;\?\x1b\\|\x1b\]22;(?:default|pointer|text)\x07|\x18"
+)
+
+
+def strange_sequences(log: bytes) -> list[str]:
+    """What Atomic's own screen does not write: a title, a link, the clipboard, a cleared screen, hidden characters."""
+    rest = _OWN.sub("", log.decode("utf-8", "replace"))
+    strange = {*_SEQUENCE.findall(rest)}
+    plain = _SEQUENCE.sub("", rest)
+    hidden = {letter for letter in plain if unicodedata.category(letter) in ("Cc", "Cf", "Co", "Zl", "Zp")}
+    return sorted(map(repr, strange | (hidden - {"\n", "\r", "\t"})))
