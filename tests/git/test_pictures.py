@@ -389,3 +389,30 @@ def programs_started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for module in (repository_module, scratch_module):
         monkeypatch.setattr(module, "run_git", noted)
     return asked
+
+
+async def test_of_a_file_with_a_secret_only_the_hash_is_kept(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "a\n", "committed": "API_KEY=correct-horse-battery\n"})
+    write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn1\n", "plain": "p\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    assert await pictures.not_kept(before, [".env", "a", "committed", "plain"]) == {".env"}
+    assert await pictures.take() == before
+    write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn2\n"})
+    after = await pictures.take()
+    assert await statuses(pictures, before, after) == {".env": "modified"}
+    patch, _ = await pictures.patch(before, after, max_bytes=10_000)
+    assert "Not kept here" in patch
+    assert "Zk8s" not in patch
+
+
+async def test_a_file_with_a_secret_is_the_same_before_and_after_it_is_committed(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "a\n"})
+    write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn1\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    commit(one, "Take it along")
+    after = await pictures.take()
+    assert await pictures.changes(before, after) == []
+    assert await pictures.uncommitted(after) == frozenset()
+    assert await pictures.uncommitted(before) == {".env"}

@@ -29,6 +29,7 @@ from atomic.sessions.store import Session, SessionStore, notes_of, read_record, 
 from atomic.terminal import one_line
 
 JOURNAL = "journal.db"
+_NOT_EXPORTED = ("inbox", "pictures", "snapshots")
 _BIGGEST = 256 * 1024 * 1024  # bytes of one file
 
 
@@ -91,9 +92,15 @@ def _members(session: Session, left_out: list[str]) -> Iterator[tuple[str, bytes
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The plain files of a session; no link, nothing of a database but itself, nothing that waits in the inbox."""
+    """The plain files of a session; no link, nothing of a database but itself, nothing that waits in the inbox.
+
+    Snapshots are git folders: they hold the project's own files, packed, where no secret could be found.
+    """
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not (place == str(folder) and one == "inbox"))
+        folders[:] = sorted(one for one in folders if not (place == str(folder) and one in _NOT_EXPORTED))
+        if "objects" in folders and "HEAD" in names:
+            folders.clear()
+            continue
         for name in sorted(names):
             path = Path(place) / name
             relative = path.relative_to(folder).as_posix()

@@ -3,16 +3,20 @@
 A picture is a tree of all files, committed or not, tracked or not, but for those that git ignores. It is kept in a
 git folder of our own, outside the user's repository, whose index, refs and objects are not touched. That folder has an
 index too, so that a second picture reads only the files that have changed.
+
+Of a file with a secret in it only the hash is kept, in a line that stands in for it, unless the user's own repository
+has the content already. So is a file that is too big. `not_kept` tells which files of a picture these are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import os
 import shutil
 import stat
-from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -24,12 +28,16 @@ from atomic.git.errors import GitError
 from atomic.git.repository import Mark, Repository, find_repository, mark
 from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, split
 from atomic.git.watch import count_files
+from atomic.redact import Redactor
 
 MAX_COMMITS = 1000  # more than that were not made but fetched: the newest are told
 _TREES = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "-O/dev/null")
 _CHANGED = "?CR"  # how git marks a file that is unknown, changed or removed
+_NOT_KEPT = "Not kept here: "  # how the line begins that stands in for a file
+_LONGEST_LINE = 200  # bytes of such a line
 _numbers = itertools.count()
 
+_Stamp = tuple[int, int, int, int]  # times, size and number of a file: as they were when it was read
 ChangeStatus = Literal["added", "modified", "deleted"]
 _STATUS: dict[str, ChangeStatus] = {"A": "added", "D": "deleted"}
 
@@ -56,7 +64,15 @@ class Pictures:
     Whoever makes several on the same folder shares what they keep. All raise GitError.
     """
 
-    def __init__(self, store: Path, project: Path, *, ignored: Collection[Path] = ()) -> None:
+    def __init__(
+        self,
+        store: Path,
+        project: Path,
+        *,
+        ignored: Collection[Path] = (),
+        has_secret: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """`has_secret`: whether a file's content must not be kept; None: what a `Redactor` of this process finds."""
         self._store, self._project = store.resolve(), project.resolve()
         self._hidden = [os.path.realpath(path) for path in (self._own_folder(), *ignored)]
         self._scratch: Scratch | None = None
@@ -64,6 +80,8 @@ class Pictures:
         self._next: asyncio.Task[Picture] | None = None  # has been asked for, and is not begun
         self._trees: dict[bytes, str] = {}  # by the checksum of an index
         self._tracked: tuple[Mark, set[str]] = None, set()
+        self._has_secret = has_secret or Redactor.of_environment().finds_in_file
+        self._searched: dict[str, tuple[_Stamp, bool]] = {}  # by path: the file as it was, and whether it has a secret
 
     async def take(self) -> Picture:
         """A picture of what is there now. Outside of a repository it raises GitError if there are over 10,000 files.
@@ -96,7 +114,26 @@ class Pictures:
         count = next((at for at in range(0, len(words), 2) if not words[at].startswith(":")), len(words))
         lines = {path: (new, old) for new, old, path in (word.split("\t", 2) for word in words[count:])}
         changed = zip(words[1:count:2], words[:count:2], strict=True)
-        return [_file_change(path, facts[-1], *lines.get(path, ("-", "-"))) for path, facts in sorted(changed)]
+        return [
+            _file_change(path, facts[-1], *lines.get(path, ("-", "-")))
+            for path, facts in sorted(changed)
+            if not _is_same_content(*facts.split(" ")[2:4])
+        ]
+
+    async def not_kept(self, picture: Picture, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of the files whose content the picture does not keep: too big, unreadable, or with a secret."""
+        if not paths:
+            return frozenset()
+        scratch = await self._opened()
+        listed = split(await scratch.git("ls-tree", "-r", "-z", "--long", picture.tree, "--", *paths))
+        found: set[str] = set()
+        for facts, path in (entry.split("\t", 1) for entry in listed):
+            _, _, blob, size = facts.split()
+            if size.isdigit() and int(size) <= _LONGEST_LINE:
+                text = await scratch.git("cat-file", "blob", blob)
+                if text.startswith(_NOT_KEPT):
+                    found.add(_shown(path))
+        return frozenset(found)
 
     async def uncommitted(self, picture: Picture) -> frozenset[str]:
         """The files that are not as the commit has them that was checked out then; none if there was none."""
@@ -151,13 +188,43 @@ class Pictures:
         files = {path: _size(scratch.root, path) for path in self._without_ours(scratch.root, paths)}
         missing = [path for path, size in files.items() if size is None]
         plain = [path for path, size in files.items() if size is not None and 0 <= size <= MAX_FILE]
+        secret = await self._with_secrets(scratch, plain)
+        plain = [path for path in plain if path not in secret]
         await _update(scratch, index, "--force-remove", paths=missing)
         await _update(scratch, index, "--add", "--remove", "--replace", paths=plain)  # one may vanish meanwhile
-        for path in files.keys() - {*missing, *plain}:
+        for path in files.keys() - {*missing, *plain, *secret}:
             await _stand_in(scratch, index, path)
+        for path, content in secret.items():
+            await _put_line(scratch, index, path, _line_for(content))
         if {*known, *files} - tracked:
             await _remove_ignored(scratch, index, tracked)
         return await self._tree(scratch, index)
+
+    async def _with_secrets(self, scratch: Scratch, paths: Sequence[str]) -> dict[str, str]:
+        """Return the files with a secret that the user's repository does not have, and the hashes of their contents."""
+        suspects = await asyncio.to_thread(lambda: [path for path in paths if self._is_suspect(scratch.root / path)])
+        hashes: dict[str, str] = {}
+        for path in suspects:
+            with suppress(GitError):  # it vanished meanwhile
+                content = (await scratch.git("hash-object", "--", path)).strip()
+                if not await _has_object(scratch, content):
+                    hashes[path] = content
+        return hashes
+
+    def _is_suspect(self, path: Path) -> bool:
+        """Whether a file has a secret in it; one that has not changed since it was searched is not read again."""
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # a link, which has no content, or gone
+            return False
+        with os.fdopen(file, "rb") as opened:
+            status = os.fstat(file)
+            stamp = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+            known = self._searched.get(str(path))
+            if known is None or known[0] != stamp:
+                known = stamp, stat.S_ISREG(status.st_mode) and self._has_secret(opened.read(MAX_FILE))
+                self._searched[str(path)] = known
+            return known[1]
 
     async def _tree(self, scratch: Scratch, index: str) -> str:
         """The tree of an index; git is asked only for one that has changed."""
@@ -216,10 +283,18 @@ class Pictures:
 _shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[Path, Path], Pictures]] = WeakKeyDictionary()
 
 
-def shared_pictures(store: Path, project: Path, *, ignored: Collection[Path] = ()) -> Pictures:
+def shared_pictures(
+    store: Path,
+    project: Path,
+    *,
+    ignored: Collection[Path] = (),
+    has_secret: Callable[[bytes], bool] | None = None,
+) -> Pictures:
     """The pictures of a project that all of this event loop share: what one has found out, the others know."""
     known = _shared.setdefault(asyncio.get_running_loop(), {})
-    return known.setdefault((store, project), Pictures(store, project, ignored=ignored))
+    if (store, project) not in known:
+        known[store, project] = Pictures(store, project, ignored=ignored, has_secret=has_secret)
+    return known[store, project]
 
 
 def _checksum(index: Path) -> bytes:
@@ -290,9 +365,37 @@ async def _stand_in(scratch: Scratch, index: str, path: str) -> None:
     """Put a line in place of a file that is too big to keep or cannot be read; it changes when the file does."""
     with suppress(FileNotFoundError):
         status = (scratch.root / path).lstat()
-        text = f"Not kept here: {status.st_size} bytes, last changed at {status.st_mtime_ns} ns.\n"
-        blob = (await scratch.git("hash-object", "-w", "--stdin", input=text)).strip()
-        await scratch.git("update-index", "-z", "--index-info", index=index, input=f"100644 {blob}\t{path}\0")
+        line = f"{_NOT_KEPT}{status.st_size} bytes, last changed at {status.st_mtime_ns} ns.\n"
+        await _put_line(scratch, index, path, line)
+
+
+async def _put_line(scratch: Scratch, index: str, path: str, line: str) -> None:
+    blob = (await scratch.git("hash-object", "-w", "--stdin", input=line)).strip()
+    await scratch.git("update-index", "-z", "--index-info", index=index, input=f"100644 {blob}\t{path}\0")
+
+
+async def _has_object(scratch: Scratch, name: str) -> bool:
+    try:
+        await scratch.git("cat-file", "-e", name)
+    except GitError:
+        return False
+    return True
+
+
+def _line_for(content: str) -> str:
+    """Return the line that stands in for a file with a secret; `content` is its hash."""
+    return f"{_NOT_KEPT}it has a secret in it. Its hash is {content}.\n"
+
+
+def _is_same_content(old: str, new: str) -> bool:
+    """Whether one of two blobs is the line that stands in for the other."""
+    return old == _hash_of_line_for(new) or new == _hash_of_line_for(old)
+
+
+def _hash_of_line_for(content: str) -> str:
+    line = _line_for(content).encode()
+    algorithm = hashlib.sha1 if len(content) == 40 else hashlib.sha256
+    return algorithm(b"blob %d\0" % len(line) + line, usedforsecurity=False).hexdigest()
 
 
 def _size(root: Path, path: str) -> int | None:

@@ -100,6 +100,11 @@ class Redactor:
         """Whether there is a secret in it; for what cannot be redacted, like the bytes of a picture."""
         return self._holds_known(text) or any(True for _ in (*tokens(text), *_encoded(text)))
 
+    def finds_in_file(self, data: bytes) -> bool:
+        """Return whether a file of a project has a secret in it. Names that are passed on in code are none."""
+        text = data.decode("utf-8", "replace")
+        return self.finds(text) if "\0" in text else bool(self.spans(text, code=True))
+
     def spans(self, text: str, *, code: bool = False) -> list[Span]:
         """Where secrets are, in order, none overlapping another."""
         found = [*tokens(text), *_private_keys(text), *_encoded(text)]

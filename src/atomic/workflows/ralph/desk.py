@@ -49,7 +49,8 @@ class Desk:
 
     @property
     def pictures(self) -> Pictures:
-        return shared_pictures(self.session / PICTURES, self.cwd, ignored=(self.notes,))
+        has_secret = self._ctx.deps.files.redactor.finds_in_file
+        return shared_pictures(self.session / PICTURES, self.cwd, ignored=(self.notes,), has_secret=has_secret)
 
     @property
     def notes(self) -> Path:

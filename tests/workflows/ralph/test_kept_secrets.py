@@ -1,0 +1,57 @@
+"""No secret of the project's files is kept with a run or leaves with its archive, packed or not."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+
+SECRET = "Zk8sQ2v7Lr4Tn1Wb9Xc3"
+KNOWN = "over-the-hills-and-far-away"
+
+
+def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Every file below a folder, and what is inside of those that are packed."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            data = file.read_bytes()
+            yield file, data
+            try:
+                yield file, zlib.decompress(data)
+            except zlib.error:
+                continue
+
+
+@pytest.fixture
+async def paused(tmp_path: Path) -> Theatre:
+    """A run that stopped at a cap, in a project with secrets in untracked files."""
+    theatre = Theatre(tmp_path, PLAN, worker("1", {"write": {"one.txt": f"{KNOWN}\n"}}), writing("2"), APPROVE)
+    theatre.user.env["SERVICE_TOKEN"] = KNOWN
+    (theatre.project / ".env.local").write_text(f"FOO_API_KEY={SECRET}\n")
+    (theatre.project / "bytes.bin").write_bytes(b"\0\xff" + KNOWN.encode())
+    outcome = await theatre.ralph("--max-iterations", "1", "--verify", "true", GOAL)
+    assert outcome.exit_code != 0, outcome.stderr
+    return theatre
+
+
+async def test_no_file_of_a_paused_run_has_a_secret_of_the_project(paused: Theatre) -> None:
+    assert (paused.session / "pictures").is_dir(), "the run can go on"
+    for file, data in contents(paused.session):
+        assert SECRET.encode() not in data, file
+        assert KNOWN.encode() not in data, file
+
+
+async def test_an_exported_run_has_no_snapshot_of_the_project(paused: Theatre, tmp_path: Path) -> None:
+    done = await paused.user.atomic("sessions", "export", paused.session.name, "run.tar.gz")
+    assert done.exit_code == 0, done.stderr
+    with tarfile.open(paused.project / "run.tar.gz") as archive:
+        assert not [name for name in archive.getnames() if "pictures" in name or "/objects/" in name]
+        archive.extractall(tmp_path / "out", filter="data")
+    for file, data in contents(tmp_path / "out"):
+        assert SECRET.encode() not in data, file
+        assert KNOWN.encode() not in data, file
