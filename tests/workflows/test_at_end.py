@@ -26,7 +26,7 @@ from atomic.workflows import (
 from atomic.workflows.endings import Stop
 from atomic.workflows.events import NodeStarted, RunEnded, Warning, WorkflowEvent
 from atomic.workflows.executor import WorkflowRun, run_workflow
-from atomic.workflows.governor import Caps
+from atomic.workflows.limits import Caps
 from tests.cli.command import User
 from tests.cli.flows import call, end, ledger, recording, session, started, workflow
 from tests.workflows.runs import ending, runtime, told

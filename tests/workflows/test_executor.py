@@ -47,8 +47,8 @@ from atomic.workflows.events import (
     Warning,
 )
 from atomic.workflows.executor import run_workflow
-from atomic.workflows.governor import Caps
 from atomic.workflows.host_runtime import Choices
+from atomic.workflows.limits import Caps
 from tests.cli.flows import call, end, text
 from tests.workflows.runs import definition, ending, runtime, told
 from tests.workflows.small_runtime import Entities, Entity

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from atomic.providers import Usage
-from atomic.workflows.governor import CapReached, Caps, Governor, Parked
+from atomic.workflows.governor import CapReached, Governor, Parked
 from atomic.workflows.ledger import SpendingLog, Spent, read_past
+from atomic.workflows.limits import Caps
 
 LIMIT = 20.0  # seconds that anything here may take
 

@@ -23,6 +23,7 @@ _CONFIG = """\
 # max_cost = 5.0          # dollars
 # max_tokens = 2_000_000
 # max_time = "6h"
+# turn_limit = "30m"      # of one turn
 
 # [workflows.ralph]
 # verify = ["make test"]  # after the user's own checks; it runs when the project is trusted

@@ -20,7 +20,7 @@ from atomic.cli.progress import Asking, View, view_for
 from atomic.cli.streams import STDERR, STDIN, claim_stdout, tell
 from atomic.cli.turn import recordable
 from atomic.cli.workflow_flags import config_of
-from atomic.config import CapSettings, Settings, atomic_home, read_duration
+from atomic.config import CapSettings, Settings, atomic_home, read_duration, read_limit
 from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.graph import RunOwnedError
 from atomic.hosts import BY_PREFERENCE, check, choose_provider, current_folder, named_provider, neutral_folder
@@ -30,8 +30,8 @@ from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.endings import Stop
 from atomic.workflows.events import RunEnded
 from atomic.workflows.executor import WorkflowRun
-from atomic.workflows.governor import Caps
 from atomic.workflows.host_runtime import Choices, Person, Runtime
+from atomic.workflows.limits import Caps
 
 if TYPE_CHECKING:
     from atomic.providers import AgentProvider, SessionOptions
@@ -101,17 +101,25 @@ def _by_role(arguments: Arguments, flag: str) -> dict[str, str]:
 
 
 def _caps(arguments: Arguments) -> dict[str, float]:
-    readers: dict[str, Callable[[str], float]] = {"max_cost": float, "max_tokens": int, "max_time": read_duration}
+    readers: dict[str, Callable[[str], float]] = {
+        "max_cost": float,
+        "max_tokens": int,
+        "max_time": read_duration,
+        "turn_limit": read_limit,
+        "idle_limit": read_limit,
+    }
     caps: dict[str, float] = {}
     for name, read in readers.items():
         flag = f"--{name.replace('_', '-')}"
         if (text := arguments.value(flag)) is None:
             continue
         try:
-            caps[name] = read(text.replace(",", "_").removeprefix("$") if read is not read_duration else text)
+            is_number = read in (float, int)
+            caps[name] = read(text.replace(",", "_").removeprefix("$") if is_number else text)
         except ValueError:
             caps[name] = -1
-        if not 0 < caps[name] < float("inf"):
+        least = 0 if read is read_limit else 1e-9
+        if not least <= caps[name] < float("inf"):
             raise UsageError(f'{flag} cannot be "{text}": give {_EXAMPLES[name]}')
     return caps
 
@@ -120,6 +128,8 @@ _EXAMPLES = {
     "max_cost": "dollars, such as 2.50",
     "max_tokens": "a number, such as 200000",
     "max_time": "a time, such as 90s, 30m or 6h",
+    "turn_limit": "a time, such as 90s, 30m or 2h, or 0 for no limit",
+    "idle_limit": "a time, such as 90s, 10m or 1h, or 0 for no limit",
 }
 
 

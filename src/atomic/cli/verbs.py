@@ -392,6 +392,12 @@ _HOW = (
     Flag("--max-tokens", value="N", help="pause when so many tokens are used"),
     Flag("--max-time", value="TIME", help="pause after so much time of work: 90s, 30m, 6h"),
     Flag(
+        "--turn-limit",
+        value="TIME",
+        help="interrupt a turn that takes longer: 2h, for a planner or reviewer 30m, unless you say so; 0: never",
+    ),
+    Flag("--idle-limit", value="TIME", help="interrupt a turn whose agent does nothing for so long; 0: never"),
+    Flag(
         "--on-limit",
         value="WHAT",
         choices=("wait", "stop", "switch"),

@@ -5,7 +5,7 @@ spends and skips no more than the user allows. Each other key is a warning.
 """
 
 from atomic.config.errors import ConfigError
-from atomic.config.keys import read_duration
+from atomic.config.keys import read_duration, read_limit
 from atomic.config.loading import load_settings
 from atomic.config.places import atomic_home, config_files, find_project
 from atomic.config.settings import AcpSettings, CapSettings, EnvSettings, ProviderSettings, Settings
@@ -22,4 +22,5 @@ __all__ = [
     "find_project",
     "load_settings",
     "read_duration",
+    "read_limit",
 ]

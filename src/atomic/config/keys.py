@@ -35,6 +35,12 @@ def read_duration(value: Any) -> float:
     return _number(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
+def read_limit(value: Any) -> float:
+    """Seconds of a time, 0 for no limit. Raises ValueError."""
+    is_zero = str(value).strip() in ("0", "0s", "0m", "0h") and not isinstance(value, bool)
+    return 0.0 if is_zero else read_duration(value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
@@ -102,6 +108,9 @@ SHAPE: Mapping[str, Shape] = {
         "max_cost": Key("a number of dollars above 0", _number),
         "max_tokens": Key("a whole number above 0", _count),
         "max_time": Key('a time such as "90s", "30m" or "6h"', read_duration),
+        "turn_limit": Key('a time such as "90s" or "2h", or 0 for no limit', read_limit),
+        "idle_limit": Key('a time such as "90s" or "20m", or 0 for no limit', read_limit),
+        "grace": Key('a time such as "30s" or "2m"', read_duration),
     },
     "providers": {
         name: {
@@ -131,6 +140,9 @@ BY_PROJECT: Mapping[str, Shape] = {
         }
     ),
 }
+
+# What holds where the user sets nothing: a project may not set these higher. Planners have the shorter turns.
+CAP_DEFAULTS: Mapping[str, float] = {"turn_limit": 1800.0, "grace": 120.0}
 
 # Keys that we do not have, in words that a project would use for what it may never have a say in.
 NEVER_BY_PROJECT = ("trust", "permission", "policy", "api_key", "apikey", "token", "secret", "endpoint", "url")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.config.errors import ConfigError
-from atomic.config.keys import BY_PROJECT, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
+from atomic.config.keys import BY_PROJECT, CAP_DEFAULTS, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
 from atomic.config.places import config_files
 from atomic.config.settings import Settings
 from atomic.errors import closest
@@ -53,6 +54,11 @@ def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[
     if project_file is not None and (file := _read(project_file)) is not None:
         layers.append(Layer("project", _Reader(file, warnings, by_project=True).read_within(user), file))
     return [*layers, Layer("environment", {**_from_environment()})], warnings
+
+
+def _height(name: str, cap: float) -> float:
+    """A cap as it is compared with another: 0 is the highest where it means "no limit"."""
+    return math.inf if cap == 0 and name in ("turn_limit", "idle_limit") else cap
 
 
 def _read(path: Path) -> ConfigFile | None:
@@ -102,8 +108,9 @@ class _Reader:
     def _hold_caps(self, taken: Table, user: Table) -> None:
         """Leave out caps that are higher than the user's."""
         caps, limits = cast("tuple[dict[str, float], ...]", (taken.get("caps", {}), user.get("caps", {})))
+        limits = {**CAP_DEFAULTS, **limits}
         for name in sorted(limits.keys() & caps.keys()):
-            if caps[name] > limits[name]:
+            if _height(name, caps[name]) > _height(name, limits[name]):
                 del caps[name]
                 self._warn(("caps", name), "is ignored: a project may not set it higher than you do")
 

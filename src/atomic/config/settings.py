@@ -29,11 +29,14 @@ class EnvSettings(msgspec.Struct, frozen=True):
 
 
 class CapSettings(msgspec.Struct, frozen=True):
-    """`[caps]`: what a run may spend; None means that nothing bounds it."""
+    """`[caps]`: what a run and its turns may take; None means the default. Times are seconds."""
 
     max_cost: float | None = None  # dollars
     max_tokens: int | None = None
-    max_time: float | None = None  # seconds
+    max_time: float | None = None
+    turn_limit: float | None = None  # 0: no limit
+    idle_limit: float | None = None  # 0: no limit
+    grace: float | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -23,13 +23,16 @@ from atomic.providers.errors import AnswerError
 from atomic.providers.events import AgentEvent, EndReason, LimitReached, TurnEnded, Usage, UsageReported
 from atomic.providers.heading import role_and_task
 from atomic.questions import Question
+from atomic.workflows.errors import TurnCutError
 from atomic.workflows.governor import Account, CapReached, Governor, Parked
+from atomic.workflows.turn_watch import TurnWatch
 
 if TYPE_CHECKING:
     from atomic.graph.context import StepContext
     from atomic.providers.base import AgentProvider, AgentSession, Capabilities, ContextUsage, ModelInfo, SessionOptions
 
 ValueT = TypeVar("ValueT")
+INTERRUPT_AGAIN = 3.0  # seconds; an interrupt takes 2 at most
 
 
 class Limited(BaseException):
@@ -38,6 +41,10 @@ class Limited(BaseException):
     def __init__(self, provider: str, reset_at: datetime | None, message: str) -> None:
         self.provider, self.reset_at, self.message = provider, reset_at, message
         super().__init__(message)
+
+
+class CutOff(Suspend):
+    """The pause of a run whose turn at work was interrupted by a cap: that turn was made, and paid for."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -97,11 +104,11 @@ class Door:
         except (CapReached, Parked) as reached:
             raise self.suspend(reached) from reached
 
-    def suspend(self, reached: CapReached | Parked) -> Suspend:
+    def suspend(self, reached: CapReached | Parked, *, is_cut: bool = False) -> Suspend:
         """The pause that a limit brings."""
         if isinstance(reached, CapReached):
             self.office.told_cap(reached)
-            return Suspend(str(reached), code=reached.kind)
+            return (CutOff if is_cut else Suspend)(str(reached), code=reached.kind)
         return Suspend(str(reached), code="provider_limit")
 
     def known_answers(self) -> str:
@@ -135,12 +142,17 @@ class Call:
         self._suspend: Suspend | None = None
         self._stopping: asyncio.Task[Any] | None = None
         self._began = perf_counter()
+        self._watch = TurnWatch(door.office.governor, account)
+        self._watching: asyncio.Task[None] | None = None
+        self._cut: CapReached | TurnCutError | None = None
 
     def hear(self, event: AgentEvent) -> None:
         """An event of the agent."""
+        self._watch.hear()
         if isinstance(event, UsageReported):
             self._interim += event.usage
-            self._account.report(self._usage + self._interim)
+            self._account.report(self._usage + self._interim, is_final=False)
+            self._watch.count()
         elif isinstance(event, LimitReached):
             self._limit = event
         self._door.office.told_activity(self.about.caller, event)
@@ -158,10 +170,31 @@ class Call:
         line = {
             "time": time.time(), "node": caller.node, "task": caller.task, "role": caller.role,
             "provider": about.provider, "model": about.model, "prompt": about.prompt, "reason": str(ended.reason),
-            "usage": ended.usage, "seconds": round(perf_counter() - self._began, 3), "error": ended.error,
-            "call": self._account.id,
+            "usage": ended.usage, "seconds": round(perf_counter() - self._began, 3),
+            "error": ended.error or self._why_cut(ended), "call": self._account.id,
         }  # fmt: skip
         self._door.office.ended_call(line)
+
+    @asynccontextmanager
+    async def watched(self, interrupt: Callable[[], Any]) -> AsyncGenerator[None]:
+        """Interrupt what is done inside when it passes a limit."""
+        self.interrupt = interrupt
+        self._watching = asyncio.create_task(self._keep_limits(interrupt), name="turn-limits")
+        try:
+            yield
+        finally:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+
+    async def _keep_limits(self, interrupt: Callable[[], Any]) -> None:
+        self._cut = await self._watch.passed()
+        self._account.is_cut = True
+        while True:  # until the turn is over: one that has not really begun does not hear the first
+            await interrupt()
+            await asyncio.sleep(INTERRUPT_AGAIN)
+
+    def _why_cut(self, ended: TurnEnded) -> str | None:
+        return None if self._cut is None or ended.reason is EndReason.DONE else str(self._cut)
 
     def finish(self) -> None:
         """It is done, for a provider that tells no end of what was asked."""
@@ -171,13 +204,13 @@ class Call:
     def close(self) -> None:
         """The call is over; one that nobody heard the end of was cut."""
         if self._ended is None:
-            self._account.report(self._interim)
+            self._account.report(self._interim, is_final=False)
             self._log(TurnEnded(EndReason.INTERRUPTED, usage=self._interim))
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Sequence[str]]:
         """Put the agent's questions to a person. Where nobody is, the turn ends and the run pauses."""
         try:
-            with self._door.ctx.resting():
+            with self._watch.asking(), self._door.office.governor.asking(), self._door.ctx.resting():
                 return [await self._ask(question) for question in questions]
         except Suspend as suspend:
             self._suspend = suspend
@@ -194,12 +227,18 @@ class Call:
         return [answer] if isinstance(answer, str) else answer
 
     async def check(self) -> None:
-        """Raises Suspend where a question waits, Limited where the provider does not serve."""
+        """Raise what the end of the turn means for its step.
+
+        Suspend: a question waits, or a cap has cut the turn. TurnCutError: its own limit has cut it. Limited: the
+        provider does not serve.
+        """
         if self._stopping is not None:
             await self._stopping
         if self._suspend is not None:
             raise self._suspend
         ended = self._ended
+        if self._cut is not None and (ended is None or ended.reason is not EndReason.DONE):
+            raise self._door.suspend(self._cut, is_cut=True) if isinstance(self._cut, CapReached) else self._cut
         if ended is not None and ended.reason is EndReason.LIMIT:
             limit = self._limit or LimitReached()
             raise Limited(self.about.provider, limit.reset_at, limit.message or ended.error or "")
@@ -285,9 +324,10 @@ class GuardedSession:
         prompt += self.door.known_answers()
         about = msgspec.structs.replace(self.about, prompt=prompt, caller=self.about.caller.speaking(prompt))
         async with self.door.call(about) as call:
-            self._line.call, call.interrupt = call, self._session.interrupt
+            self._line.call = call
             try:
-                yield call
+                async with call.watched(self._session.interrupt):
+                    yield call
             finally:
                 self._line.call = None
         await call.check()

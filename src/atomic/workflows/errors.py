@@ -21,6 +21,21 @@ class SubagentError(AtomicError):
         super().__init__(f'agent "{agent}" failed: {reason}')
 
 
+class TurnFailedError(AtomicError):
+    """A turn of an agent did not end well; `reason` is that of its end."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        self.reason = reason
+        super().__init__(why)
+
+
+class TurnCutError(TurnFailedError):
+    """A turn was interrupted because it took too long, or its agent was silent for too long."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("interrupted", why)
+
+
 class WorkflowProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong with a file."""
 

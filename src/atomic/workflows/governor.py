@@ -4,6 +4,8 @@ Money is reserved before a turn and settled after it. A turn is expected to take
 so far. Where that does not fit any more, it waits for those at work to end: they may take less. When nobody works and
 the cap is reached, the run pauses. So a cap is passed by one turn for each live worker at most, and mostly by one.
 
+A turn at work is interrupted only when it has gone far beyond what was left: `cut_for` says when.
+
 A provider that does not serve parks its turns until the wall clock says that it serves again: a machine that slept,
 or an Atomic that was started anew, wakes by the same time.
 """
@@ -23,35 +25,33 @@ from uuid import uuid4
 import msgspec
 
 from atomic.errors import AtomicError
-from atomic.workflows.ledger import Amount, Past, SpendingLog, Spent, amount_of, read_past
+from atomic.usage import Usage
+from atomic.workflows.ledger import Amount, Past, SpendingLog, Spent, amount_of, read_past, weighted_tokens
+from atomic.workflows.limits import Caps, duration
 
 OnLimit = Literal["wait", "stop", "switch"]
 
 TOKENS_PER_DOLLAR = 100_000  # where no price is known and no token cap is given: dearer than nearly every model
+DOLLARS_PER_TOKEN = 5e-6  # while a turn runs whose agent tells its price at the end, and has told none yet
 LOOK_SECONDS = 15.0  # how often the wall clock is looked at: a sleep does not notice that the machine slept
 LATE_SECONDS = 5.0  # many runs that wait for one reset do not come back in one moment
 FIRST_WAIT, LONGEST_WAIT = 60.0, 900.0  # where a provider does not say when it serves again
 LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; what lies behind that is a mistake
 
 
-class Caps(msgspec.Struct, frozen=True):
-    """What a run and its resumes may spend; None means that nothing bounds it."""
-
-    max_cost: float | None = None  # dollars
-    max_tokens: int | None = None
-    max_time: float | None = None  # seconds
-
-
 class CapReached(AtomicError):
     """A cap is reached and nobody works any more: the run pauses. `kind` is the reason it pauses for."""
 
-    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "") -> None:
+    def __init__(
+        self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", is_cut: bool = False
+    ) -> None:
         self.kind, self.limit, self.spent = kind, limit, spent
         self.flag = f"--{kind.replace('_', '-')}"
         shown = _SHOWN[kind]
         self.raise_with = f"atomic resume {run or 'ID'} {self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        cut = "; the turn at work was interrupted, and what it did is kept" if is_cut else ""
         super().__init__(
-            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note} (to go on: {self.raise_with})"
+            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut} (to go on: {self.raise_with})"
         )
 
 
@@ -67,19 +67,29 @@ class Parked(AtomicError):
         )
 
 
+class Most(msgspec.Struct, frozen=True):
+    """What one turn may take before it is interrupted; None: any amount."""
+
+    usd: float | None = None
+    tokens: float | None = None
+
+
 class Account:
     """One turn. `report` its figures as they become known, late ones too; each is the whole turn so far."""
 
-    def __init__(self, governor: Governor, role: str, reserved: Amount, *, priced: bool) -> None:
+    def __init__(
+        self, governor: Governor, role: str, reserved: Amount, *, priced: bool, provider: str = "", most: Most | None
+    ) -> None:
         self.id = uuid4().hex  # `call` in agent-calls.jsonl: so that no turn is counted twice
-        self.role, self.reserved, self.priced = role, reserved, priced
+        self.role, self.reserved, self.priced, self.provider = role, reserved, priced, provider
+        self.most = most or Most()
         self.amount = Amount()
-        self.is_open = True
+        self.is_open, self.is_cut = True, False
         self._governor = governor
 
-    def report(self, usage: Any) -> None:
-        """What the turn has taken until now, as far as its provider tells: a `Usage`."""
-        self._governor.hear(self, usage)
+    def report(self, usage: Usage, *, is_final: bool = True) -> None:
+        """What the turn has taken until now, as far as its provider tells. Not final: a price may follow."""
+        self._governor.hear(self, usage, is_final=is_final)
 
     @property
     def committed(self) -> Amount:
@@ -110,6 +120,8 @@ class Governor:
         self.caps, self.on_limit = caps or Caps(), on_limit
         self._run, self._clock, self._sleep, self._tell, self._log = run, clock, sleep, tell, log
         self._settled, self._dearest = past.spent.amount, dict(past.dearest)
+        self._finished = dict(past.dearest)  # the most expensive turn of each role that was not interrupted
+        self._rates: dict[str, float] = {}  # by provider: dollars for each weighted token
         self._live: list[Account] = []
         self._changed = asyncio.Event()
         self._parked: dict[str, float] = dict(past.parked)
@@ -142,34 +154,44 @@ class Governor:
             Parked: the provider does not serve, and the run is not to wait.
         """
         await self._until_served(provider)
-        account = await self._admitted(role or "", priced=priced)
+        account = await self._admitted(role or "", priced=priced, provider=provider)
         try:
             yield account
         finally:
             self._settle(account)
 
-    def hear(self, account: Account, usage: Any) -> None:
+    def hear(self, account: Account, usage: Usage, *, is_final: bool = True) -> None:
         """Take a figure of a turn; also one that comes after its end."""
-        amount = amount_of(usage, priced=account.priced)
+        amount = self._amount(account, usage, is_final=is_final)
         late = amount - account.amount
         if not account.is_open:
             self._settled += late
         account.amount = amount
         self._note_dearest(account)
-        self._write(
-            **{"usage": usage, "priced": account.priced} if account.is_open else {"late": late}, call=account.id
-        )
+        self._write(**{"amount": amount} if account.is_open else {"late": late}, call=account.id)
         self._say_unpriced(amount.unpriced > 0)
         self._changed.set()
 
-    async def _admitted(self, role: str, *, priced: bool) -> Account:
+    def _amount(self, account: Account, usage: Usage, *, is_final: bool) -> Amount:
+        """What a figure comes to; dollars that an agent tells only at the end of a turn are estimated until then."""
+        amount, weight = amount_of(usage, priced=account.priced), weighted_tokens(usage)
+        if not amount.unpriced and amount.usd and weight:
+            rate = amount.usd / weight
+            self._rates[account.provider] = max(rate, self._rates.get(account.provider, 0.0)) if is_final else rate
+        if is_final or not account.priced or not amount.unpriced:
+            return amount
+        estimate = weight * self._rates.get(account.provider, DOLLARS_PER_TOKEN)
+        return msgspec.structs.replace(amount, usd=estimate, unpriced=0)
+
+    async def _admitted(self, role: str, *, priced: bool, provider: str) -> Account:
         self._say_unpriced(not priced)
         while True:
             expected = self._dearest.get(role) or _dearest_of(self._dearest.values())
             committed = sum((account.committed for account in self._live), self._settled)
             reached = self._reached(committed)
             if reached is None and (not self._live or self._reached(committed + expected, beyond=True) is None):
-                account = Account(self, role, expected, priced=priced)
+                most = self._most(role, committed)
+                account = Account(self, role, expected, priced=priced, provider=provider, most=most)
                 self._live.append(account)
                 self._watch.work(1)
                 return account
@@ -179,8 +201,59 @@ class Governor:
             self._changed.clear()
             await self._changed.wait()
 
+    # turns that take too much ------------------------------------------------------------------------------
+
+    def _most(self, role: str, committed: Amount) -> Most:
+        """What a turn may take that begins now: what is left, and twice the most expensive turn of its role on top.
+
+        Where the role has no finished turn, as much on top as is left, or twice the most expensive of any role.
+        """
+        known = self._finished.get(role)
+        extra = known or _dearest_of(self._finished.values())
+        found: list[float | None] = []
+        for limit, spent, more in (
+            (self.caps.max_cost, self._dollars(committed), self._dollars(extra)),
+            (self.caps.max_tokens, committed.tokens, extra.tokens),
+        ):
+            if limit is None:
+                found.append(None)
+                continue
+            left = max(0.0, limit - spent)
+            found.append(left + (2 * more if known else max(2 * more, left)))
+        return Most(*found)
+
+    def cut_for(self, account: Account) -> CapReached | None:
+        """The cap for which a turn must be interrupted now."""
+        caps, most, total = self.caps, account.most, self.spent
+        found = (
+            ("max_cost", caps.max_cost, most.usd, self._dollars(account.amount), self._dollars(total.amount)),
+            ("max_tokens", caps.max_tokens, most.tokens, account.amount.tokens, total.tokens),
+            ("max_time", caps.max_time, self._time_to_cut, total.seconds, total.seconds),
+        )
+        for kind, limit, bound, taken, spent in found:
+            if limit is not None and bound is not None and taken > bound:
+                return CapReached(kind, limit, spent, run=self._run, is_cut=True)
+        return None
+
+    @property
+    def _time_to_cut(self) -> float | None:
+        return None if self.caps.max_time is None else self.caps.max_time + self.caps.grace_seconds
+
+    @property
+    def seconds_to_cut(self) -> float | None:
+        """How long the turns at work may still take by `--max-time`; None: any time."""
+        end = self._time_to_cut
+        return None if end is None else max(0.0, end - self._watch.seconds) + 0.001  # then it is beyond, not at it
+
+    def _dollars(self, amount: Amount) -> float:
+        """Dollars, with tokens without a price where no other cap counts them."""
+        return amount.usd + (amount.unpriced / TOKENS_PER_DOLLAR if self.caps.max_tokens is None else 0.0)
+
     def _settle(self, account: Account) -> None:
         account.is_open = False
+        if not account.is_cut:
+            known = self._finished.get(account.role, Amount())
+            self._finished[account.role] = account.amount.at_least(known)
         self._live.remove(account)
         self._settled += account.amount
         self._watch.work(-1)
@@ -190,9 +263,8 @@ class Governor:
     def _reached(self, amount: Amount, *, beyond: bool = False) -> CapReached | None:
         """The cap that an amount reaches, or goes beyond."""
         caps = self.caps
-        usd, note = amount.usd, ""
+        usd, note = self._dollars(amount), ""
         if caps.max_tokens is None and amount.unpriced:
-            usd += amount.unpriced / TOKENS_PER_DOLLAR
             note = f" ({amount.unpriced:,} tokens without a price count as ${amount.unpriced / TOKENS_PER_DOLLAR:.2f})"
         found = (
             ("max_cost", caps.max_cost, usd, note),
@@ -239,6 +311,15 @@ class Governor:
             yield
         finally:
             self._watch.rest(-1)
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """While the agent of a turn waits for a person, that turn is not at work."""
+        self._watch.work(-1)
+        try:
+            yield
+        finally:
+            self._watch.work(1)
 
     def stop(self) -> None:
         """The run is over, for now: keep the seconds that it took."""
@@ -362,15 +443,6 @@ def _dollars(value: float) -> str:
 
 def _tokens(value: float) -> str:
     return f"{int(value):,} tokens"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people write them: 6h, 1h30m, 90s."""
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole}s" if whole >= 1 or not seconds else f"{seconds:.1f}s"
-    hours, minutes = divmod(round(whole / 60), 60)
-    return f"{hours}h{minutes}m" if hours and minutes else f"{hours}h" if hours else f"{minutes}m"
 
 
 _SHOWN: Mapping[str, Callable[[float], str]] = {"max_cost": _dollars, "max_tokens": _tokens, "max_time": duration}

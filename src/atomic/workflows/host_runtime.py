@@ -17,7 +17,8 @@ from atomic.tasks import Task, TaskList
 from atomic.tasks.file import AnyPath
 from atomic.workflows.definition import Untrusted
 from atomic.workflows.door import Caller
-from atomic.workflows.governor import CapReached, Caps, OnLimit
+from atomic.workflows.governor import CapReached, OnLimit
+from atomic.workflows.limits import Caps
 from atomic.workflows.runtime import Entities, Tools, Workflows
 
 if TYPE_CHECKING:

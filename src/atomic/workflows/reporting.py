@@ -60,6 +60,7 @@ class Report:
         self._planned: Sequence[Task] | None = () if _loops(graph) and self._list.exists() else None
         self._is_looped = self._is_worked_on = False  # a loop works on a list; on that in the session's folder
         self._log_failed = False
+        self._told_caps: set[str] = set()
 
     def cost(self) -> Cost:
         """What was spent so far."""
@@ -174,6 +175,10 @@ class Report:
         self.tell(AgentActivity, node=caller.node, task=caller.task, role=caller.role, event=event)
 
     def cap(self, reached: CapReached) -> None:
+        """Tell that a cap is reached; once, however many turns it ends or keeps from beginning."""
+        if reached.kind in self._told_caps:
+            return
+        self._told_caps.add(reached.kind)
         self.tell(LimitReached, kind=reached.kind, limit=reached.limit, spent=reached.spent)
 
     def parked(self, until: float) -> None:

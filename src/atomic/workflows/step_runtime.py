@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from atomic.errors import AtomicError
 from atomic.graph import Suspend
 from atomic.providers.base import Capabilities, SessionOptions
 from atomic.providers.errors import UnsupportedError
@@ -19,6 +18,7 @@ from atomic.tasks import Task
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.broker import LiveBroker
 from atomic.workflows.door import Caller, Door, GuardedProvider, GuardedSession, Limited
+from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.finished_work import FinishedWork
 from atomic.workflows.governor import Governor, Parked
 from atomic.workflows.named_sessions import NamedSessions
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 _FAMILIES_KNOWN = ("claude", "replay")  # opus, sonnet and haiku are models there
-
-
-class TurnFailedError(AtomicError):
-    """A turn of an agent did not end well; `reason` is that of its end."""
-
-    def __init__(self, reason: str, why: str) -> None:
-        self.reason = reason
-        super().__init__(why)
 
 
 class StepRuntime:

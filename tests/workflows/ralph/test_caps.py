@@ -16,7 +16,7 @@ import pytest
 
 from atomic.processes import running
 from tests.cli.command import ATOMIC
-from tests.workflows.ralph.theatre import GOAL, Outcome, Theatre
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Outcome, Theatre, worker, writing
 
 COST = 0.4  # dollars of each call
 
@@ -145,3 +145,34 @@ async def test_a_limit_with_its_reset_in_two_minutes_is_waited_for(tmp_path: Pat
     assert reset <= second["time"] - second["seconds"] <= reset + 60
     assert till.evidence("1")["attempt"] == 1
     assert till.turns == 2
+
+
+async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_told(tmp_path: Path) -> None:
+    hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
+    theatre = Theatre(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
+    outcome = await theatre.ralph("--turn-limit", "6s", GOAL, timeout=120)
+    assert outcome.status == ("completed", "done", 0)
+    assert "the turn took longer than 6s and was interrupted" in outcome.warnings
+    first, second = [one for one in theatre.prompts if one.get("task") == "1"]
+    assert second["attempt"] == "2"
+    assert "the turn took longer than 6s" in second["prompt"]
+    assert "An earlier turn on this was cut off" in second["prompt"]
+    assert first["pid"] != second["pid"]
+    assert (theatre.project / "half.txt").read_text() == "half\n"  # what it did is kept
+
+
+async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+    hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
+    theatre = Theatre(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
+    with open(theatre.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
+        file.write('[caps]\ngrace = "1s"\n')
+    began = time.monotonic()
+    outcome = await theatre.ralph("--max-time", "4s", GOAL, timeout=120)
+    assert time.monotonic() - began < 100
+    assert outcome.status == ("paused", "max_time", 6)
+    assert len([event for event in outcome.events if event["type"] == "limit_reached"]) == 1
+    assert json.loads((theatre.session / "iterations.json").read_text())["turns"] == 1  # it was made, and paid for
+    outcome = await theatre.resume("--max-time", "1h")
+    assert outcome.status == ("completed", "done", 0)
+    again = [one for one in theatre.prompts if one.get("task") == "1"][1]
+    assert "An earlier turn on this was cut off" in again["prompt"]

@@ -14,6 +14,7 @@ from atomic.sessions.facts import Facts
 from atomic.sessions.files import make_folder
 from atomic.sessions.store import notes_of
 from atomic.tasks import TaskList
+from atomic.workflows.door import CutOff
 from atomic.workflows.nodes import Context
 from atomic.workflows.ralph.calls import calls_of
 from atomic.workflows.ralph.evidence import Evidence, read_evidence, write_evidence
@@ -100,7 +101,7 @@ class Desk:
         try:
             yield
         except Suspend as pause:
-            is_made = pause.question is not None
+            is_made = pause.question is not None or isinstance(pause, CutOff)
             raise
         finally:
             turns = read_turns(self._facts)

@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from atomic.tasks import Task
+from atomic.workflows.limits import SHORT_TURN_LIMIT, TURN_LIMIT, duration
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.definition import DEFAULTS
 from atomic.workflows.ralph.desk import TASKS
 from atomic.workflows.ralph.markdown import code, line, plain, word
 from atomic.workflows.ralph.report_costs import cost_section, gate_lines
 
-_CAPS = (("max_cost", "--max-cost"), ("max_tokens", "--max-tokens"), ("max_time", "--max-time"))
+_CAPS = (
+    ("max_cost", "--max-cost"),
+    ("max_tokens", "--max-tokens"),
+    ("max_time", "--max-time"),
+    ("turn_limit", "--turn-limit"),
+    ("idle_limit", "--idle-limit"),
+)
 
 
 def dry_sections(account: Account) -> list[str]:
@@ -83,7 +90,11 @@ def _limits(account: Account) -> str:
 def _cap(options: Mapping[str, Any], key: str) -> str:
     caps = options.get("caps")
     value = cast("Mapping[str, Any]", caps).get(key) if isinstance(caps, Mapping) else None
-    return "none" if value is None else f"{plain(str(value))}{' seconds' if key == 'max_time' else ''}"
+    if key == "turn_limit" and value is None:
+        return f"{duration(TURN_LIMIT)}, of a planner or reviewer {duration(SHORT_TURN_LIMIT)}"
+    if not value:
+        return "none"
+    return duration(float(value)) if key in ("max_time", "turn_limit", "idle_limit") else plain(str(value))
 
 
 # order ---------------------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from atomic.errors import AtomicError
 from atomic.providers.errors import ProviderError
 from atomic.tasks import TaskList
 from atomic.workflows import NodeResult
+from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.options import read_list
 from atomic.workflows.ralph.plan import PlanError, plan_in, plan_tool
 from atomic.workflows.ralph.prompts import planner_prompt
 from atomic.workflows.ralph.publishing import obstacle
-from atomic.workflows.step_runtime import TurnFailedError
 
 WITHOUT_GATE = "not verified by a gate: tasks rest on changed files and on the review; --verify COMMAND gives one"
 YOLO_WITHOUT_GATE = "not verified by a gate: it rests on the agent's promise alone; --verify COMMAND gives one"

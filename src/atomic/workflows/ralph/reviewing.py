@@ -10,6 +10,7 @@ from atomic.providers.errors import ProviderError
 from atomic.saving import replace_file
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
+from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.calls import calls_of
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
@@ -26,7 +27,6 @@ from atomic.workflows.ralph.review import (
     united,
 )
 from atomic.workflows.ralph.state import Halt, RalphState
-from atomic.workflows.step_runtime import TurnFailedError
 
 MOST_SHOWN = 60_000
 

@@ -22,6 +22,7 @@ class Try(msgspec.Struct, frozen=True):
 
     kind: Literal["unchanged", "gate", "error"]
     trouble: str
+    cut_off: bool = False  # the turn was interrupted by a limit
 
 
 class Halt(msgspec.Struct, frozen=True):
@@ -44,6 +45,7 @@ class RalphState(State):
 
     before: Annotated[dict[str, Picture], reducers.merge] = {}  # by task: the folder before its first attempt
     broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn did not end well
+    cut_off: Annotated[dict[str, bool], reducers.merge] = {}  # by task: whether a limit interrupted its last turn
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
     forgiven: Annotated[dict[str, int], reducers.merge] = {}  # by task: how many of its tries do not count any more
 

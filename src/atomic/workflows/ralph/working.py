@@ -10,11 +10,11 @@ from atomic.git import FileChange, Picture
 from atomic.providers.errors import ProviderError
 from atomic.tasks import Task
 from atomic.workflows import NodeResult
+from atomic.workflows.errors import TurnCutError, TurnFailedError
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
 from atomic.workflows.ralph.prompts import aim_of, gate_trouble, role_of, worker_prompt
 from atomic.workflows.ralph.state import MOST_ATTEMPTS, Try
-from atomic.workflows.step_runtime import TurnFailedError
 
 UNCHANGED = "no file has changed, so nothing was done. If nothing has to change, say in the files why, or do the work."
 
@@ -49,20 +49,16 @@ async def work(ctx: Ralph) -> NodeResult:
         attempt=len(tries) + 1,
         builds_on=_builds_on(desk, task),
         trouble=tries[-1].trouble if tries else "",
-        cut_off=ctx.attempt > 1,
+        cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
         aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
     )
+    error, is_cut = "", False
     with desk.turn(task.id):
-        return NodeResult({"broken": {task.id: await turn_trouble(ctx, prompt, role_of(task))}})
-
-
-async def turn_trouble(ctx: Ralph, prompt: str, role: str) -> str:
-    """One turn; why it did not end well, or nothing."""
-    try:
-        await ctx.deps.turn(prompt, agent=role, strict=False)
-    except (TurnFailedError, ProviderError) as error:
-        return str(error)
-    return ""
+        try:
+            await ctx.deps.turn(prompt, agent=role_of(task), strict=False)
+        except (TurnFailedError, ProviderError) as failed:
+            error, is_cut = str(failed), isinstance(failed, TurnCutError)
+    return NodeResult({"broken": {task.id: error}, "cut_off": {task.id: is_cut}})
 
 
 def _builds_on(desk: Desk, task: Task) -> list[str]:
@@ -101,7 +97,7 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
     error = state.broken.get(task.id, "")
     results: Sequence[GateResult] = ()
     if error:
-        failed = Try("error", f"The turn did not end well: {error}")
+        failed = Try("error", f"The turn did not end well: {error}", cut_off=state.cut_off.get(task.id, False))
         reason = error
     elif not (changes or before.head != after.head or task.metadata.get("no_change") is True):
         failed, reason = Try("unchanged", f"When your turn had ended, {UNCHANGED}"), "no file has changed"

@@ -10,12 +10,12 @@ from atomic.git import Picture
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.workflows import NodeResult
+from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
 from atomic.workflows.ralph.state import Halt, RalphState
 from atomic.workflows.ralph.working import evidence_of, said_of, same_words
-from atomic.workflows.step_runtime import TurnFailedError
 from atomic.workflows.task_loop import ends_with_signal
 
 TASK = "yolo"  # the name of its evidence

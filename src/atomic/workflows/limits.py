@@ -1,0 +1,40 @@
+"""What a run and each of its turns may take, and how such amounts are written."""
+
+from __future__ import annotations
+
+import msgspec
+
+GRACE = 120.0  # seconds that a turn at work has after --max-time
+TURN_LIMIT = 2 * 3600.0
+SHORT_TURN_LIMIT = 1800.0  # of roles that only read
+SHORT_ROLES = ("planner", "reviewer")
+
+
+class Caps(msgspec.Struct, frozen=True):
+    """What a run with its resumes, and each turn, may take; None: no limit, or the default."""
+
+    max_cost: float | None = None  # dollars
+    max_tokens: int | None = None
+    max_time: float | None = None  # seconds
+    turn_limit: float | None = None  # seconds of one turn; None: by role; 0: no limit
+    idle_limit: float | None = None  # seconds in which an agent does nothing; 0 or None: no limit
+    grace: float | None = None  # seconds after max_time until a turn at work is interrupted
+
+    def turn_limit_of(self, role: str) -> float | None:
+        """Return the seconds that a turn of a role may take, None if any number."""
+        if self.turn_limit is not None:
+            return self.turn_limit or None
+        return SHORT_TURN_LIMIT if role in SHORT_ROLES else TURN_LIMIT
+
+    @property
+    def grace_seconds(self) -> float:
+        return GRACE if self.grace is None else self.grace
+
+
+def duration(seconds: float) -> str:
+    """Format seconds as people write them: 6h, 1h30m, 90s."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole}s" if whole >= 1 or not seconds else f"{seconds:.1f}s"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours}h{minutes}m" if hours and minutes else f"{hours}h" if hours else f"{minutes}m"

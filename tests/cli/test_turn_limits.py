@@ -1,0 +1,128 @@
+"""Limits that interrupt a running turn, through `atomic run` and `atomic resume`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.cli.command import User, complaint
+from tests.cli.test_limits import Player, call, usage
+
+NEVER = 600.0  # seconds: a turn of this length would fail the test by its own limit
+
+
+@pytest.fixture
+def player(user: User) -> Player:
+    return Player(user)
+
+
+def figures(*costs: float | None, every: float = 0.05, tokens: int = 100) -> list[tuple[float, Mapping[str, Any]]]:
+    """A turn that tells what it takes, and would never end."""
+    told = [
+        (at * every, {"type": "usage_reported", "usage": {**usage(cost), "input": tokens}})
+        for at, cost in enumerate(costs)
+    ]
+    return [*told, (NEVER, {"type": "notice", "text": "too late"})]
+
+
+async def test_one_turn_cannot_spend_six_hundred_dollars_under_a_cap_of_one(player: Player) -> None:
+    await player.plays(call(1, *figures(*[0.5] * 1200)))
+    code, ended = await player.run("--max-cost", "1")
+    assert (code, ended["status"], ended["reason"]) == (6, "paused", "max_cost")
+    assert "the turn at work was interrupted, and what it did is kept" in str(ended["message"])
+    (cut,) = player.calls
+    assert cut["reason"] == "interrupted"
+    assert 2.0 < cut["usage"]["cost"] < 600  # the first turn of a role may take twice the cap
+    spent = msgspec.json.decode((player.folder / "session.json").read_bytes())["cost"]["usd"]
+    assert spent == pytest.approx(cut["usage"]["cost"])
+
+
+async def test_a_turn_may_pass_a_cap_by_twice_the_most_expensive_turn_of_its_role(player: Player) -> None:
+    await player.plays(
+        call(1, cost=0.6),
+        call(2, *figures(*[0.1] * 20)[:-1], (2.0, {"type": "notice", "text": "x"}), cost=2.0),  # 1.6 more than the cap
+        call(3),
+    )
+    code, ended = await player.run("--max-cost", "1.5")
+    assert (code, [one["reason"] for one in player.calls]) == (6, ["done", "done"])
+    assert "interrupted" not in str(ended["message"])
+
+
+async def test_tokens_cut_a_turn_too(player: Player) -> None:
+    await player.plays(call(1, *figures(*[None] * 1200, tokens=1000)))
+    code, ended = await player.run("--max-tokens", "5000")
+    assert (code, ended["reason"]) == (6, "max_tokens")
+    assert [one["reason"] for one in player.calls] == ["interrupted"]
+
+
+async def test_a_turn_that_never_ends_is_interrupted_after_max_time_and_the_grace(player: Player) -> None:
+    await player.plays(call(1, (NEVER, {"type": "notice", "text": "x"})), call(1), call(2), call(3))
+    player.user.sets('[caps]\ngrace = "1s"\n')
+    began = time.monotonic()
+    code, ended = await player.run("--max-time", "1s")
+    assert time.monotonic() - began < NEVER / 4
+    assert (code, ended["reason"]) == (6, "max_time")
+    assert "--max-time is reached: 2s of 1s spent; the turn at work was interrupted" in str(ended["message"])
+    (limit,) = [one for one in player.said if one["type"] == "limit_reached"]
+    assert limit["kind"] == "max_time"
+    player.records(call(1), call(2), call(3))
+    code, ended = await player.resume("--max-time", "1h")
+    assert (code, ended["status"]) == (0, "completed")
+
+
+async def test_a_turn_within_the_grace_ends_by_itself(player: Player) -> None:
+    await player.plays(call(1, (1.5, {"type": "notice", "text": "x"})), call(2), call(3))
+    code, ended = await player.run("--max-time", "1s")  # the grace is two minutes
+    assert (code, ended["reason"], [one["reason"] for one in player.calls]) == (6, "max_time", ["done"])
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [("--turn-limit", "the turn took longer than 1s"), ("--idle-limit", "the agent was silent for 1s")],
+)
+async def test_a_turn_that_passes_its_own_limit_fails_its_node(player: Player, flag: str, words: str) -> None:
+    await player.plays(call(1, (NEVER, {"type": "notice", "text": "x"})))
+    code, ended = await player.run(flag, "1s")
+    assert (code, ended["status"]) == (1, "failed")
+    assert words in str(ended["message"])
+    assert flag in str(ended["message"])
+    assert [(one["reason"], words in one["error"]) for one in player.calls] == [("interrupted", True)]
+
+
+async def test_an_agent_that_does_something_is_not_idle(player: Player) -> None:
+    busy = [(at * 0.25, {"type": "notice", "text": "x"}) for at in range(20)]
+    await player.plays(call(1, *busy), call(2), call(3))
+    code, _ = await player.run("--idle-limit", "4s")
+    assert code == 0
+
+
+async def test_the_configuration_has_the_limits_of_a_turn_and_a_flag_beats_it(player: Player) -> None:
+    await player.plays(call(1, (2.5, {"type": "notice", "text": "x"})), call(2), call(3))
+    player.user.sets('[caps]\nturn_limit = "1s"\n')
+    assert (await player.run())[0] == 1
+    assert (await player.run("--turn-limit", "0"))[0] == 0
+
+
+async def test_a_project_cannot_lift_the_limits_of_a_turn(player: Player) -> None:
+    user = player.user
+    for line in ("turn_limit = 0", 'turn_limit = "3h"', 'grace = "1h"'):
+        user.project_sets(f"[caps]\n{line}\n")
+        shown = await user.atomic("config", "--json")
+        assert "a project may not set it higher" in shown.stdout + shown.stderr
+    user.sets('[caps]\nidle_limit = "5m"\n')
+    user.project_sets("[caps]\nidle_limit = 0\n")
+    shown = await user.atomic("config", "--json")
+    assert "a project may not set it higher" in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("flag", ["--turn-limit", "--idle-limit"])
+@pytest.mark.parametrize("value", ["soon", "5"])
+async def test_a_wrong_limit_is_refused(player: Player, flag: str, value: str) -> None:
+    done = await player.user.atomic("run", "flow", flag, value, "go")
+    assert done.exit_code == 2
+    assert f'{flag} cannot be "{value}": give a time' in complaint(done)
+    assert "or 0 for no limit" in complaint(done)
