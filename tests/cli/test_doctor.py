@@ -20,7 +20,7 @@ from tests.cli.flows import sessions, workflow
 AGENTS = ("claude", "opencode", "copilot")
 REMEDIES = {
     "claude": "pip install 'atomic-workflows[claude]'",
-    "opencode": "pip install 'atomic-workflows[opencode]'",
+    "opencode": "npm install -g opencode-ai",
     "copilot": "npm install -g @github/copilot",
 }
 

@@ -285,7 +285,6 @@ async def test_stop_ends_with_exit_code_7_and_can_go_on_later(player: Player) ->
 async def test_switch_goes_on_with_another_agent(player: Player) -> None:
     """The first is limited for an hour; the second is real Claude Code."""
     async with ModelServer({"hello": "Hello there."}) as server:
-        player.user.lacks("copilot", "httpx")  # they would only take their time
         player.user.env |= claude_env(server, player.user.home) | {"PATH": player.user.env["PATH"]}
         await player.plays(limited(1, time.time() + 3600))
         code, ended = await player.run("--on-limit", "switch")

@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from atomic.http1 import MAX_HEAD
 from atomic.providers import CustomTool, tool, tool_server
-from atomic.providers.tool_http import MAX_BODY, MAX_HEAD
+from atomic.providers.tool_http import MAX_BODY
 from atomic.providers.tool_server import ToolServer, serving_tools
 
 LIMIT = 60
@@ -52,8 +52,8 @@ def request(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-def authorized(server: ToolServer) -> httpx.AsyncClient:
-    return httpx.AsyncClient(headers={"authorization": f"Bearer {server.token}"}, timeout=LIMIT, trust_env=False)
+def authorized(server: ToolServer) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(headers={"authorization": f"Bearer {server.token}"}, timeout=LIMIT, trust_env=False)
 
 
 async def test_a_client_finds_the_tools_and_calls_them() -> None:
@@ -81,7 +81,7 @@ async def test_what_a_tool_raises_is_told_as_its_error() -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 async def test_without_the_token_nothing_is_answered(headers: Mapping[str, str], method: str) -> None:
-    async with serving_tools([tool(add)]) as server, httpx.AsyncClient(trust_env=False) as client:
+    async with serving_tools([tool(add)]) as server, httpx2.AsyncClient(trust_env=False) as client:
         response = await client.request(method, server.url, headers=headers, json=request("tools/list"))
         assert response.status_code == 401
         assert not response.content

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from atomic.testing import (
@@ -34,7 +34,7 @@ each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
 streamed_or_whole = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
-def post(http: httpx.AsyncClient, protocol: Protocol, prompt: str, **options: Any) -> Any:
+def post(http: httpx2.AsyncClient, protocol: Protocol, prompt: str, **options: Any) -> Any:
     """Open a stream without reading it."""
     return http.stream("POST", PATHS[protocol], json=request_body(protocol, prompt, **options))
 
@@ -46,7 +46,7 @@ async def raw_bytes(server: ModelServer, protocol: Protocol, prompt: str, *, str
         try:
             async for piece in response.aiter_raw():
                 pieces.append(piece)
-        except (httpx.RemoteProtocolError, httpx.ReadError):
+        except (httpx2.RemoteProtocolError, httpx2.ReadError):
             return pieces, False
     return pieces, True
 
@@ -228,8 +228,8 @@ async def test_many_at_once_do_not_disturb_each_other() -> None:
 @streamed_or_whole
 async def test_a_pause_at_the_beginning_comes_before_the_first_byte(protocol: Protocol, stream: bool) -> None:
     async with ModelServer({"go": [[Pause(LIMIT), "Hello."]]}) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=0.3, trust_env=False) as http:
-            with pytest.raises(httpx.ReadTimeout):
+        async with httpx2.AsyncClient(base_url=server.url, timeout=0.3, trust_env=False) as http:
+            with pytest.raises(httpx2.ReadTimeout):
                 await http.post(PATHS[protocol], json=request_body(protocol, "@@go@@", stream=stream))
         call = await server.wait_for(lambda call: call.state is not CallState.OPEN)
     assert call.state is CallState.CLIENT_CLOSED
@@ -395,7 +395,7 @@ async def test_half_a_character_can_be_the_end(protocol: Protocol, stream: bool)
 
 async def test_a_bug_of_a_script_does_not_stay_hidden() -> None:
     server = await ModelServer({"go": Call("write", {"no json": object()})}).__aenter__()
-    with pytest.raises(httpx.RemoteProtocolError):
+    with pytest.raises(httpx2.RemoteProtocolError):
         await ask(server, Protocol.ANTHROPIC, "@@go@@")
     with pytest.raises(ExceptionGroup) as failed:
         await server.__aexit__(None, None, None)

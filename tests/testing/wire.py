@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 
 from atomic.testing import ModelServer, Protocol
@@ -82,9 +82,9 @@ def _step(protocol: Protocol, id: str, result: str) -> list[dict[str, Any]]:
             ]
 
 
-def client(server: ModelServer) -> httpx.AsyncClient:
+def client(server: ModelServer) -> httpx2.AsyncClient:
     # verify=False: nothing here is encrypted, and reading the certificates takes longer than most tests.
-    return httpx.AsyncClient(base_url=server.url, timeout=LIMIT, trust_env=False, verify=False)
+    return httpx2.AsyncClient(base_url=server.url, timeout=LIMIT, trust_env=False, verify=False)
 
 
 async def ask(server: ModelServer, protocol: Protocol, prompt: str, **options: Any) -> Answer:
@@ -103,7 +103,7 @@ async def ask(server: ModelServer, protocol: Protocol, prompt: str, **options: A
         return answer
 
 
-async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+async def events(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
     async for line in response.aiter_lines():
         if line.startswith("data: ") and line != "data: [DONE]":
             yield json.loads(line.removeprefix("data: "))

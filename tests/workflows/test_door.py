@@ -10,7 +10,7 @@ import pytest
 import atomic.workflows
 from atomic.workflows import events
 
-SLOW = ["sqlite3", "_sqlite3", "textual", "claude_agent_sdk", "opencode_ai", "copilot", "acp", "httpx", "pydantic"]
+SLOW = ["sqlite3", "_sqlite3", "textual", "claude_agent_sdk", "opencode_ai", "copilot", "acp", "pydantic"]
 NAMES = [
     "State",
     "reducers",

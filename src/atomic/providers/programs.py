@@ -1,4 +1,4 @@
-"""Find an agent's program (by variable, setting, PATH, then the copy that came with an extra), and its packages."""
+"""Find an agent's program: by variable, setting, PATH, then the copy that came with an extra."""
 
 from __future__ import annotations
 
@@ -55,13 +55,3 @@ def find_package(package: str) -> Path | None:
     """The folder of a package, without importing it."""
     found = importlib.util.find_spec(package)
     return None if found is None or found.origin is None else Path(found.origin).parent
-
-
-def require_package(provider: str, package: str) -> None:
-    """Make sure of a package that the provider's extra brings. Raises ProgramMissingError."""
-    if find_package(package) is None:
-        raise ProgramMissingError(
-            f"{provider}: the package '{package}' is not installed",
-            provider=provider,
-            remedy=f"pip install 'atomic-workflows[{provider}]'",
-        )

@@ -8,7 +8,8 @@ from http import HTTPStatus
 
 import msgspec
 
-MAX_HEAD = 64 * 1024
+from atomic.http1 import Body, MalformedError, TooLongError, parse_fields, read_all
+
 MAX_BODY = 64 * 1024 * 1024
 
 
@@ -41,35 +42,17 @@ async def read_head(reader: asyncio.StreamReader) -> Request | None:
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise BadRequestError(HTTPStatus.BAD_REQUEST)
-    pairs = (line.partition(":") for line in lines if line)
-    return Request(
-        words[0], words[1].partition("?")[0], {name.strip().lower(): value.strip() for name, _, value in pairs}
-    )
+    return Request(words[0], words[1].partition("?")[0], parse_fields(lines))
 
 
 async def read_body(reader: asyncio.StreamReader, head: Request) -> bytes:
     """Raises BadRequestError where it is too long, or where its length cannot be read."""
     try:
-        if head.headers.get("transfer-encoding", "").lower() == "chunked":
-            return await _chunks(reader)
-        length = int(head.headers.get("content-length") or 0)
-        if not 0 <= length <= MAX_BODY:
-            raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        return await reader.readexactly(length)
-    except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        return await read_all(Body(reader, head.headers), MAX_BODY)
+    except TooLongError as error:
+        raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE) from error
+    except (MalformedError, asyncio.IncompleteReadError) as error:
         raise BadRequestError(HTTPStatus.BAD_REQUEST) from error
-
-
-async def _chunks(reader: asyncio.StreamReader) -> bytes:
-    body = bytearray()
-    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
-        if not 0 < size <= MAX_BODY - len(body):
-            raise BadRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        body += await reader.readexactly(size)
-        await reader.readexactly(2)
-    while (await reader.readuntil(b"\r\n")).strip():
-        pass  # headers behind the last chunk
-    return bytes(body)
 
 
 class Answer:

@@ -16,9 +16,10 @@ from typing import cast
 
 import msgspec
 
+from atomic.http1 import MAX_HEAD
 from atomic.loopback import HOST, listening
 from atomic.providers.base import CustomTool
-from atomic.providers.tool_http import MAX_HEAD, Answer, BadRequestError, Request, read_body, read_head
+from atomic.providers.tool_http import Answer, BadRequestError, Request, read_body, read_head
 from atomic.providers.tool_protocol import PARSE_ERROR, Json, ToolProtocol, failed, is_request
 
 PATH = "/mcp"

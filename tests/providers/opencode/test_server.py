@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted
@@ -47,7 +47,7 @@ async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_wi
             [server] = with_home(here.home, "serve --hostname")
             [(address, port)] = listening(server)
             assert address == LOOPBACK
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=LIMIT) as probe:
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=LIMIT) as probe:
                 for path in ("/session", "/config", "/global/event", "/doc", "/"):
                     assert (await probe.get(path)).status_code == 401
                 for user in ("opencode", "atomic"):

@@ -26,7 +26,6 @@ LATE = (
     "acp",
     "claude_agent_sdk",
     "copilot",
-    "httpx",
     "importlib.metadata",
     "markdown_it",
     "pygments",

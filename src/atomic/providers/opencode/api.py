@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-import httpx
 import msgspec
 
+from atomic.http1 import HttpError, LoopbackClient, Response
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.opencode import wire
 
@@ -29,12 +30,12 @@ class RefusedError(ProviderError):
 class Api:
     """What can be asked of the server, for one folder each time."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: LoopbackClient) -> None:
         self._client = client
 
     @property
     def url(self) -> str:
-        return str(self._client.base_url).rstrip("/")
+        return self._client.url
 
     # sessions -------------------------------------------------------------------------------------------------
 
@@ -152,41 +153,37 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         limit: float | None = QUICK,
-    ) -> tuple[bytes, httpx.Headers]:
+    ) -> tuple[bytes, Mapping[str, str]]:
         params = {**({"directory": folder} if folder is not None else {}), **(query or {})}
         content = None if body is None else msgspec.json.encode(body)
-        headers = {} if body is None else {"content-type": "application/json"}
-        request = self._client.build_request(
-            method, path, params=params, content=content, headers=headers, timeout=httpx.Timeout(limit)
-        )
         try:
-            response = await self._client.send(request, stream=True)
-            try:
-                data = await _bounded(response, path)
-            finally:
-                await response.aclose()
-        except httpx.TimeoutException as error:
+            async with (
+                asyncio.timeout(limit) as silence,
+                self._client.request(method, path, query=params, content=content) as response,
+            ):
+                data = await _bounded(response, path, silence, limit)
+        except TimeoutError as error:
             raise ProgramFailedError(
                 f"OpenCode did not answer within {limit:g} s ({path})", provider="opencode"
             ) from error
-        except httpx.HTTPError as error:
-            raise ProgramFailedError(
-                f"OpenCode cannot be reached: {error or type(error).__name__}", provider="opencode"
-            ) from error
-        if response.status_code >= 400:
-            raise RefusedError(f"OpenCode refuses: {_reason(data, response.status_code)}", response.status_code)
-        return data, response.headers
+        except HttpError as error:
+            raise ProgramFailedError(f"OpenCode cannot be reached: {error}", provider="opencode") from error
+        if response.status >= 400:
+            raise RefusedError(f"OpenCode refuses: {_reason(data, response.status)}", response.status)
+        return data, response.fields
 
 
-async def _bounded(response: httpx.Response, path: str) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > MAX_ANSWER:
+async def _bounded(response: Response, path: str, silence: asyncio.Timeout, limit: float | None) -> bytes:
+    """Read the whole body; the time limit begins anew with each piece of it."""
+    clock = asyncio.get_running_loop().time
+    data = bytearray()
+    while piece := await response.body.read():
+        data += piece
+        if len(data) > MAX_ANSWER:
             raise wire.UnreadableError(f"the answer to {path} is longer than {MAX_ANSWER} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
+        if limit is not None:
+            silence.reschedule(clock() + limit)
+    return bytes(data)
 
 
 def _read(data: bytes, type: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""OpenCode, driven through `opencode serve` on loopback. Its client is imported only when there is work for it."""
+"""OpenCode, driven through `opencode serve` on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atomic.providers.errors import ProgramMissingError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.opencode.health import INSTALL, examine
 from atomic.providers.opencode.trust import refuse_strangers
-from atomic.providers.programs import find_program, require_package
+from atomic.providers.programs import find_program
 
 if TYPE_CHECKING:
     from atomic.providers.opencode.plan import ServerPlan
@@ -88,7 +88,6 @@ class OpencodeProvider(LiveProvider):
         return plan_server(str(program), self.settings, options, liveness=self.liveness)
 
     def _program(self) -> Path:
-        require_package(self.name, "httpx")
         return find_program("opencode", "opencode", self.settings, install=INSTALL)
 
 

@@ -14,8 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
-
+from atomic.http1 import LoopbackClient
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.opencode.api import Api
@@ -34,7 +33,7 @@ _LOOPBACK = "http://127.0.0.1:"
 class Server:
     """A running OpenCode."""
 
-    def __init__(self, program: Program, client: httpx.AsyncClient, *, liveness: float) -> None:
+    def __init__(self, program: Program, client: LoopbackClient, *, liveness: float) -> None:
         self.api, self.router = Api(client), Router()
         self.lost: ProgramFailedError | None = None  # why it can no longer be used
         self._program = program
@@ -139,15 +138,7 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
         stack.push_async_callback(end_marked, mark)
         program = await stack.enter_async_context(_running(plan, env))
         url = await _address(program)
-        client = await stack.enter_async_context(
-            httpx.AsyncClient(
-                base_url=url,
-                auth=(_USER, password),
-                headers={"accept-encoding": "identity"},
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-                trust_env=False,  # a proxy of the user's is not for loopback
-            )
-        )
+        client = LoopbackClient(url, user=_USER, password=password)
         server = Server(program, client, liveness=plan.liveness)
         await stack.enter_async_context(server.watched())
         async with _swept(program, mark):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from http import HTTPStatus
 
-import httpx
-
+from atomic.http1 import HttpError, LoopbackClient
 from atomic.providers.opencode.router import Gap, Router
 from atomic.providers.opencode.sse import SseEvent, SseReader
 
@@ -22,7 +22,7 @@ class EventStream:
     """Reads events for as long as the server lives."""
 
     def __init__(
-        self, client: httpx.AsyncClient, router: Router, *, liveness: float, has_ended: Callable[[], bool]
+        self, client: LoopbackClient, router: Router, *, liveness: float, has_ended: Callable[[], bool]
     ) -> None:
         self.open = asyncio.Event()  # it has been heard once
         self._client, self._router = client, router
@@ -44,18 +44,19 @@ class EventStream:
             await self._read_events()
         except TimeoutError:
             return f"no sign of life within {self._liveness:g} s"
-        except httpx.HTTPError as error:
-            return str(error) or type(error).__name__
+        except HttpError as error:
+            return str(error)
         return "it was closed"
 
     async def _read_events(self) -> None:
         reader, clock = SseReader(), asyncio.get_running_loop().time
         async with asyncio.timeout(min(self._liveness, _WELCOME)) as limit:
-            async with self._client.stream("GET", "/global/event", timeout=None) as response:
-                response.raise_for_status()
-                async for chunk in response.aiter_raw():
+            async with self._client.request("GET", "/global/event") as response:
+                if response.status != HTTPStatus.OK:
+                    raise HttpError(f"HTTP {response.status}")
+                while piece := await response.body.read():
                     limit.reschedule(clock() + self._liveness)
-                    for event in reader.feed(chunk):
+                    for event in reader.feed(piece):
                         self._heard(event)
 
     def _heard(self, event: SseEvent) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+from atomic.http1 import Body, parse_fields, read_all
+
+MAX_BODY = 1024 * 1024 * 1024
 LINE_LIMIT = 1024 * 1024
 _SPLIT_PAUSE = 0.05  # seconds between the two halves of a character, so that they arrive alone
 
@@ -48,18 +51,14 @@ async def read_request(first_line: bytes, reader: asyncio.StreamReader, writer: 
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    while (line := await reader.readline()).strip():
-        name, _, value = line.decode("latin-1").partition(":")
-        headers[name.strip().lower()] = value.strip()
-    return headers
+    lines: list[str] = []
+    while line := (await reader.readline()).strip():
+        lines.append(line.decode("latin-1"))
+    return parse_fields(lines)
 
 
 async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
-    if headers.get("transfer-encoding", "").lower() == "chunked":
-        body = await _read_chunks(reader)
-    else:
-        body = await reader.readexactly(int(headers.get("content-length") or 0))
+    body = await read_all(Body(reader, headers), MAX_BODY)
     match headers.get("content-encoding", "identity").lower():
         case "identity":
             return body
@@ -67,15 +66,6 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
             return zlib.decompress(body, wbits=31)  # 31: with gzip's header
         case encoding:
             raise ValueError(f"content-encoding {encoding} is not understood")
-
-
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    body = bytearray()
-    while size := int((await reader.readline()).partition(b";")[0], 16):
-        body += await reader.readexactly(size)
-        await reader.readline()
-    await _read_headers(reader)  # there may be some behind the last chunk
-    return bytes(body)
 
 
 class Response:
