@@ -1,10 +1,11 @@
-"""Where Textual's private parts are touched: gaps of 8.2.8 in what it understands of a terminal.
+"""Where Textual's private parts are touched: gaps of Textual 8 in what it understands of a terminal.
 
 * A paste loses the escape characters that are in it, and is read letter by letter: here it is taken as it comes.
 * Alt+Enter comes as ESC CR and loses its Alt; Shift+Enter of xterm and tmux (`CSI 27 ; 2 ; 13 ~`) is not known.
 * Kitty's lock keys are reported as keys of their own: they type nothing.
 
-Another version may have changed what is replaced here, so it is refused instead of guessed at.
+A version outside of the tested range may have changed what is replaced here, so it is refused. The range is that of
+`pyproject.toml`; docs/decisions/0013-plain-install.md says how it was found.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.message import Message
 
-TEXTUAL = "8.2.8"
+OLDEST, BELOW = (8, 2, 5), (9,)
 
 ASK_FOR_SHIFT = "\x1b[>4;1m"  # xterm's modifyOtherKeys: Enter tells whether Shift is held
 END_ASKING = "\x1b[>4;0m"
@@ -37,17 +38,19 @@ _LOCKS = frozenset(("caps_lock", "scroll_lock", "num_lock"))
 
 
 class TextualVersionError(AtomicError):
-    """The Textual that is installed is not the one that this module knows from the inside."""
+    """The installed Textual is outside of the range that this module was tested with."""
 
     def __init__(self, found: str) -> None:
         self.found = found
-        super().__init__(f"Atomic's screen needs textual {TEXTUAL}, not {found} (pip install textual=={TEXTUAL})")
+        wanted = f"textual>={_dotted(OLDEST)},<{_dotted(BELOW)}"
+        super().__init__(f"Atomic's screen does not work with textual {found}. Install another: pip install '{wanted}'")
 
 
 @cache
 def install() -> None:
     """Close the gaps, once a process. Raises TextualVersionError."""
-    if (found := _textual_version()) != TEXTUAL:
+    found = _textual_version()
+    if not OLDEST <= _numbers(found) < BELOW:
         raise TextualVersionError(found)
     XTermParser.feed = _feed
     XTermParser.tick = _tick
@@ -55,13 +58,24 @@ def install() -> None:
 
 
 def _textual_version() -> str:
-    """The installed version; the folder beside it says so much quicker than the module for it can be imported."""
-    beside = Path(textual.__file__).parent.parent / f"textual-{TEXTUAL}.dist-info"
-    if beside.is_dir():
-        return TEXTUAL
+    """Return the installed version.
+
+    The folder beside the package names it; importing `importlib.metadata` would delay the first frame.
+    """
+    packages = Path(textual.__file__).parent.parent
+    for folder in packages.glob("textual-*.dist-info"):
+        return folder.name.removeprefix("textual-").removesuffix(".dist-info")
     from importlib.metadata import version
 
     return version("textual")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdecimal())
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(str(number) for number in numbers)
 
 
 def can_ask_for_shift() -> bool:

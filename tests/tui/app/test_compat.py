@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -71,10 +73,16 @@ def test_two_pastes_are_two() -> None:
     assert parsed("\x1b[200~one\x1b[201~\x1b[200~two\x1b[201~") == [("one",), ("two",)]
 
 
-def test_another_textual_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compat, "TEXTUAL", "8.2.7")
+def test_a_textual_outside_of_the_range_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "BELOW", (8, 2, 6))
     compat.install.cache_clear()
-    with pytest.raises(compat.TextualVersionError, match=r"needs textual 8\.2\.7, not 8\.2\.8"):
+    with pytest.raises(compat.TextualVersionError, match=r"not work with textual 8\..*'textual>=8\.2\.5,<8\.2\.6'"):
         compat.install()
     monkeypatch.undo()
     compat.install()
+
+
+def test_the_range_is_the_one_that_is_installed() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
+    oldest, below = (".".join(map(str, numbers)) for numbers in (compat.OLDEST, compat.BELOW))
+    assert f"textual>={oldest},<{below}" in project["project"]["dependencies"]
