@@ -14,11 +14,13 @@ from atomic.processes import ExecResult, execute
 
 ATOMIC = Path(sys.executable).with_name("atomic")
 SOURCE = Path(atomic.__file__).parents[1]  # the code under test, wherever the command was installed from
-SDKS = ("claude_agent_sdk", "copilot", "httpx", "acp", "mcp")
+SDKS = ("claude_agent_sdk", "copilot", "acp", "mcp")
 
 
 class User:
     """Somebody with a home folder and a project; `env` is all that the command will know."""
+
+    program = ATOMIC
 
     def __init__(self, folder: Path) -> None:
         self.home, self.project, self.bin = folder / "home", folder / "project", folder / "bin"
@@ -31,11 +33,10 @@ class User:
         self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = 120
     ) -> ExecResult:
         """Run `atomic` to its end."""
-        return await execute(ATOMIC, *words, cwd=cwd or self.project, env=self.env, input=input, timeout=timeout)
+        return await execute(self.program, *words, cwd=cwd or self.project, env=self.env, input=input, timeout=timeout)
 
     def has_only_claude(self, code: str) -> None:
-        """Have a script for Claude Code, and a key; the others would only take their time."""
-        self.lacks("copilot", "httpx")
+        """Have a script for Claude Code, and a key; no other agent is on this user's PATH."""
         self.has("claude", code)
         self.env["ANTHROPIC_API_KEY"] = "x"
 

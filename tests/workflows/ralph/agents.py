@@ -77,8 +77,8 @@ class Model(ModelServer):
 class Stage:
     """A user with agents, a repository, and Ralph."""
 
-    def __init__(self, folder: Path, model: Model, *names: str) -> None:
-        self.user, self.model, self.name = User(folder), model, names[0]
+    def __init__(self, user: User, model: Model, *names: str) -> None:
+        self.user, self.model, self.name = user, model, names[0]
         self.project, self.words = self.user.project, AGENTS[names[0]].words
         path = self.user.env["PATH"]
         for name in names:
@@ -196,10 +196,10 @@ def asked_a_person(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def stage_for(folder: Path, *names: str) -> AsyncGenerator[Stage]:
+async def stage_for(folder: Path, *names: str, user: User | None = None) -> AsyncGenerator[Stage]:
     """A stage for these agents. At its end no process is left, and the agents have asked for nothing but a model."""
     async with Model() as model:
-        stage = Stage(folder, model, *names)
+        stage = Stage(user or User(folder), model, *names)
         yield stage
         await stage.is_quiet()
     assert not model.other, f"an agent asked for more than a model: {model.other}"

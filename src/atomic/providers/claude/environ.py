@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 
 from atomic.config import Settings
 from atomic.providers.base import SessionOptions
 from atomic.providers.environment import child_environment
 
 PROVIDER = "claude"
-SDK = "claude-agent-sdk"
 
 _OWN = ("ANTHROPIC_", "CLAUDE_", "DISABLE_", "IS_SANDBOX")
 # What Claude Code sets for its own children. Atomic may be one of them: the agent is not to take it for its own.
@@ -19,6 +17,7 @@ _OUTER = frozenset(
         "AI_AGENT",
         "CLAUDECODE",
         "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP",
+        "CLAUDE_AGENT_SDK_VERSION",
         "CLAUDE_CODE_CHILD_SESSION",
         "CLAUDE_CODE_EXECPATH",
         "CLAUDE_CODE_MESSAGING_SOCKET",
@@ -49,8 +48,7 @@ def _needs_sandbox_word(env: dict[str, str]) -> bool:
 
 def _given(settings: Settings, options: SessionOptions) -> dict[str, str]:
     own = {
-        "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
-        "CLAUDE_AGENT_SDK_VERSION": version(SDK),
+        "CLAUDE_CODE_ENTRYPOINT": "sdk-py",  # as a program that reads and writes JSON, it makes no title
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",  # a turn's end is known by them
         **({"PWD": os.path.abspath(options.cwd)} if options.cwd is not None else {}),
     }
