@@ -402,9 +402,12 @@ def _status_of(suspended: Sequence[Suspend]) -> RunStatus:
 
 
 def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | None:
-    """Why a run stopped without a question: blocked, or parked by a limit."""
-    reasons = [f"{suspend.node_id}: {suspend.reason}" for suspend in suspended if suspend.question is None]
-    return AtomicError("; ".join(reasons)) if reasons else None
+    """Why a run stopped without a question: blocked, or parked by a limit. Of several with one code it is the first."""
+    reasons: dict[str, str] = {}
+    for suspend in suspended:
+        if suspend.question is None:
+            reasons.setdefault(suspend.code or suspend.reason, f"{suspend.node_id}: {suspend.reason}")
+    return AtomicError("; ".join(reasons.values())) if reasons else None
 
 
 # streams -----------------------------------------------------------------------------------------------------

@@ -130,7 +130,9 @@ class Suspend(BaseException):
         question: Question | None = None,
         node_id: str = "",
         code: str = "",
+        begun: bool = True,
     ) -> None:
         self.reason, self.status, self.question, self.node_id = reason, status, question, node_id
+        self.begun = begun  # False: the step stopped before it did anything
         self.code = code  # one word for programs: why it waits
         super().__init__(reason)

@@ -248,6 +248,10 @@ class Dispatcher(Protocol):
         """The item's nodes are through, or one of them failed."""
         ...
 
+    def put_back(self, key: str) -> None:
+        """The item was taken, and none of its steps has been done: it may be taken again."""
+        ...
+
     def finished(self) -> Sequence[str]:
         """The keys of all that is done."""
         ...

@@ -22,6 +22,8 @@ AnswerT = TypeVar("AnswerT")
 class TasksFork(Fork):
     """Items that come as they get ready. A worker that finds none waits until another has finished one.
 
+    An item that pauses for another reason than a question (a cap, a limit) stops the loop: no further item begins.
+
     One worker: each item sees what all before it did, as in a loop. Several: each sees what its blockers did,
     so that what it sees does not depend on who was faster.
     """
@@ -78,9 +80,18 @@ class TasksFork(Fork):
             while (taken := await self._take()) is not None:
                 name, item = taken
                 try:
-                    await self.walk(name, self._task_token(name, item))
+                    token = self._task_token(name, item)
+                    await self.walk(name, token)
+                    self._see_pause(name, token)
                 finally:
                     await self._done()
+
+    def _see_pause(self, name: str, token: Token) -> None:
+        if any(pause.question is None for pause in token.suspended):
+            self._stop = True
+        if token.suspended and token.last == "" and not any(pause.begun for pause in token.suspended):
+            self._ask(lambda: self.dispatcher.put_back(name))
+            self._tell()
 
     async def _take(self) -> tuple[str, Any] | None:
         async with self._progress:

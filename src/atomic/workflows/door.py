@@ -108,8 +108,10 @@ class Door:
         """The pause that a limit brings."""
         if isinstance(reached, CapReached):
             self.office.told_cap(reached)
-            return (CutOff if is_cut else Suspend)(str(reached), code=reached.kind)
-        return Suspend(str(reached), code="provider_limit")
+            if is_cut:
+                return CutOff(str(reached), code=reached.kind)
+            return Suspend(str(reached), code=reached.kind, begun=False)
+        return Suspend(str(reached), code="provider_limit", begun=False)
 
     def known_answers(self) -> str:
         """What agents of this step asked before it was cut, and the answers, as a part of the next prompt."""

@@ -82,6 +82,10 @@ class TaskDispatcher:
             self._failures[key] = getattr(error, "reason", str(error))
         self._change(key, TaskStatus.COMPLETED if error is None else TaskStatus.FAILED)
 
+    def put_back(self, key: str) -> None:
+        self._started -= 1
+        self._change(key, TaskStatus.PENDING)
+
     def _change(self, task_id: str, status: TaskStatus) -> Task:
         task = self._tasks.set_status(task_id, status)
         self._write(self._path, self._tasks)

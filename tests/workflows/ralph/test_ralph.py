@@ -204,7 +204,7 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert theatre.statuses["fix-1-1"] == "completed"
     assert theatre.evidence("fix-1-1")["status"] == "passed"
     shown = await theatre.user.atomic("sessions", "show", theatre.session.name)
-    for ran in ("│✓plan ", "│✓begin ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
+    for ran in ("│✓plan ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
         assert ran in shown.stdout
     assert "│ publish " in shown.stdout
     page = await theatre.user.atomic("sessions", "show", theatre.session.name, "--html")
@@ -327,7 +327,7 @@ async def test_max_iterations_pauses_and_can_be_raised(tmp_path: Path) -> None:
     outcome = await theatre.ralph("--max-iterations", "1", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
     assert "--max-iterations 2" in outcome.end["message"]
-    assert theatre.statuses == {"1": "completed", "2": "in_progress"}
+    assert theatre.statuses == {"1": "completed", "2": "pending"}  # a task begins when its worker begins
     assert (await theatre.resume()).status == ("paused", "max_iterations", 6)
     assert (await theatre.resume("--max-iterations", "2")).status == DONE
     assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]

@@ -21,7 +21,7 @@ from atomic.workflows.ralph.evidence import Diffstat, Evidence, GateResult, writ
 from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.report import at_end, report_of
 from atomic.workflows.ralph.review import Finding, Review, fix_tasks
-from atomic.workflows.ralph.state import RalphState
+from atomic.workflows.ralph.state import RalphState, Span
 from tests.workflows.ralph.theatre import facts_in
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
@@ -38,7 +38,7 @@ class Run:
         given: dict[str, Any] = {"mode": "plan", "goal": "build a game", **options}
         self.options = Options(**given)
         self.facts = facts_in(self.folder)
-        self.before: dict[str, Picture] = {}
+        self.spans: dict[str, list[Span]] = {}
         self.more: dict[str, Any] = {}
         self.record()
 
@@ -64,7 +64,7 @@ class Run:
             **facts,
         }
         write_evidence(self.facts, Evidence(task=task, gates=gates, **known))
-        self.before[task] = Picture(before, "e" * 40)
+        self.spans[task] = [Span(Picture(before, "e" * 40), Picture(known["commit"], known["tree"]))]
 
     def call(self, role: str, **facts: Any) -> None:
         line = {"role": role, "provider": "claude", "model": "sonnet", "seconds": 12.0, **facts}
@@ -72,7 +72,7 @@ class Run:
             file.write(msgspec.json.encode(line) + b"\n")
 
     def state(self, **facts: Any) -> RalphState:
-        known: dict[str, Any] = {"start": Picture(START, "e" * 40), "before": self.before, **self.more, **facts}
+        known: dict[str, Any] = {"start": Picture(START, "e" * 40), "spans": self.spans, **self.more, **facts}
         return RalphState(options=self.options, **known)
 
     def end(self, status: str = "completed", reason: str = "done", message: str = "", **facts: Any) -> RunEnd:
@@ -202,7 +202,7 @@ def test_the_state_may_come_as_plain_data(finished: Run) -> None:
 
 def test_a_completed_task_without_evidence_is_not_taken_for_proven(finished: Run) -> None:
     finished.tasks(done("t1"), done("t2"), done("t3"), done("t4"))
-    finished.before["t4"] = Picture(START, "e" * 40)
+    finished.spans["t4"] = [Span(Picture(START, "e" * 40), Picture(START, "f" * 40))]
     report = finished.report()
     assert "4 of 4 tasks are done (1 of them before this run)" in report
     assert "nobody has verified it here" in report.partition("### `t3`")[2].partition("###")[0]

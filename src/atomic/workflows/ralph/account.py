@@ -21,6 +21,7 @@ from atomic.workflows.ralph.gates import GateBook
 from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.prompts import role_of
 from atomic.workflows.ralph.review import Finding, Review
+from atomic.workflows.ralph.state import Span
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 _ROLES = ("planner", "worker", "reviewer", "fixer")
@@ -31,7 +32,7 @@ class Known(msgspec.Struct, frozen=True):
 
     options: Options
     start: Picture | None = None
-    before: dict[str, Picture] = {}
+    spans: dict[str, list[Span]] = {}
     reviews: list[Review] = []
     rounds: list[list[Finding]] = []
     over: bool = False
@@ -104,15 +105,13 @@ class Account:
         last = self.state.reviews[-self.options.reviewers :]
         return self.state.over and bool(last) and all(review.approved for review in last)
 
-    def before(self, proof: Evidence) -> Picture | None:
-        """The folder before the work that the evidence is about; None: that is not known."""
-        if self.state is None:
-            return None
-        return self.state.start if self.is_yolo else self.state.before.get(proof.task)
+    def spans(self, proof: Evidence) -> Sequence[Span]:
+        """The turns that the evidence is about; empty where they are not known."""
+        return () if self.state is None else self.state.spans.get(proof.task, ())
 
     def worked_on(self, task: Task) -> bool:
         """Whether this run has begun the task."""
-        return task.id in self.evidence or (self.state is not None and task.id in self.state.before)
+        return task.id in self.evidence or (self.state is not None and task.id in self.state.spans)
 
     def count(self, *, repairs: bool) -> tuple[int, int]:
         """How many tasks, or repairs of findings, are done, and how many there are."""

@@ -116,6 +116,7 @@ class Desk:
                 f"max_iterations reached: {turns.turns} of {most} turns of workers and fixers are used; "
                 f"atomic resume {self.session.name} --max-iterations {most * 2} goes on",
                 code="max_iterations",
+                begun=False,
             )
         self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
 

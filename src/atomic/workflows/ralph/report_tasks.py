@@ -88,13 +88,14 @@ def _change_facts(account: Account, proof: Evidence) -> list[str]:
 def _where(account: Account, proof: Evidence) -> str:
     if proof.commit is None:
         return "in no commit"
-    before = account.before(proof)
-    if before is not None and before.head == proof.commit:
-        return f"not committed (HEAD is {code(proof.commit)})"
-    if before is None:
+    spans = account.spans(proof)
+    if not spans:
         return f"HEAD was {code(proof.commit)}"
+    made = [span.after.head for span in spans if span.after.head != span.before.head]
+    if not made:
+        return f"not committed (HEAD is {code(proof.commit)})"
     rest = f", but **not committed**: {_files(proof.uncommitted)}" if proof.uncommitted else ""
-    return f"commit {code(proof.commit)}{rest}"
+    return f"commit {code(str(made[-1]))}{rest}"
 
 
 def _files(paths: Sequence[str]) -> str:

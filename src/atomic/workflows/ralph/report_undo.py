@@ -49,22 +49,25 @@ def _title(proof: Evidence, task: Task | None) -> str:
 
 
 def _commands(account: Account, proof: Evidence) -> str:
-    before, commit = account.before(proof), word(str(proof.commit))
-    if before is None:
+    spans = account.spans(proof)
+    if not spans:
         return (
             f"Whether its work is in a commit is not known. When it ended, HEAD was {code(str(proof.commit))}:\n\n"
-            + _shell(f"git show {commit}", _status(proof.changed_files))
+            + _shell(f"git show {word(str(proof.commit))}", _status(proof.changed_files))
         )
-    if before.head == proof.commit:
+    made = [span for span in spans if span.after.head != span.before.head]
+    if not made:
         return _uncommitted(account, proof, proof.changed_files) if proof.changed_files else "It changed nothing."
     rest = f"{_uncommitted(account, proof, proof.uncommitted)}\n\nIts commits:\n\n" if proof.uncommitted else ""
-    if before.head is None:
-        return f"{rest}It made the first commits of the repository:\n\n" + _shell(f"git log --stat {commit}")
-    commits = f"{word(before.head)}..{commit}"
+    last = word(str(made[-1].after.head))
+    if made[0].before.head is None:
+        return f"{rest}It made the first commits of the repository:\n\n" + _shell(f"git log --stat {last}")
+    # Between two turns the user may have committed something.
+    ranges = [f"{word(str(span.before.head))}..{word(str(span.after.head))}" for span in reversed(made)]
     return rest + _shell(
-        f"git log --oneline {commits}  # its commits",
-        f"git show {commit}  # the last of them",
-        f"git revert --no-edit {commits}  # undo them, newest first",
+        *(f"git log --oneline {commits}  # its commits" for commits in ranges),
+        f"git show {last}  # the last of them",
+        *(f"git revert --no-edit {commits}  # undo them, newest first" for commits in ranges),
     )
 
 

@@ -17,11 +17,20 @@ from atomic.workflows.ralph.review import Finding, Review
 MOST_ATTEMPTS = 3
 
 
+class Span(msgspec.Struct, frozen=True):
+    """The folder before and after one turn; `files`: only these were changed by it, None: all that differ."""
+
+    before: Picture
+    after: Picture
+    files: tuple[str, ...] | None = None
+
+
 class Try(msgspec.Struct, frozen=True):
     """An attempt at a task that was not enough; `kind` says what was missing, `trouble` goes into the next prompt."""
 
     kind: Literal["unchanged", "gate", "error"]
     trouble: str
+    reason: str = ""  # in one line, for people
     cut_off: bool = False  # the turn was interrupted by a limit
 
 
@@ -43,7 +52,7 @@ class RalphState(State):
     plan_problem: str = ""  # what was wrong with the last plan
     planned: bool = False
 
-    before: Annotated[dict[str, Picture], reducers.merge] = {}  # by task: the folder before its first attempt
+    spans: Annotated[dict[str, list[Span]], reducers.merge] = {}  # by task: its turns
     broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn did not end well
     cut_off: Annotated[dict[str, bool], reducers.merge] = {}  # by task: whether a limit interrupted its last turn
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
@@ -63,5 +72,4 @@ class RalphState(State):
     unchanged_in_row: int = 0
     denial: str = ""  # by which gates, and with which words, the last promise was denied
     denials_in_row: int = 0
-    seen: Picture | None = None
     trouble: str = ""

@@ -76,7 +76,9 @@ def _tasks() -> Any:
 
 
 def _work() -> Any:
-    steps = graph(RalphState).node("begin", working.begin).then(agent("work", working.work)).node("gate", working.gate)
+    steps = (
+        graph(RalphState).then(agent("work", working.work)).node("gate", working.gate).node("give-up", working.give_up)
+    )
     return task_loop_node(
         "tasks",
         tasks_path=lambda state: f"{state.session_dir}/{TASKS}",

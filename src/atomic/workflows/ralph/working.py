@@ -1,4 +1,4 @@
-"""The nodes of one task: a picture of the folder, a turn, and the gates on what it left."""
+"""The nodes of one task: a turn, and the checks on what it left."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import re
 from collections.abc import Sequence
 
 from atomic.errors import AtomicError
-from atomic.git import FileChange, Picture
+from atomic.git import Picture
 from atomic.providers.errors import ProviderError
 from atomic.tasks import Task
-from atomic.workflows import NodeResult
+from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
+from atomic.workflows.ralph.own_work import has_moved, joined, own_changes, watch_turn
 from atomic.workflows.ralph.prompts import aim_of, gate_trouble, role_of, worker_prompt
-from atomic.workflows.ralph.state import MOST_ATTEMPTS, Try
+from atomic.workflows.ralph.state import MOST_ATTEMPTS, Span, Try
 
 UNCHANGED = "no file has changed, so nothing was done. If nothing has to change, say in the files why, or do the work."
 
@@ -31,13 +32,6 @@ class TaskStuckError(TaskFailedError):
     code = "stuck"
 
 
-async def begin(ctx: Ralph) -> NodeResult:
-    """Take a picture of the folder before the task's first turn."""
-    desk = Desk(ctx)
-    desk.check_folder()
-    return NodeResult({"before": {ctx.item.id: await desk.pictures.take()}})
-
-
 async def work(ctx: Ralph) -> NodeResult:
     """One turn of a worker or fixer; how it ended, and nothing of what it says about itself."""
     desk, task = Desk(ctx), ctx.item
@@ -52,13 +46,19 @@ async def work(ctx: Ralph) -> NodeResult:
         cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
         aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
     )
-    error, is_cut = "", False
     with desk.turn(task.id):
-        try:
-            await ctx.deps.turn(prompt, agent=role_of(task), strict=False)
-        except (TurnFailedError, ProviderError) as failed:
-            error, is_cut = str(failed), isinstance(failed, TurnCutError)
-    return NodeResult({"broken": {task.id: error}, "cut_off": {task.id: is_cut}})
+        (error, is_cut), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt, role_of(task)))
+    spans = joined([*ctx.state.spans.get(task.id, ()), *spans])
+    return NodeResult({"broken": {task.id: error}, "cut_off": {task.id: is_cut}, "spans": {task.id: spans}})
+
+
+async def _ask(ctx: Ralph, prompt: str, role: str) -> tuple[str, bool]:
+    """One turn; why it did not end well, and whether a limit interrupted it."""
+    try:
+        await ctx.deps.turn(prompt, agent=role, strict=False)
+    except (TurnFailedError, ProviderError) as failed:
+        return str(failed), isinstance(failed, TurnCutError)
+    return "", False
 
 
 def _builds_on(desk: Desk, task: Task) -> list[str]:
@@ -73,62 +73,72 @@ def _builds_on(desk: Desk, task: Task) -> list[str]:
 
 
 async def gate(ctx: Ralph) -> NodeResult:
-    """Run the gates on what the worker left: the task is done, tried again, or has failed."""
+    """Run the checks on what the worker left: the task is done, tried again, or given up."""
     desk, task = Desk(ctx), ctx.item
     desk.check_folder()
     tries = ctx.state.tries.get(task.id, [])
     evidence, failed = await _look(ctx, desk, task, attempt=len(tries) + 1)
     desk.write_evidence(evidence)
     if failed is None:
-        return NodeResult()
+        return NodeResult(goto=END)
     tries = [*tries, failed]
-    # Who resumes a blocked run gives its tasks another chance: what was tried before does not count.
-    forgiven = ctx.state.forgiven.get(task.id, 0) if ctx.attempt == 1 else len(tries)
-    if len(tries) - forgiven >= MOST_ATTEMPTS:
-        raise _given_up(tries[forgiven:], evidence.reason)
-    desk.say(f"attempt {len(tries)} was not enough: {evidence.reason}; back to the {role_of(task)}")
-    return NodeResult({"tries": {task.id: tries}, "forgiven": {task.id: forgiven}}, goto="work")
+    update = {"tries": {task.id: tries}}
+    if len(tries) - ctx.state.forgiven.get(task.id, 0) >= MOST_ATTEMPTS:
+        return NodeResult(update, goto="give-up")
+    desk.say(f"task {task.id}: attempt {len(tries)} of {MOST_ATTEMPTS} failed: {evidence.reason}; trying again")
+    return NodeResult(update, goto="work")
+
+
+async def give_up(ctx: Ralph) -> NodeResult:
+    """Fail the task. A resumed run gives it as many attempts again, each with a turn of its own."""
+    id = ctx.item.id
+    tries = ctx.state.tries.get(id, [])
+    if ctx.attempt == 1:
+        raise _given_up(tries[ctx.state.forgiven.get(id, 0) :])
+    return NodeResult({"forgiven": {id: len(tries)}}, goto="work")
 
 
 async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Evidence, Try | None]:
     state = ctx.state
-    before, after = state.before[task.id], await desk.pictures.take()
-    changes = await desk.pictures.changes(before, after)
+    spans, now = state.spans[task.id], await desk.pictures.take()
+    changes = await own_changes(desk.pictures, spans)
     error = state.broken.get(task.id, "")
     results: Sequence[GateResult] = ()
     if error:
-        failed = Try("error", f"The turn did not end well: {error}", cut_off=state.cut_off.get(task.id, False))
         reason = error
-    elif not (changes or before.head != after.head or task.metadata.get("no_change") is True):
-        failed, reason = Try("unchanged", f"When your turn had ended, {UNCHANGED}"), "no file has changed"
+        failed = Try("error", f"The turn did not end well: {error}", reason, state.cut_off.get(task.id, False))
+    elif not (changes or has_moved(spans) or task.metadata.get("no_change") is True):
+        reason = "no file has changed"
+        failed = Try("unchanged", f"When your turn had ended, {UNCHANGED}", reason)
     else:
         results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
         red = [result for result in results if result.blocking and result.exit_code != 0]
-        failed, reason = (Try("gate", gate_trouble(red)), said_of(red)) if red else (None, "")
-    return await evidence_of(desk, task.id, attempt, (before, after), changes, results, reason), failed
+        reason = said_of(red)
+        failed = Try("gate", gate_trouble(red), reason) if red else None
+    return await evidence_of(desk, task.id, attempt, spans, now, results, reason), failed
 
 
 async def evidence_of(
     desk: Desk,
     task: str,
     attempt: int,
-    pictures: tuple[Picture, Picture],
-    changes: Sequence[FileChange],
+    spans: Sequence[Span],
+    now: Picture,
     results: Sequence[GateResult],
     reason: str,
 ) -> Evidence:
     """What is known of one attempt, whatever anybody says of it."""
-    before, after = pictures
+    changes = await own_changes(desk.pictures, spans)
     # Where several share the checkout nobody can tell whose it is.
-    is_told = before.head != after.head and desk.options.workers == 1
-    loose = await desk.pictures.uncommitted(after) if is_told else frozenset[str]()
+    is_told = has_moved(spans) and desk.options.workers == 1
+    loose = await desk.pictures.uncommitted(now) if is_told else frozenset[str]()
     return Evidence(
         task=task,
         attempt=attempt,
         status="failed" if reason else "passed",
         gates=tuple(results),
-        commit=after.head,
-        tree=after.tree,
+        commit=now.head,
+        tree=now.tree,
         changed_files=tuple(one.path for one in changes),
         diffstat=diffstat(changes),
         protected_files=tuple(protected(changes, [gate.command for gate in desk.book.gates])),
@@ -150,10 +160,10 @@ def same_words(error: str) -> str:
     return re.sub(r"\d+", "#", error)
 
 
-def _given_up(tries: Sequence[Try], reason: str) -> TaskFailedError:
+def _given_up(tries: Sequence[Try]) -> TaskFailedError:
     kinds, words = {one.kind for one in tries}, {same_words(one.trouble) for one in tries}
     if kinds == {"unchanged"}:
         return TaskStuckError(f"{len(tries)} attempts changed no file")
     if kinds == {"error"} and len(words) == 1:
-        return TaskStuckError(f"{len(tries)} turns ended with the same error: {reason}")
-    return TaskFailedError(f"not done after {len(tries)} attempts: {reason}")
+        return TaskStuckError(f"{len(tries)} turns ended with the same error: {tries[-1].reason}")
+    return TaskFailedError(f"not done after {len(tries)} attempts: {tries[-1].reason}")

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from atomic.git import Picture
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
+from atomic.workflows.ralph.own_work import has_moved, joined, own_changes, watch_turn
 from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
 from atomic.workflows.ralph.state import Halt, RalphState
 from atomic.workflows.ralph.working import evidence_of, said_of, same_words
@@ -30,33 +30,45 @@ async def turn(ctx: Ralph) -> NodeResult:
     prompt = yolo_prompt(
         desk.options.goal, desk.place(), attempt=number, trouble=state.trouble, cut_off=ctx.attempt > 1
     )
-    try:
-        with desk.turn():
-            answer, error = await ctx.deps.turn(prompt, agent="worker", strict=False), ""
-    except (TurnFailedError, ProviderError) as failed:
-        answer, error = "", str(failed)
+    with desk.turn():
+        (answer, error), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt))
     again = bool(error) and same_words(error) == same_words(state.last_error)
     in_row = state.errors_in_row + 1 if again else int(bool(error))
-    return NodeResult({"iteration": number, "answer": answer, "last_error": error, "errors_in_row": in_row})
+    changed = bool(await own_changes(desk.pictures, spans)) or has_moved(spans)
+    return NodeResult(
+        {
+            "iteration": number,
+            "answer": answer,
+            "last_error": error,
+            "errors_in_row": in_row,
+            "unchanged_in_row": 0 if changed else state.unchanged_in_row + 1,
+            "spans": {TASK: joined([*state.spans.get(TASK, ()), *spans])},
+        }
+    )
+
+
+async def _ask(ctx: Ralph, prompt: str) -> tuple[str, str]:
+    """One turn: the answer, and why the turn did not end well."""
+    try:
+        return await ctx.deps.turn(prompt, agent="worker", strict=False), ""
+    except (TurnFailedError, ProviderError) as failed:
+        return "", str(failed)
 
 
 async def look(ctx: Ralph) -> NodeResult:
     """Whether the promise was kept; if not, what to say in the next turn, and whether anything still moves."""
     desk, state = Desk(ctx), ctx.state
     desk.check_folder()
-    start, now = state.start, await desk.pictures.take()
-    assert start is not None  # `prepare` has taken it
-    still = 0 if now != (state.seen or start) else state.unchanged_in_row + 1
-    facts: dict[str, Any] = {"seen": now, "unchanged_in_row": still, "answer": ""}
+    still = state.unchanged_in_row
+    facts: dict[str, Any] = {"answer": ""}
     red, denials = list[GateResult](), 0
     if state.last_error:
         trouble = f"The turn did not end well: {state.last_error}"
     elif not ends_with_signal(state.answer, PROMISE):
         trouble = ""
-    elif not (red := await _denied(desk, state, start, now)):
+    elif not (red := await _denied(desk, state)):
         return NodeResult({**facts, "over": True})
     else:
-        facts["seen"] = await desk.pictures.take()  # gates leave caches, which nobody has worked on
         denial = _denial(red)
         denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
@@ -64,13 +76,13 @@ async def look(ctx: Ralph) -> NodeResult:
     return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still) or _denied_again(denials, red)})
 
 
-async def _denied(desk: Desk, state: RalphState, start: Picture, now: Picture) -> list[GateResult]:
-    """The gates that say that the promise does not hold."""
+async def _denied(desk: Desk, state: RalphState) -> list[GateResult]:
+    """The checks that say that the promise does not hold."""
+    now = await desk.pictures.take()
     results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
     red = [result for result in results if result.blocking and result.exit_code != 0]
     reason = f"the promise does not hold: {red[0].command} is red" if red else ""
-    changes = await desk.pictures.changes(start, now)
-    desk.write_evidence(await evidence_of(desk, TASK, state.iteration, (start, now), changes, results, reason))
+    desk.write_evidence(await evidence_of(desk, TASK, state.iteration, state.spans[TASK], now, results, reason))
     return red
 
 
