@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
 
 from atomic.errors import AtomicError
-from atomic.providers.answers import documents_in
 from atomic.providers.base import CustomTool
 from atomic.tasks import Task
 
-MOST_DOCUMENTS = 1000  # in one answer
+_BEGIN = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}[\[{])""")  # an object, or a list of objects
+_TOKENS = re.compile(r"""[{}\[\]]|"(?:[^"\\\n]|\\.)*"|".""", re.DOTALL)  # brackets; strings, in which none count
+# What comes before or after an object only if that is a part of another one.
+_BEFORE_PART = re.compile(r"""["']\s{0,99}:\s{0,99}\Z""")
+_AFTER_PART = re.compile(r"""\s*(?:["\]}]|,\s*["'{\[\]}])""")
+_LIKE_A_REVIEW = re.compile(r"""["'\\]verdict["'\\]|request_changes""", re.IGNORECASE)
 SAME_BLOCKER = 3  # so often the same finding, and a person is needed
 REPORTED_ONLY = 3  # the priority that does not block
 
@@ -89,11 +93,11 @@ def read_review(source: object) -> Review:
     if not isinstance(source, Mapping):
         raise ReviewError("a review is an object with verdict and findings")
     data = cast("Mapping[str, Any]", source)
-    verdict, listed = data.get("verdict"), data.get("findings", [])
+    verdict, listed = data.get("verdict"), data.get("findings")
     if verdict not in ("approve", "request_changes"):
         raise ReviewError(f'verdict is {verdict!r:.60}; give "approve" or "request_changes"')
     if not isinstance(listed, list):
-        raise ReviewError("findings is no list")
+        raise ReviewError('findings is not a list; give "findings": [] if there are none')
     findings = tuple(_finding(item, at) for at, item in enumerate(cast("list[Any]", listed), 1))
     return Review(verdict, findings, str(data.get("summary") or ""))
 
@@ -130,17 +134,75 @@ def _confidence(value: Any) -> float | None:
 
 
 def review_in(text: str) -> Review:
-    """The review in an answer: the whole of it, a fenced block, or JSON somewhere in it. Raises ReviewError."""
-    review: Review | None = None
-    problem = ReviewError("the answer has no JSON in it")
-    for data in islice(documents_in(text), MOST_DOCUMENTS):
+    """Read the review in an answer: all of it, a fenced block, or JSON somewhere in it. Raises ReviewError.
+
+    Of several reviews the strictest counts. An approval does not count beside something that looks like a review and
+    cannot be read: that may be the rejection it was quoted in.
+    """
+    reviews: list[Review] = []
+    problem = ReviewError("the answer has no JSON in it that can be read: look for a comma or a quote too many")
+    rest: list[str] = []
+    at = 0
+    for start, end, data in _documents(text):
         try:
-            review = read_review(data)  # the last one counts: before it may stand a quotation
+            reviews.append(read_review(data))
         except ReviewError as error:
             problem = error
-    if review is None:
+            continue
+        rest.append(text[at:start])
+        at = end
+    rest.append(text[at:])
+    if not reviews:
         raise problem
+    review = strictest(reviews)
+    if review.approved and any(_LIKE_A_REVIEW.search(part) for part in rest):
+        raise ReviewError("the answer approves, and also has a review in it that cannot be read; give one review")
     return review
+
+
+def strictest(reviews: Sequence[Review]) -> Review:
+    """Return the one that asks for most; of equal ones the last."""
+    return max(reversed(reviews), key=lambda one: (not one.approved, len(one.blockers), len(one.findings)))
+
+
+def _documents(text: str) -> Iterator[tuple[int, int, Any]]:
+    """Find the outermost JSON objects and lists: start, end and data of each.
+
+    What is inside one that cannot be read is never found.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
+    at = 0
+    while start := _BEGIN.search(text, at):
+        at = start.start()
+        try:
+            data, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at = _end_of_unreadable(text, at)
+            continue
+        if _BEFORE_PART.search(text[max(0, at - 201) : at]) or _AFTER_PART.match(text, end):
+            return
+        yield at, end, data
+        at = end
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        raise ValueError("a key is there twice")  # one reader would take the first, another the last
+    return data
+
+
+def _end_of_unreadable(text: str, start: int) -> int:
+    """Find where an object that is not JSON ends: at its own bracket, or with the text where that is in doubt."""
+    depth = 0
+    for token in _TOKENS.finditer(text, start):
+        if token[0] in "{[":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+            if depth == 0:
+                return len(text) if _AFTER_PART.match(text, token.end()) else token.end()
+    return len(text)
 
 
 def review_tool(hand_in: Callable[[Review], None]) -> CustomTool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 
 from atomic.graph import RunStatus, Suspend
@@ -24,6 +25,7 @@ from atomic.workflows.ralph.review import (
     often_found,
     review_in,
     review_tool,
+    strictest,
     united,
 )
 from atomic.workflows.ralph.state import Halt, RalphState
@@ -99,7 +101,11 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     # If the other one cannot be asked, the worker's is better than none.
     other = ctx.deps.provider_of("worker") if state.unserved.get(_key(ctx)) else _reviewing(ctx, desk)
     answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
-    return handed_in[-1] if handed_in else review_in(answer)
+    if not handed_in:
+        return review_in(answer)
+    with suppress(ReviewError):  # what was handed in counts; a stricter word in the answer counts too
+        handed_in.append(review_in(answer))
+    return strictest(handed_in)
 
 
 def _reviewing(ctx: Ralph, desk: Desk) -> str | None:
