@@ -17,7 +17,7 @@ from atomic.workflows.catalog import WorkflowCatalog
 if TYPE_CHECKING:  # each is imported by who asks for it: a run may need no entities, a list of servers no agents
     from atomic.commands import CommandRegistry
     from atomic.entities import EntityRegistry
-    from atomic.mcp import ForSession, McpAnswer, McpEntry, McpList
+    from atomic.mcp import ForSession, McpAnswer, McpEntry, McpList, McpVariableError
     from atomic.providers import AgentProvider, McpServer, SessionOptions
 
 _RESERVED = "atomic"  # by this name a session knows our own tools
@@ -86,10 +86,13 @@ class Wiring:
 
     async def mcp_tools(self, *, trusted: bool = False) -> list[McpAnswer]:
         """Ask all servers that may be used here for their tools; this starts them."""
-        return await self._ask(self.mcp.usable(trusted=trusted))
+        return await self._ask(self.mcp.usable(trusted=trusted), trusted=trusted)
 
     async def session_mcp(self, provider: AgentProvider, *, trusted: bool = False) -> SessionMcp:
         """What to hand to sessions of an agent (docs/commands.md says which). It starts the servers once, to try them.
+
+        In a project that is not trusted the user's own servers start in the home folder, also those that the agent
+        would start by itself: they are handed over under the same name.
 
         Raises ConfigError.
         """
@@ -99,16 +102,52 @@ class Wiring:
 
         chosen, can = for_session(self.mcp, provider.name, trusted=trusted), provider.capabilities
         asked = [entry for entry in chosen.passed if can.mcp_servers and entry.name != _RESERVED]
-        answers = await self._ask(asked)
+        answers = await self._ask(asked, trusted=trusted)
+        moved = () if trusted or not can.mcp_servers else [one for one in chosen.own if one.name != _RESERVED]
+        servers, missing = self._handed_over([one for one in answers if not one.error], moved, trusted=trusted)
+        off = [*chosen.off, *(error.server for error in missing)]
         return SessionMcp(
-            [_server(one) for one in answers if not one.error],
-            chosen.off if can.mcp_switching else (),
+            servers,
+            off if can.mcp_switching else (),
             [
                 *(str(diagnostic) for diagnostic in self.mcp.diagnostics if self._is_ours(diagnostic.path, trusted)),
                 *_impossible(chosen, provider),
                 *(f'MCP server "{one.entry.name}" is left out: {one.error}' for one in answers if one.error),
+                *(_lacking(one) for one in missing),
+                *(() if trusted else self._elsewhere([*asked, *moved])),
             ],
         )
+
+    def _handed_over(
+        self, answers: Sequence[McpAnswer], moved: Sequence[McpEntry], *, trusted: bool
+    ) -> tuple[list[McpServer], list[McpVariableError]]:
+        """The servers as a session takes them, and those that lack a variable."""
+        from atomic.mcp import McpVariableError
+        from atomic.mcp.folders import started_in
+
+        servers: list[McpServer] = []
+        missing: list[McpVariableError] = []
+        for answer in answers:
+            entry = answer.resolved if trusted else started_in(answer.resolved, self._home)
+            servers.append(_server(entry, tools=answer.tools))
+        for entry in moved:
+            try:
+                servers.append(_server(started_in(entry.resolved(os.environ), self._home), takes_place=True))
+            except McpVariableError as error:
+                missing.append(error)
+        return servers, missing
+
+    def _elsewhere(self, entries: Sequence[McpEntry]) -> Iterator[str]:
+        """What to say of servers that mean the current folder and do not get it."""
+        from atomic.mcp.folders import names_current_folder
+
+        for entry in entries:
+            if names_current_folder(entry):
+                yield f'MCP server "{entry.name}" starts in {self._home}: this project is not trusted (atomic trust)'
+
+    @property
+    def _home(self) -> Path:
+        return self._user or Path.home()
 
     def _is_ours(self, file: Path, trusted: bool) -> bool:
         """Whether a file is Atomic's own; what is wrong with those of others is theirs to say, or for `/mcp`."""
@@ -116,14 +155,21 @@ class Wiring:
         theirs = [self.project / ".atomic"] if trusted and self.project is not None else []
         return file.parent in (home, *theirs)
 
-    async def _ask(self, entries: Sequence[McpEntry]) -> list[McpAnswer]:
+    async def _ask(self, entries: Sequence[McpEntry], *, trusted: bool) -> list[McpAnswer]:
+        """Start the servers and ask for their tools: in the project if it is trusted, else in the home folder."""
         if not entries:
             return []
         from atomic.mcp.asking import ask_for_tools
         from atomic.providers.environment import child_environment
 
         env = child_environment((), passed=self.settings.env.pass_)
-        return await ask_for_tools(entries, variables=os.environ, env=env, cwd=self.project)
+        if trusted:
+            return await ask_for_tools(entries, variables=os.environ, env=env, cwd=self.project)
+        from atomic.mcp.folders import with_variables
+
+        apart = [with_variables(entry, self._home) for entry in entries]
+        answers = await ask_for_tools(apart, variables=os.environ, env=env, cwd=self._home)
+        return [msgspec.structs.replace(one, entry=entry) for one, entry in zip(answers, entries, strict=True)]
 
     def refresh(self) -> bool:
         """See what changed on the disk since; whether the commands are others now."""
@@ -152,11 +198,14 @@ def _impossible(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:
         yield f'MCP server "{_RESERVED}" is left out: the name is taken (give it another)'
 
 
-def _server(answer: McpAnswer) -> McpServer:
+def _lacking(error: McpVariableError) -> str:
+    return f'MCP server "{error.server}" is left out: it needs the variable "{error.variable}", {error.reason}'
+
+
+def _server(entry: McpEntry, *, tools: Sequence[str] = (), takes_place: bool = False) -> McpServer:
     from atomic.mcp import Transport
     from atomic.providers import McpServer
 
-    entry = answer.resolved
     return McpServer(
         name=entry.name,
         command=entry.command,
@@ -165,5 +214,6 @@ def _server(answer: McpAnswer) -> McpServer:
         headers=entry.headers,
         sse=entry.transport is Transport.SSE,
         optional=True,
-        tools=answer.tools,
+        tools=tools,
+        takes_place=takes_place,
     )

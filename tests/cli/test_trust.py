@@ -152,7 +152,8 @@ async def test_a_wrong_command_line_is_exit_code_2(user: User, words: tuple[str,
 
 async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
     done = await user.atomic("trust")
-    assert (done.exit_code, told(done)) == (0, f"{user.project} has nothing that could run")
+    said = f"{user.project} has nothing that could run, and is trusted as it is now"
+    assert (done.exit_code, told(done)) == (0, said)
     evil(user)
     await user.atomic("trust", (await shown(user))["hash"])
     done = await user.atomic("trust")

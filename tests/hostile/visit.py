@@ -55,6 +55,11 @@ class Visit:
         stranger = Stranger(self.user.project, self.canary, home=self.user.home)
         PROJECTS[name](stranger)
         self.place = self.user.project / stranger.below
+        self._before: Snapshot = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Take what is there now for what was there before."""
         self._before = self.snapshot()
 
     def snapshot(self) -> Snapshot:

@@ -76,22 +76,22 @@ def _approve_hash(snapshot: Snapshot, given: str) -> int:
     return _approve(snapshot)
 
 
-def _approve(snapshot: Snapshot) -> int:
+def _approve(snapshot: Snapshot, *, why: str = "") -> int:
     try:
         trust.approve(snapshot)
     except TrustError as error:
         raise CliError(str(error), UNTRUSTED) from error
-    tell(f"{snapshot.project} is trusted as it is now")
+    tell(f"{snapshot.project}{why} is trusted as it is now")
     return OK
 
 
 def _ask(snapshot: Snapshot) -> int:
     """Ask the person; only a yes that was typed is one."""
-    if snapshot.approved or not snapshot.items:
-        tell(
-            f"{snapshot.project} is trusted" if snapshot.approved else f"{snapshot.project} has nothing that could run"
-        )
+    if snapshot.approved:
+        tell(f"{snapshot.project} is trusted")
         return OK
+    if not snapshot.items:  # nothing to ask about: what is trusted is the folder, in which the user's servers may start
+        return _approve(snapshot, why=" has nothing that could run, and")
     if not (os.isatty(STDIN) and os.isatty(STDERR)):
         how = f"look: atomic trust --show; then: atomic trust {snapshot.hash}"
         raise CliError(f"nobody is here to be asked ({how})", UNTRUSTED)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atomic.mcp.model import McpEntry, McpList, Origin
+from atomic.mcp.model import McpEntry, McpList, Origin, Transport
 
 
 class ForSession(msgspec.Struct, frozen=True):
@@ -19,6 +19,7 @@ class ForSession(msgspec.Struct, frozen=True):
     passed: Sequence[McpEntry]
     off: Sequence[str]
     own_off: Sequence[str]  # those of `off` that the agent would load by itself
+    own: Sequence[McpEntry] = ()  # programs of the user that the agent starts by itself, in the folder that it works in
 
 
 def for_session(found: McpList, agent: str, *, trusted: bool) -> ForSession:
@@ -26,7 +27,8 @@ def for_session(found: McpList, agent: str, *, trusted: bool) -> ForSession:
     passed = [entry for entry in found.usable(trusted=trusted) if _is_passed(entry, agent)]
     off = [entry for entry in found.entries if entry.chosen is False]
     own_off = [entry for entry in off if _loads(agent, entry) and (trusted or not entry.needs_trust)]
-    return ForSession(passed, _names(off), _names(own_off))
+    own = [entry for entry in found.usable(trusted=trusted) if _starts(agent, entry)]
+    return ForSession(passed, _names(off), _names(own_off), own)
 
 
 def _is_passed(entry: McpEntry, agent: str) -> bool:
@@ -36,6 +38,10 @@ def _is_passed(entry: McpEntry, agent: str) -> bool:
 def _loads(agent: str, entry: McpEntry) -> bool:
     """Whether the agent would use it without us."""
     return entry.origin == agent.removeprefix("acp:") and entry.on_in_file
+
+
+def _starts(agent: str, entry: McpEntry) -> bool:
+    return _loads(agent, entry) and not entry.needs_trust and entry.transport is Transport.STDIO
 
 
 def _names(entries: Sequence[McpEntry]) -> list[str]:

@@ -60,6 +60,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     sse: bool = False  # at the address is HTTP with events, which came before streamable HTTP
     optional: bool = False  # of the user's configuration: one that `tools` does not name, or that fails, is left out
     tools: Sequence[str] = ()  # of an optional one, those that it is known to have
+    takes_place: bool = False  # of one of that name which the agent would start by itself
 
     def __repr__(self) -> str:
         """The name alone: all the rest may hold secrets."""

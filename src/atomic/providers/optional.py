@@ -15,7 +15,14 @@ def only_named(options: SessionOptions) -> SessionOptions:
         return options
     kept = [server for server in options.mcp_servers if not server.optional or _named(server, options.tools)]
     unnamed = [tool for server in kept if server.optional for tool in _unnamed(server, options.tools)]
-    return replace(options, mcp_servers=kept, denied_tools=[*options.denied_tools, *unnamed])
+    # The agent must not start its own one of that name either.
+    off = [server.name for server in options.mcp_servers if server.takes_place and server not in kept]
+    return replace(
+        options,
+        mcp_servers=kept,
+        denied_tools=[*options.denied_tools, *unnamed],
+        disabled_mcp_servers=[*options.disabled_mcp_servers, *off],
+    )
 
 
 def _named(server: McpServer, tools: Sequence[str]) -> bool:

@@ -45,8 +45,9 @@ def opencode_environment(
     if not options.trusted:
         # Both run programs that they find in the project, such as node_modules/.bin/prettier.
         content = merge(content, {"formatter": False, "lsp": False})
-    if options.disabled_mcp_servers:
-        content = merge(content, {"mcp": literally(disabled_as_configuration(options.disabled_mcp_servers))})
+    replaced = [server.name for server in options.mcp_servers if server.takes_place]  # it is told of ours later
+    if off := [*options.disabled_mcp_servers, *replaced]:
+        content = merge(content, {"mcp": literally(disabled_as_configuration(off))})
     if tools is not None:
         content = merge(content, {"mcp": {TOOL_SERVER: tool_server_as_configuration(tools.url, tools.token)}})
     env = environment(settings, user, options)

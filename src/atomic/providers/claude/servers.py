@@ -19,7 +19,9 @@ class Servers:
     """All servers of a session, as the program wants to be told of them; `ours` answers for our tools."""
 
     def __init__(self, options: SessionOptions) -> None:
-        self._told = {server.name: _config(server) for server in options.mcp_servers}
+        # With a list of tools the program has only the servers that it is told of here: none of the user's own.
+        told = [server for server in options.mcp_servers if options.tools is None or not server.takes_place]
+        self._told = {server.name: _config(server) for server in told}
         tools = as_tools(options.custom_tools)
         self.ours = ToolProtocol(tools)
         if tools:
