@@ -15,25 +15,33 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-demo terminal-tools agents test test-full check fmt demo record-demo torture torture-ralph bench providers-doc clean
+.PHONY: help setup setup-test setup-demo terminal-tools agents test test-ci test-full check fmt demo record-demo torture torture-ralph bench providers-doc clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
 
-setup: .venv/.setup terminal-tools agents ## install the package, the tools and the agents (quick the second time)
+setup: .venv/.setup terminal-tools .programs/.setup ## install the package, the tools and the agents (quick the second time)
 
 terminal-tools: # tmux and Chromium, for the tests of the screen
 	@sh scripts/terminal_tools.sh
 
+setup-test: .venv/.setup-test .programs/.setup # what `make test` needs: no tmux, no Chromium, no linters
+
 setup-demo: .venv/.setup-demo ## install only the package itself into .venv
 
-agents: .venv/.setup .programs/.setup ## install the agents' programs: Claude Code, OpenCode, Copilot
+agents: .venv/.setup-test .programs/.setup ## install the agents' programs: Claude Code, OpenCode, Copilot
 
 # `venv` runs again each time: it repairs one that was interrupted or whose Python has gone.
 .venv/.setup: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Atomic needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable '.[dev]'
+	@touch .venv/.setup-demo .venv/.setup-test $@
+
+.venv/.setup-test: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Atomic needs Python 3.11 or newer; give its path: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable '.[test]'
 	@touch .venv/.setup-demo $@
 
 .venv/.setup-demo: pyproject.toml constraints.txt
@@ -46,10 +54,13 @@ agents: .venv/.setup .programs/.setup ## install the agents' programs: Claude Co
 	@sh scripts/agents.sh
 	@touch $@
 
-test: setup ## run the representative tests
-	$(PY) -m pytest -m "not full" $(PYTEST_ARGS)
+test: setup-test ## run the quick tests (at most six minutes on two cores)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m pytest -m "not ci and not full" $(PYTEST_ARGS)
 
-test-full: setup ## run all tests
+test-ci: setup ## run what `make test` leaves out and each commit needs: real agents, terminals, kills (25 minutes)
+	$(PY) -m pytest -m "ci and not full" $(PYTEST_ARGS)
+
+test-full: setup ## run all tests, those of `make test` and `make test-ci` too
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 check: setup ## all that must be clean before a commit lands
@@ -57,7 +68,7 @@ check: setup ## all that must be clean before a commit lands
 	$(PY) -m ruff check .
 	$(PY) -m pyright
 	.venv/bin/lint-imports
-	$(PY) -m pytest -m "not full" $(PYTEST_ARGS)
+	$(MAKE) test
 
 fmt: setup ## format the code and repair what can be repaired
 	$(PY) -m ruff check --fix-only .

@@ -1,5 +1,6 @@
 """What every test shares: Hypothesis tries the same examples each time, so that a red run can be run again.
 
+`make test` tries a quarter of the examples (`quick`), the others all of them (`repeatable`).
 `HYPOTHESIS_PROFILE=explore make test-full` looks at new ones.
 """
 
@@ -19,6 +20,7 @@ SLOW_MACHINE = (HealthCheck.too_slow,)
 settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE
 )
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=25)
 settings.register_profile(
     "explore", max_examples=1000, deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE
 )

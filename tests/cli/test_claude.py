@@ -16,6 +16,8 @@ from tests.cli.command import ATOMIC, User, complaint, objects, processes, told
 from tests.cli.flows import QUESTION
 from tests.cli.terminal import in_terminal
 
+pytestmark = pytest.mark.ci
+
 SCRIPTS = {
     "hello": "Hello there.",
     "tool": [["First I look. ", Call("Bash", {"command": "echo seen > seen.txt"})], "Then I am done."],

@@ -282,6 +282,7 @@ async def test_stop_ends_with_exit_code_7_and_can_go_on_later(player: Player) ->
     assert (code, ended["status"]) == (0, "completed")
 
 
+@pytest.mark.ci
 async def test_switch_goes_on_with_another_agent(player: Player) -> None:
     """The first is limited for an hour; the second is real Claude Code."""
     async with ModelServer({"hello": "Hello there."}) as server:

@@ -13,6 +13,8 @@ from atomic.testing.conformance.cases.tools import MCP_SERVER
 from tests.cli.command import User, objects, processes, told
 from tests.cli.files import agent, servers, skill, write
 
+pytestmark = pytest.mark.ci
+
 SUM = {"a": 40, "b": 2}
 SCRIPTS = {
     "hello": "Hello there.",

@@ -14,6 +14,8 @@ from atomic.testing import Call, Drip, ModelServer, claude_env
 from tests.cli.command import User, objects, processes
 from tests.cli.flows import QUESTION, kinds, ledger, session, sessions, started, workflow
 
+pytestmark = pytest.mark.ci
+
 SCRIPTS = {
     "make": [["First. ", Call("Bash", {"command": "echo made > made.txt"})], "It is made."],
     "slow": Drip("word", times=2_000, every=0.05),

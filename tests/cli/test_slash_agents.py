@@ -13,6 +13,8 @@ from tests.cli.command import User
 from tests.cli.files import agent, skill
 from tests.cli.flows import workflow
 
+pytestmark = pytest.mark.ci
+
 COPILOT_CACHE = Path(__file__).parents[2] / ".programs" / "cache" / "copilot"
 SCRIPTS = {"tidy": "All tidy.", "plan": "A plan.", "check": "All well."}
 

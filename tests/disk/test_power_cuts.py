@@ -13,6 +13,8 @@ from tests.disk.disk import Fate, Image, write_image
 from tests.disk.order import files_named, ledger_lines
 from tests.disk.trace import Wrote
 
+pytestmark = pytest.mark.ci
+
 SEED = 7
 
 

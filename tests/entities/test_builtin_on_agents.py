@@ -24,7 +24,7 @@ from tests.entities.test_builtin import AGENTS as AGENT_NAMES
 from tests.entities.test_builtin import SKILLS as SKILL_NAMES
 from tests.providers.conformance.playing import CACHE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.ci]
 
 AT_ONCE = 3  # programs; starting them is what takes the time here
 # "opus" is a model to Claude Code; elsewhere the models of the family decide, and where there is none, the user's own.

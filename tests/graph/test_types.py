@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.ci
+
 CASES = Path(__file__).parent / "typing_cases"
 ROOT = Path(__file__).parents[2]
 FILES = sorted(CASES.glob("*.txt"))

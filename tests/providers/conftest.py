@@ -1,4 +1,4 @@
-"""What starts a program again and again takes minutes: `make test` leaves it to `make test-full`."""
+"""What starts a program again and again takes minutes: `make test-full` alone runs it."""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ from tests.providers.acp.stage import puppet, steps
 from tests.providers.conformance.playing import CACHE
 from tests.providers.heard import all_of, end_of, turn
 
+pytestmark = pytest.mark.ci
+
 BOX = Path(__file__).with_name("two_tools.py")
 PLUS, MINUS = {"a": 40, "b": 2}, {"a": 50, "b": 2}
 FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds

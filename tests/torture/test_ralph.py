@@ -16,6 +16,7 @@ from tests.torture.ralph_look import Entry, Known, Orphans, alive, family, maske
 SEED = int(os.environ.get("TORTURE_SEED", "20261116"))
 
 
+@pytest.mark.ci
 def test_a_killed_ralph_loses_nothing_and_repeats_nothing_in_twenty_runs() -> None:
     """A machine that gets quicker or slower meanwhile makes a kill come too late: then there are more runs."""
     hit = 0

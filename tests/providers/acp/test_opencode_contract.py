@@ -15,6 +15,8 @@ from atomic.testing.conformance import AGENTS, Case, House
 from tests.providers.conformance.interruptions import interruptions
 from tests.providers.conformance.playing import house_of, params
 
+pytestmark = pytest.mark.ci
+
 AGENT = "acp:opencode"
 QUICK = (
     "tools_write_edit_and_run",

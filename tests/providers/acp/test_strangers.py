@@ -93,6 +93,7 @@ async def test_opencode_is_not_started_where_its_plugins_would_run(tmp_path: Pat
         assert not canary.exists()
 
 
+@pytest.mark.ci
 async def test_opencode_runs_nothing_of_a_project_that_it_is_let_into(tmp_path: Path) -> None:
     names = ("mcp", "lsp", "formatter", "tool")
     canaries = {name: tmp_path / f"canary-{name}" for name in names}

@@ -15,6 +15,8 @@ from atomic.testing.model_server import Cut, Fail, HalfCharacter, Script
 from tests.providers.claude.place import place
 from tests.providers.heard import all_of, end, end_of, text_of, turn
 
+pytestmark = pytest.mark.ci
+
 
 async def test_each_error_is_told_and_the_session_goes_on(tmp_path: Path) -> None:
     scripts: dict[str, Script] = {

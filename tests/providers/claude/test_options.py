@@ -19,6 +19,8 @@ from tests.providers.claude.place import bash, place
 from tests.providers.heard import all_of, end, end_of, turn
 from tests.providers.processes import find
 
+pytestmark = pytest.mark.ci
+
 PLACEHOLDER = {"DeferredToolPlaceholder"}  # stands for tools that would be told later; there are none
 
 

@@ -29,6 +29,8 @@ from tests.providers.claude.place import bash, place
 from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
 from tests.providers.processes import find
 
+pytestmark = pytest.mark.ci
+
 
 async def test_text_and_thinking_come_in_pieces_and_tools_with_what_they_brought(tmp_path: Path) -> None:
     file = tmp_path / "written.txt"

@@ -11,6 +11,8 @@ import pytest_asyncio
 from atomic.testing.conformance import Case, House
 from tests.providers.conformance.playing import house_of, params
 
+pytestmark = pytest.mark.ci
+
 AGENT = "copilot"
 SLOW = {
     "an_internal_error",

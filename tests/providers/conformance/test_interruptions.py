@@ -9,6 +9,8 @@ import pytest
 from atomic.testing.conformance import AGENTS
 from tests.providers.conformance.interruptions import interruptions
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.mark.parametrize("agent", ["claude", "opencode", "copilot"])
 async def test_turns_with_random_interruptions_end_once(agent: str, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.providers.copilot.canaries import Canaries
 from tests.providers.copilot.place import Place, bash, place, settings, task
 from tests.providers.heard import all_of, end, end_of, turn
 
+pytestmark = pytest.mark.ci
+
 
 def scripts(repository: Path) -> dict[str, Script]:
     code = str(repository / "code.py")

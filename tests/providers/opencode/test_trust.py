@@ -140,6 +140,7 @@ def canaries(ran: Path) -> tuple[dict[str, str], dict[str, str]]:
 USER = {"formatter": True, "lsp": True, "permission": {"*": "allow"}}
 
 
+@pytest.mark.ci
 async def test_nothing_of_a_strangers_project_runs_before_it_is_trusted(tmp_path: Path) -> None:
     ran, work = tmp_path / "ran", tmp_path / "repo"
     ran.mkdir()

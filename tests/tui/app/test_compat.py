@@ -74,9 +74,9 @@ def test_two_pastes_are_two() -> None:
 
 
 def test_a_textual_outside_of_the_range_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compat, "BELOW", (8, 2, 6))
+    monkeypatch.setattr(compat, "BELOW", compat.OLDEST)
     compat.install.cache_clear()
-    with pytest.raises(compat.TextualVersionError, match=r"not work with textual 8\..*'textual>=8\.2\.5,<8\.2\.6'"):
+    with pytest.raises(compat.TextualVersionError, match=r"not work with textual 8\..*'textual>=8\.2\.5,<8\.2\.5'"):
         compat.install()
     monkeypatch.undo()
     compat.install()

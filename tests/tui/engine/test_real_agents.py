@@ -18,6 +18,8 @@ from tests.cli.files import skill
 from tests.cli.flows import session, sessions
 from tests.tui.engine.screen import EngineScreen, engine
 
+pytestmark = pytest.mark.ci
+
 CACHE = Path(__file__).parents[3] / ".programs" / "cache"
 COLOUR = {"text": "Which colour?", "header": "Colour", "options": ["Red", "Blue"]}
 SIZE = {"text": "Which size?", "header": "Size", "options": ["Small", "Large"]}

@@ -12,6 +12,8 @@ from tests.cli.flows import workflow
 from tests.tui.engine.puppets import AGENT, form, has_puppet, steps
 from tests.tui.engine.screen import EngineScreen, engine
 
+pytestmark = pytest.mark.ci
+
 PROMPTS = (
     steps({"say": "x"}, {"wait": True}),
     steps({"say": "x"}, {"deaf": True}),

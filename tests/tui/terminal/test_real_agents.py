@@ -19,6 +19,8 @@ from tests.tui.engine.test_real_agents import CACHE, COLOUR, prepare
 from tests.tui.terminal.tmux import Tmux, in_tmux
 from tests.tui.terminal.window import eventually
 
+pytestmark = pytest.mark.ci
+
 ATOMIC = (sys.executable, "-P", "-m", "atomic")
 
 

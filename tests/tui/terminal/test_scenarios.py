@@ -24,6 +24,8 @@ from tests.tui.terminal.window import Window, eventually, is_alive, tree, window
 from tests.workflows.ralph.agents import AGENT_NAMES, Stage, stage_for
 from tests.workflows.ralph.agents_game import APPROVAL
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture
 def user(tmp_path: Path) -> User:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.tui.terminal.conftest import ROOT, SCRIPTED
 from tests.tui.terminal.tmux import Tmux, in_tmux
+
+pytestmark = pytest.mark.ci
 
 PROMPT = re.compile(r"─{20,}\n(.*?)\n[^\n]*(?:send|\Z)", re.DOTALL)
 

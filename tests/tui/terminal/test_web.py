@@ -22,6 +22,8 @@ from tests.tui.terminal.conftest import ROOT
 from tests.tui.terminal.emulator import Emulator
 from tests.tui.terminal.window import end, eventually, is_alive, tree
 
+pytestmark = pytest.mark.ci
+
 SERVER = (sys.executable, "-m", "tests.tui.terminal.scripted_web", "serve")
 ATOMIC = (sys.executable, "-P", "-m", "atomic")
 

@@ -16,6 +16,8 @@ from tests.workflows.ralph.agents_game import APPROVAL, FEATURES, FILES, GATE, G
 from tests.workflows.ralph.test_publishing import GH, URL
 from tests.workflows.ralph.theatre import Outcome
 
+pytestmark = pytest.mark.ci
+
 DONE = ("completed", "done", 0)
 CAST = ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
 WORK = CAST[1:]

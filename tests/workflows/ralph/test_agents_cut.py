@@ -19,6 +19,8 @@ from tests.workflows.ralph.agents import AGENT_NAMES, Stage, cue_in, stage_for
 from tests.workflows.ralph.agents_game import APPROVAL, FILES, GATE, GOAL, PLAN
 from tests.workflows.ralph.test_agents import DONE, check_game, parts
 
+pytestmark = pytest.mark.ci
+
 COLOUR = {"text": "Which colour?", "header": "Colour", "options": ["Blue", "Red"]}
 
 
