@@ -291,6 +291,52 @@ workflow = graph(S).map("all", over=lambda s: ["x", "y"], node=node("each", each
     assert f"atomic answer {id} 'each[0]-1' \"…\"" in (await user.atomic("sessions", "show", id)).stdout
 
 
+GROUPS = """
+async def work(ctx):
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(ctx.ask(Question("Which colour?", id="colour")))
+        said = group.create_task(ctx.deps.turn("say hello"))
+    note(asked.result(), said.result())
+
+async def cut(ctx):
+    helper = asyncio.create_task(asyncio.sleep(1000))
+    asyncio.get_running_loop().call_soon(helper.cancel)
+    await helper
+
+workflow = graph(S).node("work", work).parallel([node("cut", cut)]).compile()
+"""
+
+
+async def test_a_run_always_says_how_it_ended(user: User) -> None:
+    """A question or a cap inside a task group of a node pauses the run; a cancelled helper of a node is a failure."""
+    workflow(user, "groups", GROUPS)
+    agent = recording(user, HELLO)
+    done = await user.atomic("run", "groups", "--json", "-a", agent, "go")
+    last = objects(done)[-1]
+    assert (done.exit_code, last["type"], last["reason"]) == (5, "run_ended", "question"), done.stderr
+    id = session(user)["id"]
+    done = await user.atomic("answer", id, "--json", "-a", agent, "blue")
+    last = objects(done)[-1]
+    assert (done.exit_code, last["type"], last["status"], last["reason"]) == (1, "run_ended", "failed", "error")
+    assert "cut: CancelledError: something that the node waited for was cancelled" in str(last["message"])
+    assert ledger(user) == ["blue Hello you."]
+
+
+async def test_a_cap_inside_a_task_group_pauses_the_run(user: User) -> None:
+    code = """
+async def work(ctx):
+    for _ in range(2):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.deps.turn("say hello"))
+
+workflow = graph(S).node("work", work).compile()
+"""
+    workflow(user, "groups", code)
+    done = await user.atomic("run", "groups", "--json", "-a", recording(user, HELLO, HELLO), "--max-cost", "0.2", "go")
+    last = objects(done)[-1]
+    assert (done.exit_code, last["type"], last["reason"]) == (6, "run_ended", "max_cost"), done.stderr
+
+
 async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
     code = 'class T(S):\n    old: int = 1\n\nworkflow = graph(T).ask_user("q", "Well?").compile()\n'
     workflow(user, "grow", f"state_version = 1\n{code}")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 from atomic.errors import AtomicError, closest
 from atomic.graph.control import END, Abort, Event, Goto, NodeResult, Retry, Signal, SignalKind, Skip
 from atomic.graph.errors import NodeError
+from atomic.graph.failures import as_node_error
 from atomic.graph.journal import AttemptBody, ErrorBody, RowKind, encode_row
-from atomic.graph.run import as_node_error, error_body
+from atomic.graph.run import error_body
 from atomic.graph.state import describe_error
 from atomic.questions import Question
 
@@ -62,14 +63,17 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
     while True:
         try:
             return accept(token, await _one_attempt(op, ctx))
-        except (Exception, SystemExit) as raised:
+        except BaseException as raised:
+            _, failure = token.judge(raised)
+            if failure is None:
+                raise
             failed += 1
-            error = as_node_error(ctx.node_id, raised)
-            cause = raised if isinstance(raised, Exception) else error
+            error = as_node_error(ctx.node_id, failure)
+            cause = failure if isinstance(failure, Exception) else error
         if op.on_error is None:
             delay = _delay(op.retry, failed, cause)
         else:
-            answer = await ask_on_error(op.on_error, cause, ctx, ctx.node_id)
+            answer = await ask_on_error(op.on_error, cause, token, ctx)
             if not isinstance(answer, Retry):
                 return _handled(token, answer, error)
             delay = answer.delay if failed < (op.retry.attempts if op.retry else UNASKED_ATTEMPTS) else None
@@ -109,15 +113,19 @@ def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:
     return delay
 
 
-async def ask_on_error(on_error: Any, error: Exception, ctx: Any, node_id: str) -> Retry | Skip | Abort | Goto:
+async def ask_on_error(on_error: Any, error: Exception, token: Token, ctx: Any) -> Retry | Skip | Abort | Goto:
     """What the author wants done about a failure. Raises NodeError where even that fails."""
+    node_id = ctx.node_id
     try:
         answer = on_error(error, ctx)
         if hasattr(answer, "__await__"):
             answer = await answer
-    except (Exception, SystemExit) as raised:  # a user's function: whatever it raises is this node's failure
-        reason = f"on_error raised {describe_error(raised)}"
-        raise NodeError(node_id, reason, kind=type(raised).__name__) from raised
+    except BaseException as raised:  # an author's function: whatever it raises is this node's failure
+        _, failure = token.judge(raised)
+        if failure is None:
+            raise
+        reason = f"on_error raised {describe_error(failure)}"
+        raise NodeError(node_id, reason, kind=type(failure).__name__) from failure
     if not isinstance(answer, (Retry, Skip, Abort, Goto)):
         raise NodeError(node_id, f"on_error returned {answer!r:.60}; it answers Retry, Skip, Abort or Goto") from error
     return answer

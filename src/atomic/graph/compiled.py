@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from atomic.errors import AtomicError, closest
-from atomic.graph.control import Event, RunStatus, Suspend
+from atomic.graph.control import Event, RunStatus, Suspend, status_of
 from atomic.graph.errors import NodeError, QuestionError, StateError
 from atomic.graph.journal import (
     AnsweredBody,
@@ -347,6 +347,7 @@ class _Running(Generic[StateT]):
         if self._finished:
             self._close(RunStatus.COMPLETED, None, write=False)
             return
+        self.run.begin_in_task()
         try:
             while (step := await self.token.advance()) is not None:
                 yield step
@@ -358,7 +359,7 @@ class _Running(Generic[StateT]):
         except BaseException:
             self._release()
             raise
-        status = RunStatus.FAILED if error else _status_of(self.token.suspended)
+        status = RunStatus.FAILED if error else status_of(self.token.suspended)
         self._close(status, error or _reason_of(self.token.suspended, status))
 
     async def _cancelled(self) -> None:
@@ -392,13 +393,6 @@ class _Running(Generic[StateT]):
     def _release(self) -> None:
         if self.run.pen is not None:
             self.run.pen.close()
-
-
-def _status_of(suspended: Sequence[Suspend]) -> RunStatus:
-    if not suspended:
-        return RunStatus.COMPLETED
-    paused = any(suspend.status is RunStatus.PAUSED for suspend in suspended)
-    return RunStatus.PAUSED if paused else RunStatus.BLOCKED
 
 
 def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | None:

@@ -136,3 +136,11 @@ class Suspend(BaseException):
         self.begun = begun  # False: the step stopped before it did anything
         self.code = code  # one word for programs: why it waits
         super().__init__(reason)
+
+
+def status_of(suspended: Sequence[Suspend]) -> RunStatus:
+    """The status of a step or a run that waits for these; completed if it waits for nothing."""
+    if not suspended:
+        return RunStatus.COMPLETED
+    is_paused = any(suspend.status is RunStatus.PAUSED for suspend in suspended)
+    return RunStatus.PAUSED if is_paused else RunStatus.BLOCKED

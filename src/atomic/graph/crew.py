@@ -30,6 +30,7 @@ class Crew:
         self._waiter: asyncio.Future[None] | None = None
         self._fatal: BaseException | None = None
         self._decided = False
+        self.ending = False  # whether its members are being cancelled
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Start a member; all that it does is inside `with crew`."""
@@ -88,6 +89,7 @@ class Crew:
 
     async def cancel(self) -> None:
         """End all tasks and wait until they have; a cancellation meanwhile is passed on afterwards."""
+        self.ending = True
         pending = [task for task in self._tasks if not task.done()]
         if self._working:
             for task in pending:

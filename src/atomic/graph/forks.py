@@ -18,9 +18,10 @@ from atomic.graph.attempts import UNASKED_ATTEMPTS, ask_on_error, check_recovery
 from atomic.graph.control import Abort, Goto, Retry, Skip, Suspend
 from atomic.graph.crew import Crew
 from atomic.graph.errors import NodeError, StateError
+from atomic.graph.failures import as_node_error
 from atomic.graph.journal import JoinedBody, OpenedBody, RowKind, encode_row
 from atomic.graph.program import ForkOp, Program
-from atomic.graph.run import Entry, Place, Step, as_node_error, encode_update, quote
+from atomic.graph.run import Entry, Place, Step, encode_update, quote
 from atomic.graph.state import Values, encode_value
 from atomic.graph.token import Resumed, Token
 
@@ -168,6 +169,7 @@ class Fork(Crew, ABC):
 
     async def alone(self, name: str, token: Token) -> None:
         """A branch with a task of its own."""
+        token.crew = self
         with self:
             try:
                 while (step := await token.advance()) is not None:
@@ -177,20 +179,26 @@ class Fork(Crew, ABC):
             except NodeError as error:
                 self.errors[name] = error
                 self.ended(name)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 await token.cancel()
-                raise
+                if self.ending:
+                    raise
+                self.errors[name] = token.cut_off(error)
+                self.ended(name)
 
     async def walk(self, name: str, token: Token) -> None:
         """Walk one branch to its end and see what that means for the others."""
+        token.crew = self
         try:
             while (step := await token.advance()) is not None:
                 self.put(step)
         except NodeError as error:
             self.errors[name] = error
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             await token.cancel()
-            raise
+            if self.ending:
+                raise
+            self.errors[name] = token.cut_off(error)
         if not token.suspended:
             self.ended(name)
 
@@ -283,7 +291,7 @@ class Fork(Crew, ABC):
         """Ask `on_error` of the composite; without an answer the failure goes on."""
         on_error = self.op.node.on_error
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        answer = await ask_on_error(on_error, cause, _view(self), self.node_id) if on_error is not None else None
+        answer = await ask_on_error(on_error, cause, self.token, _view(self)) if on_error is not None else None
         match answer:
             case Skip(update):
                 self._handled(self._checked(update), None)

@@ -10,9 +10,10 @@ from typing import Any
 from atomic.graph.control import Suspend
 from atomic.graph.crew import Crew
 from atomic.graph.errors import NodeError, StateError
+from atomic.graph.failures import as_node_error
 from atomic.graph.forks import conflict_error
 from atomic.graph.program import Op
-from atomic.graph.run import Entry, Step, as_node_error
+from atomic.graph.run import Entry, Step
 from atomic.graph.token import Token
 
 
@@ -83,13 +84,17 @@ class Group(Crew):
         self.spawn(self._walk(token), self.program.ops[token.pc].id)
 
     async def _walk(self, token: Token) -> None:
+        token.crew = self
         with self:
             try:
                 async with self._slots or nullcontext():
                     await self._walk_one(token)
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
                 await token.cancel()
-                raise
+                if self.ending:
+                    raise
+                self.error = self.error or token.cut_off(error)
+                self.decide()
 
     async def _walk_one(self, token: Token) -> None:
         try:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic.graph.errors import NodeError
+from atomic.graph.failures import FAILURES
 from atomic.graph.forks import Fork, conflict_error, conflict_in
 from atomic.graph.node import MapBody
 from atomic.graph.program import ForkOp
@@ -35,7 +36,7 @@ class MapFork(Fork):
         try:
             items = list(self.body.over(self.token.state))
             data: list[Any] = msgspec.to_builtins(items) if self.run.pen is not None else []
-        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             raise NodeError(self.node_id, f"over raised {describe_error(error)}", kind=type(error).__name__) from error
         if recorded is not None and data != recorded:
             reason = "over gives other items than before the run was cut; it must depend on the state only"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from atomic.graph.errors import NodeError, StateError
+from atomic.graph.failures import FAILURES, as_node_error
 from atomic.graph.forks import Fork, conflict_error, conflict_in
 from atomic.graph.node import ParallelBody
 from atomic.graph.program import ForkOp
-from atomic.graph.run import Entry, as_node_error
+from atomic.graph.run import Entry
 from atomic.graph.state import describe_error
 from atomic.graph.token import Token
 
@@ -84,7 +85,7 @@ class ParallelFork(Fork):
             checked = self.token.spec.convert(update) if update else {}
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             raise NodeError(self.node_id, f"merge raised {describe_error(error)}", kind=type(error).__name__) from error
         self.note_joined((), checked)
         self.merge_entries([Entry(self.node_id, self.op.id, checked)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,9 @@ import msgspec
 
 from atomic.errors import AtomicError
 from atomic.graph.control import Event, RunStatus, Suspend
-from atomic.graph.errors import NodeError, StateError
+from atomic.graph.errors import NodeError
 from atomic.graph.journal import AnsweredBody, AskedBody, ErrorBody, PartBody, RowKind, encode_row, step_id_of
-from atomic.graph.state import StateT, Values, describe_error, encode_value
+from atomic.graph.state import StateT, Values, encode_value
 from atomic.questions import Question
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ class Run:
         self.counts: dict[str, int] = {}  # how often a node, or a fork, has begun
         self.asked: dict[str, Question] = {}
         self.warnings: list[Event] = []
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled_before = 0
+
+    def begin_in_task(self) -> None:
+        """Remember the task that walks the root, and how often it had been cancelled before."""
+        self._task = asyncio.current_task()
+        self._cancelled_before = 0 if self._task is None else self._task.cancelling()
+
+    def is_cancelled(self) -> bool:
+        """Whether whoever awaits the run has cancelled it."""
+        task = asyncio.current_task()
+        if task is None:
+            return True
+        return task.cancelling() > (self._cancelled_before if task is self._task else 0)
 
     def step_id(self, node_id: str, n: int) -> str:
         return step_id_of(self.execution_id, node_id, n)
@@ -158,20 +173,6 @@ class Place:
 
     def local_id(self, public_id: str) -> str:
         return public_id[len(self.prefix) : len(public_id) - len(self.suffix)]
-
-
-def as_node_error(node_id: str, error: Exception | SystemExit) -> NodeError:
-    """A failure in the words of the node where it happened."""
-    if isinstance(error, NodeError):
-        return error
-    if isinstance(error, StateError):
-        result = NodeError(node_id, error.reason, kind="StateError", path=error.path)
-    elif isinstance(error, AtomicError):
-        result = NodeError(node_id, str(error), kind=type(error).__name__)
-    else:
-        result = NodeError(node_id, describe_error(error), kind=type(error).__name__)
-    result.__cause__ = error
-    return result
 
 
 def error_body(error: NodeError | None) -> ErrorBody | None:

@@ -9,11 +9,12 @@ from typing import Any
 from atomic.errors import AtomicError
 from atomic.graph.control import Event, RunStatus
 from atomic.graph.errors import NodeError, StateError
+from atomic.graph.failures import FAILURES, as_node_error
 from atomic.graph.forks import Fork
 from atomic.graph.journal import RowKind, StepBody, encode_row
 from atomic.graph.node import SubgraphBody
 from atomic.graph.program import ForkOp
-from atomic.graph.run import Entry, Place, Step, as_node_error, encode_update
+from atomic.graph.run import Entry, Place, Step, encode_update
 from atomic.graph.state import Values, describe_error
 from atomic.graph.token import Token
 
@@ -50,7 +51,7 @@ class SubgraphFork(Fork):
             values = spec.start(self._input(), self.run.execution_id)
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             raise NodeError(
                 self.node_id, f"input_mapper raised {describe_error(error)}", kind=type(error).__name__
             ) from error
@@ -135,7 +136,7 @@ class SubgraphFork(Fork):
             return spec.convert({**joined, "outputs": {self.op.id: final}}), [spec.convert(one) for one in single]
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
-        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             reason = f"output_mapper raised {describe_error(error)}"
             raise NodeError(self.node_id, reason, kind=type(error).__name__) from error
 

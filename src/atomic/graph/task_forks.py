@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from atomic.graph.control import Event, RunStatus, Suspend
 from atomic.graph.errors import NodeError
+from atomic.graph.failures import as_node_error
 from atomic.graph.forks import Fork
 from atomic.graph.node import Dispatcher, TasksBody
 from atomic.graph.program import ForkOp
-from atomic.graph.run import Entry, Step, as_node_error
+from atomic.graph.run import Entry, Step
 from atomic.graph.state import Values
 from atomic.graph.token import Token
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from atomic.graph.attempts import Outcome, accept, question_in, run_attempts, warnings_in
 from atomic.graph.context import Answer, StepContext
-from atomic.graph.control import END, Event, RunStatus, SignalKind, Suspend
+from atomic.graph.control import END, Event, RunStatus, SignalKind, Suspend, status_of
 from atomic.graph.errors import NodeError, StateError
+from atomic.graph.failures import FAILURES, as_node_error, sort_raised
 from atomic.graph.journal import RowKind, StartedBody, StepBody, encode_row
 from atomic.graph.program import (
     END_PC,
@@ -35,11 +36,12 @@ from atomic.graph.program import (
     StepOp,
     UntilOp,
 )
-from atomic.graph.run import Entry, Place, Run, Step, as_node_error, encode_update, error_body
+from atomic.graph.run import Entry, Place, Run, Step, encode_update, error_body
 from atomic.graph.state import Values, describe_error
 from atomic.questions import Question
 
 if TYPE_CHECKING:
+    from atomic.graph.crew import Crew
     from atomic.graph.forks import Branching
     from atomic.graph.groups import Group
     from atomic.graph.pen import Pen
@@ -62,6 +64,7 @@ class Token:
     pc: int
     branching: Branching | None = None  # what it has opened and not joined yet
     group: Group | None = None  # the branches that edges made, of which this is one
+    crew: Crew | None = None  # whose task walks it; None: the run's own
     order: tuple[int, ...] = ()
     last = ""  # the key of the visit before this position
     after: tuple[str, ...] | None = None  # the visits that met here, where it is more than the last
@@ -165,12 +168,13 @@ class Token:
                     if self.borrowed:
                         self.values, self.borrowed = self.values.copy(), False
                     self.spec.apply(self.values, update)
-            except Suspend as suspend:
-                return self._suspend(op, n, attempt, suspend, perf_counter() - start)
-            except (Exception, SystemExit) as error:  # a tool that wraps a program's main() may want to exit
+            except BaseException as error:
+                pauses, failure = self.judge(error)
                 if ctx is not None and ctx.programs is not None:
                     await ctx.end_programs()
-                failed = as_node_error(node_id, error)
+                if failure is None:
+                    return self._suspend(op, n, attempt, pauses, perf_counter() - start)
+                failed = as_node_error(node_id, failure)
                 step = await self._fail(op, n, attempt, failed, began, perf_counter() - start)
                 if step is not None:
                     return step
@@ -301,18 +305,51 @@ class Token:
         if error not in self.errors:
             self.errors = (*self.errors, error)
 
-    def _suspend(self, op: StepOp, n: int, attempt: int, suspend: Suspend, seconds: float) -> Step[Any] | None:
+    def judge(self, error: BaseException) -> tuple[list[Suspend], BaseException | None]:
+        """Split what a node raised into its pauses and its failure. Raises a cancellation that was meant for it."""
+        pauses, failure = sort_raised(error)
+        if isinstance(failure, asyncio.CancelledError):
+            if self.is_cancelled():
+                raise failure
+            self._forget_cancellation()
+        return pauses, failure
+
+    def is_cancelled(self) -> bool:
+        """Whether the fork that runs this token, or whoever awaits the run, has cancelled it."""
+        return self.run.is_cancelled() if self.crew is None else self.crew.ending
+
+    def _forget_cancellation(self) -> None:
+        """Take back a cancellation of a branch's task that did not come from its fork: it has failed, and goes on."""
+        task = asyncio.current_task()
+        while self.crew is not None and task is not None and task.cancelling():
+            task.uncancel()
+
+    def cut_off(self, error: asyncio.CancelledError) -> NodeError:
+        """Describe the end of a branch whose task was cancelled from outside while no node of it was running."""
+        self._forget_cancellation()
+        at = self.program.ops[self.pc] if self.pc >= 0 else None
+        failure = NodeError(
+            self.place.public_id(at.id) if at is not None else self.last,
+            "the task of this branch was cancelled, but not by the run",
+            kind="CancelledError",
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _suspend(self, op: StepOp, n: int, attempt: int, pauses: Sequence[Suspend], seconds: float) -> Step[Any] | None:
         """A step waits for somebody: it stays unfinished, and the token stays before it."""
         run, node_id = self.run, self.place.public_id(op.id)
         run.counts[node_id] -= 1
         if self.place.counted and run.budget >= 0:
             run.budget += 1
-        suspend.node_id = suspend.node_id or node_id
-        self.suspended = [suspend]
+        for pause in pauses:
+            pause.node_id = pause.node_id or node_id
+        self.suspended = list(pauses)
         if not run.listening:
             return None
         step_id, model = run.step_id(node_id, n), op.model or self.place.model
-        return Step(node_id, step_id, self.state, None, suspend.status, None, seconds, attempt, model)
+        status = status_of(pauses)
+        return Step(node_id, step_id, self.state, None, status, None, seconds, attempt, model)
 
     async def _ask_pending(self) -> None:
         """Ask what the last step wanted to know; its own work is recorded and is not done again."""
@@ -320,8 +357,12 @@ class Token:
         question, step_id = self.pending
         try:
             answer = await self.run.ask(question, step_id, question.id, place=0, scope=self.place.path, finished=True)
-        except Suspend as suspend:
-            self.suspended = [suspend]
+        except BaseException as error:
+            pauses, failure = self.judge(error)
+            if failure is None:
+                self.suspended = pauses
+            else:
+                self._catch(as_node_error(question.id, failure))
             return
         self.pending = None
         self.take_answer(question.id, answer)
@@ -399,7 +440,7 @@ class Token:
         done = self.counters[op.slot] = self.counters[op.slot] + 1
         try:
             enough = op.until is not None and op.until(self.state)
-        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             raise self._condition_error(op.id, "until", error) from error
         if enough:
             self.pc = op.next
@@ -425,10 +466,10 @@ class Token:
     def _holds(self, id: str, what: str, condition: Callable[[Any], Any]) -> bool:
         try:
             return bool(condition(self.state))
-        except (Exception, SystemExit) as error:  # a user's function: whatever it raises is this node's failure
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             raise self._condition_error(id, what, error) from error
 
-    def _condition_error(self, id: str, what: str, error: Exception | SystemExit) -> NodeError:
+    def _condition_error(self, id: str, what: str, error: BaseException) -> NodeError:
         return NodeError(self.place.public_id(id), f"{what} raised {describe_error(error)}", kind=type(error).__name__)
 
     def _route(self, op: RouteOp) -> None:
