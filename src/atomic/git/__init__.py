@@ -4,6 +4,7 @@ No hook, monitor, pager, external diff, filter or driver runs, no file that a se
 settings than the repository's, from which only what is plain data is taken over.
 """
 
+from atomic.git.addresses import RemoteAddress, read_address
 from atomic.git.apply import apply_changes
 from atomic.git.errors import GitError, PatchError
 from atomic.git.mail import split_mail, split_patch
@@ -19,9 +20,11 @@ __all__ = [
     "PatchError",
     "Picture",
     "Pictures",
+    "RemoteAddress",
     "Repository",
     "apply_changes",
     "find_repository",
+    "read_address",
     "shared_pictures",
     "split_mail",
     "split_patch",

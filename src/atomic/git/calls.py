@@ -37,12 +37,15 @@ async def run_git(
     env: Mapping[str, str | None],
     input: str = "",
     timeout: float = TIMEOUT,
+    base: Mapping[str, str] | None = None,
+    is_short: bool = True,
 ) -> str:
     """What git says on stdout; bytes that are no UTF-8 come and go as surrogates. Raises GitError.
 
-    `env` is set over the clean environment; None takes a variable away.
+    `env` is set over the clean environment, or over `base`; None takes a variable away. `is_short`: git starts no
+    program.
     """
-    environment = {**clean_environment(), **_OWN, **env}
+    environment = {**(clean_environment() if base is None else base), **_OWN, **env}
     try:
         result = await execute(
             "git",
@@ -53,7 +56,7 @@ async def run_git(
             input=input.encode("utf-8", "surrogateescape"),
             timeout=timeout,
             errors="surrogateescape",
-            is_short=True,
+            is_short=is_short,
         )
     except ExecError as error:
         raise GitError(arguments, str(error)) from error

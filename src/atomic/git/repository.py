@@ -74,6 +74,35 @@ class Repository:
                 input=input,
             )
 
+    async def git_as_user(self, *arguments: str, base: Mapping[str, str], timeout: float, protocols: str = "") -> str:
+        """Run git with the user's own global settings and with none of the repository's. Raises GitError.
+
+        The user's filters, login and ssh command hold; a filter, a command or a hook that the repository names does
+        not run. `base` is the environment; `protocols`: those that git may speak, as in GIT_ALLOW_PROTOCOL.
+        """
+        settings = await self.settings()
+        with _view(self.common_dir, settings) as view:
+            env = {
+                "GIT_DIR": str(self.git_dir),
+                "GIT_COMMON_DIR": str(view),
+                "GIT_WORK_TREE": str(self.root),
+                "GIT_CONFIG_GLOBAL": os.environ.get("GIT_CONFIG_GLOBAL"),
+                "GIT_CONFIG_NOSYSTEM": os.environ.get("GIT_CONFIG_NOSYSTEM"),
+                "GIT_ALLOW_PROTOCOL": protocols,
+            }
+            return await run_git(*arguments, cwd=self.root, env=env, timeout=timeout, base=base, is_short=False)
+
+    async def remotes(self) -> dict[str, str]:
+        """Return the remotes that the repository's own file names, and where they are pushed to. Raises GitError."""
+        words = ("config", "--file", str(self.common_dir / "config"), "--no-includes", "-z", "--list")
+        listed = await run_git(*words, cwd=self.root, env={})
+        found: dict[str, str] = {}
+        for key in ("url", "pushurl"):  # the latter beats the former
+            for name, _, value in (entry.partition("\n") for entry in listed.split("\0")):
+                if name.startswith("remote.") and name.endswith(f".{key}"):
+                    found[name.removeprefix("remote.").removesuffix(f".{key}")] = value
+        return found
+
     async def settings(self) -> dict[str, str]:
         """Those settings of the repository and of the user that are data; files that they include are not read."""
         if self._settings is None:

@@ -21,7 +21,7 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.publishing import PublishError, publish
 from atomic.workflows.ralph.review import Review
 from atomic.workflows.ralph.state import RalphState
-from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, writing
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, worker, writing
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 OWN = "atomic/0f9b2c1e"
@@ -40,6 +40,22 @@ else:
     with open(sys.argv[sys.argv.index("--body-file") + 1]) as body, open(opened, "w") as copy:
         copy.write(body.read())
     print("Creating pull request\\n{URL}")
+"""
+
+
+FORGE = "forge.test/me/game"
+ADDRESS = "git@forge.test:me/game.git"
+SSH = f"""#!{sys.executable}
+import os, sys
+folder = os.path.dirname(os.path.abspath(__file__))
+if sys.argv[1] == "-G":
+    print("user git\\nhostname", sys.argv[-1])
+    sys.exit()
+with open(folder + "/ssh.jsonl", "a") as log:
+    log.write(repr(sys.argv[1:]) + "\\n")
+program, path = sys.argv[-1].split(" ", 1)
+assert path.strip("'") == "me/game.git", path
+os.execvp("git", ["git", program.removeprefix("git-"), folder + "/../remote.git"])
 """
 
 
@@ -104,7 +120,8 @@ class Project:
         self.start = self.git("rev-parse", "HEAD")
         if remote:
             self.git("init", "-q", "--bare", "-b", "main", str(self.remote), cwd=self.remote.parent)
-            self.git("remote", "add", "origin", str(self.remote))
+            self.has("ssh", SSH)
+            self.git("remote", "add", "origin", ADDRESS)
             self.git("push", "-q", "origin", "main")
 
     def commit(self, subject: str) -> None:
@@ -115,9 +132,12 @@ class Project:
         (self.cwd / "board.py").write_text("board = []\n")
         self.commit("Add the board")
 
+    def has(self, program: str, code: str) -> None:
+        (self.bin / program).write_text(code)
+        (self.bin / program).chmod(0o755)
+
     def has_gh(self) -> None:
-        (self.bin / "gh").write_text(GH)
-        (self.bin / "gh").chmod(0o755)
+        self.has("gh", GH)
 
     @property
     def asked(self) -> list[list[str]]:
@@ -137,7 +157,6 @@ class Project:
             cwd=str(self.cwd),
             session_dir=str(self.session),
             start=Picture(self.start, "e" * 40),
-            before={"t1": Picture(self.start, "e" * 40)},
             reviews=[Review("approve")],
             over=True,
         )
@@ -177,7 +196,9 @@ async def test_on_the_default_branch_the_work_goes_to_a_branch_of_its_own(ready:
     assert words[words.index("--head") + 1] == OWN
     assert words[words.index("--base") + 1] == "main"
     assert words[words.index("--title") + 1] == "Build a game"
-    assert ready.asked[0] == ["pr", "list", "--head", OWN, "--state", "open", "--json", "url"]
+    assert ready.asked[0] == ["pr", "list", "-R", FORGE, "--head", OWN, "--state", "open", "--json", "url"]
+    assert words[:4] == ["pr", "create", "-R", FORGE]
+    assert ready.git("rev-parse", f"refs/remotes/origin/{OWN}") == ready.git("rev-parse", "HEAD")
     assert ctx.warnings == []
 
 
@@ -332,12 +353,16 @@ async def test_a_gh_that_fails_is_heard_and_can_be_tried_again(ready: Project) -
 # through the command -------------------------------------------------------------------------------------------------
 
 
+def has_forge(theatre: Theatre) -> None:
+    for name, code in (("gh", GH), ("ssh", SSH)):
+        theatre.user.has(name, code.partition("\n")[2])
+
+
 async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     bin, remote = theatre.user.bin, tmp_path / "remote.git"
-    (bin / "gh").write_text(GH)
-    (bin / "gh").chmod(0o755)
-    theatre.git("remote", "add", "origin", str(remote))
+    has_forge(theatre)
+    theatre.git("remote", "add", "origin", ADDRESS)
 
     refused = await theatre.ralph("--verify", "test -e README.md", "--pr", GOAL)
     assert refused.status == ("failed", "error", 1)
@@ -354,18 +379,96 @@ async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: 
     assert record["pr"] == URL
     assert f"**Pull request**: `{URL}`" in theatre.report
     branch = f"atomic/{theatre.session.name[:8]}"
-    assert theatre.git("ls-remote", "origin", f"refs/heads/{branch}").startswith(theatre.git("rev-parse", "HEAD"))
+    assert theatre.git("ls-remote", str(remote), f"refs/heads/{branch}").startswith(theatre.git("rev-parse", "HEAD"))
     assert "verified by test -e README.md and reviewed" in (bin / "opened").read_text()
 
 
 async def test_what_will_keep_a_run_from_publishing_is_said_before_the_work(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN)
-    (theatre.user.bin / "gh").write_text(GH)
-    (theatre.user.bin / "gh").chmod(0o755)
+    has_forge(theatre)
     lonely = await theatre.ralph("--pr", "--dry-run", GOAL)
     assert (
         "there will be no pull request unless you help before the end: the repository has no remote" in lonely.warnings
     )
-    theatre.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    theatre.git("remote", "add", "origin", ADDRESS)
     ready = await theatre.ralph("--pr", "--dry-run", GOAL)
     assert "pull request" not in ready.warnings
+
+
+HOSTILE = (
+    *("filter.evil.clean", "filter.evil.process", "core.sshCommand", "remote.origin.receivepack", "core.fsmonitor"),
+    *("credential.helper", "core.gitProxy", "gpg.program", "core.askPass"),
+)
+
+
+async def test_nothing_that_an_agent_left_in_the_repository_runs_and_no_secret_is_passed(tmp_path: Path) -> None:
+    canary, evil = tmp_path / "canary", tmp_path / "bin" / "evil"
+    leaves = "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; " + "; ".join(
+        f"git config {key} {evil}" for key in HOSTILE
+    )
+    commit = "git add -A && git commit -q -m Parts"
+    steps: list[dict[str, Any]] = [{"write": {"two.txt": "two\n"}}, {"sh": commit}, {"sh": leaves}]
+    theatre = Theatre(tmp_path, PLAN, writing("1"), worker("2", *steps), APPROVE)
+    user = theatre.user
+    user.has("evil", f"import os\nopen({str(canary)!r}, 'a').write(repr(os.environ))\n")
+    for name, code in (("gh", GH), ("ssh", SSH)):  # they note what they are told
+        note = f"import os\nopen({str(tmp_path / name)!r}, 'a').write(repr((os.getcwd(), dict(os.environ))))\n"
+        user.has(name, note + code.partition("\n")[2])
+    theatre.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    theatre.git("remote", "add", "origin", ADDRESS)
+    user.env |= {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIK7MDENG", "DB_PASS": "correct-horse", "GH_TOKEN": "of-the-user"}
+    user.env["SSH_AUTH_SOCK"] = "/tmp/agent"
+    outcome = await theatre.ralph("--verify", "true", "--pr", GOAL)
+    assert outcome.status == ("completed", "done", 0), outcome.end
+    assert not canary.exists()
+    for name in ("gh", "ssh"):
+        told = (tmp_path / name).read_text()
+        assert "wJalrXUt" not in told
+        assert "correct-horse" not in told
+        assert "of-the-user" in told
+        assert "/tmp/agent" in told
+    assert f"('{theatre.project}'" not in (tmp_path / "gh").read_text(), "gh sees no repository"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ext::sh -c 'touch {}'",
+        "ext::touch% {}",
+        "-oProxyCommand=touch {}:x/y",
+        "ssh://-oProxyCommand=touch%20{}/x/y",
+        "git@-oProxyCommand=x:me/game",
+        "file:///tmp/x.git",
+        "/tmp/x.git",
+        "../x.git",
+        "http://forge.test/me/game",
+        "git://forge.test/me/game",
+        "fd::17",
+        "https://forge.test/me/game\x1b[2J",
+        "https://forge.test/../../x",
+        "git@forge.test:--upload-pack=x",
+    ],
+)
+async def test_an_address_that_is_no_server_of_https_or_ssh_is_refused(ready: Project, url: str) -> None:
+    canary = ready.bin / "canary"
+    ready.git("config", "remote.origin.url", url.format(canary))
+    assert "nothing is pushed to the remote origin" in await refusal(ready)
+    assert ready.asked == []
+    assert not canary.exists()
+
+
+async def test_a_fork_opens_its_pull_request_where_it_came_from(ready: Project) -> None:
+    ready.git("remote", "add", "upstream", "https://forge.test/them/game.git")
+    await ready.publish()
+    [words] = ready.created()
+    assert words[3] == "forge.test/them/game"
+    assert words[words.index("--head") + 1] == f"me:{OWN}"
+
+
+async def test_the_users_own_short_names_for_servers_hold(ready: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = ready.bin / "gitconfig"
+    mine.write_text('[url "git@forge.test:"]\n\tinsteadOf = forge:\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(mine))
+    ready.git("remote", "set-url", "origin", "forge:me/game.git")
+    assert (await ready.publish()).deps.urls == [URL]
+    assert ready.created()[0][3] == FORGE

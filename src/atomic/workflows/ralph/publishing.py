@@ -1,20 +1,27 @@
 """`--pr`: push the work and open a pull request, with the user's own git and gh.
 
+Nothing of the repository decides what runs: git reads the user's global settings alone, the remote's address is read as
+data and checked, and gh is asked in an empty folder. Programs get no secrets but logins.
+
 Each step looks first whether it is done already: a run that was killed in between, and resumed, opens no second one.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from atomic.errors import AtomicError
+from atomic.git import GitError, RemoteAddress, Repository, find_repository, read_address
 from atomic.processes import ExecError, ExecResult, ProgramNotFoundError, execute
+from atomic.providers.environment import child_environment
 from atomic.workflows import NodeResult
 from atomic.workflows.ralph.account import read_account
 from atomic.workflows.ralph.desk import Desk, Ralph
@@ -27,9 +34,14 @@ MOST_FILES = 10  # that a sentence names
 _LOCAL, _PUSH, _FORGE = 60.0, 900.0, 180.0  # seconds
 _DEFAULTS = ("main", "master")
 _NO_GH = "the program gh is not there (install it, then gh auth login)"
-# What an agent could have left in the repository to be run with the user's rights is off.
-_GIT = ("git", "--no-pager", "-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
-_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_FORGES = {"ssh.github.com": "github.com", "altssh.gitlab.com": "gitlab.com"}  # the same, on the port of https
+# The logins of gh and of git's helpers, and what of git's own variables is about the way to a server.
+_OWN = (
+    *("GH_", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GCM_", "VSCODE_GIT_"),
+    *("GIT_ASKPASS", "GIT_CONFIG_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSH", "GIT_SSH_", "GIT_SSL_"),
+)
+_QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
 
 
 class PublishError(AtomicError):
@@ -55,6 +67,8 @@ class _Target:
     """Where the work goes: the branch on the remote, and the branch that it is for (None: gh decides)."""
 
     remote: str
+    address: RemoteAddress
+    forge: str  # HOST/OWNER/NAME, where the pull request is opened
     branch: str
     base: str | None
 
@@ -65,7 +79,7 @@ async def publish(ctx: Ralph) -> NodeResult:
     desk.check_folder()
     try:
         url = await _publish(ctx, desk)
-    except (_Refusal, ExecError) as error:
+    except (_Refusal, GitError, ExecError) as error:
         raise PublishError(ctx.deps.files.redactor.text(str(error)), desk.session.name) from error
     if url is not None:
         ctx.deps.publish(url)
@@ -77,104 +91,162 @@ async def obstacle(cwd: Path) -> str | None:
     if shutil.which("gh") is None:
         return _NO_GH
     try:
-        await _head(cwd)
-        await _remote(cwd)
-    except (_Refusal, ExecError) as error:
+        await _remote(_repository(cwd))
+    except (_Refusal, GitError, ExecError) as error:
         return str(error)
     return None
 
 
 async def _publish(ctx: Ralph, desk: Desk) -> str | None:
     """The address of the pull request; None where there is nothing to publish."""
-    head = await _head(desk.cwd)
-    left_over = await _uncommitted(desk.cwd)
+    repository = _repository(desk.cwd)
+    head, _ = await repository.head()
+    left_over = await _uncommitted(repository)
     start = ctx.state.start
     if head is None or (start is not None and start.head == head):
         if left_over:
             raise _Refusal(f"nothing was committed; these files have changed: {_named(left_over)} (commit them first)")
         desk.say("no pull request: the run left no commit and no change")
         return None
-    target = await _target(desk.cwd, desk.session.name)
-    found = await _open_one(desk.cwd, target.branch)  # before the push: without gh nothing is pushed
+    target = await _target(repository, desk.session.name)
+    found = await _open_one(target)  # before the push: without gh nothing is pushed
     if left_over:
         desk.say(f"not in the pull request, because not committed: {_named(left_over)}")
-    await _push(desk.cwd, target)
+    await _push(repository, target)
     return found or await _create(ctx, desk, target)
 
 
 # git -----------------------------------------------------------------------------------------------------------------
 
 
-async def _git(cwd: Path, *words: str, timeout: float = _LOCAL) -> ExecResult:
-    return await execute(*_GIT, *words, cwd=cwd, env={**os.environ, **_ENVIRONMENT}, timeout=timeout)
+def _environment() -> dict[str, str]:
+    """Return what pushing needs: the user's variables without secrets, but with the logins of git and gh."""
+    return child_environment(_OWN, base={name: os.environ[name] for name in os.environ if _is_for_pushing(name)})
 
 
-async def _head(cwd: Path) -> str | None:
-    """The commit that is checked out; None: there is none yet."""
-    inside = await _git(cwd, "rev-parse", "--is-inside-work-tree")
-    if inside.exit_code != 0 or inside.stdout.strip() != "true":
+def _is_for_pushing(name: str) -> bool:
+    return not name.startswith("GIT_") or name.startswith(_OWN)
+
+
+def _repository(cwd: Path) -> Repository:
+    found = find_repository(cwd)
+    if found is None:
         raise _Refusal(f"{cwd} is in no git repository")
-    return await _line_of(cwd, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    return found
 
 
-async def _line_of(cwd: Path, *words: str) -> str | None:
-    """What git says, None if it says nothing or fails."""
-    result = await _git(cwd, *words)
-    return result.stdout.strip() or None if result.exit_code == 0 else None
+async def _uncommitted(repository: Repository) -> list[str]:
+    # Into submodules git would go with their own settings.
+    words = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=dirty")
+    said = await repository.git_as_user(*words, base=_environment(), timeout=_LOCAL)
+    return [entry[3:] for entry in said.split("\0") if entry]
 
 
-async def _uncommitted(cwd: Path) -> list[str]:
-    result = await _git(cwd, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
-    if result.exit_code != 0:
-        raise _Refusal(f"git status: {_said(result)}")
-    return [entry[3:] for entry in result.stdout.split("\0") if entry]
+async def _line_of(repository: Repository, *words: str) -> str | None:
+    """Return what git says, None if it says nothing or fails."""
+    try:
+        return (await repository.git(*words)).strip() or None
+    except GitError:
+        return None
 
 
-async def _target(cwd: Path, session: str) -> _Target:
-    remote = await _remote(cwd)
-    branch = await _line_of(cwd, "symbolic-ref", "--quiet", "--short", "HEAD")
-    known = await _line_of(cwd, "symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD")
+async def _target(repository: Repository, session: str) -> _Target:
+    remote, address = await _remote(repository)
+    branch = await _line_of(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    known = await _line_of(repository, "symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD")
     default = None if known is None else known.removeprefix(f"refs/remotes/{remote}/")
+    forge = await _forge(repository, address)
     if branch is None or branch == default or (default is None and branch in _DEFAULTS):
-        return _Target(remote, f"atomic/{session[:8]}", default or branch)
-    return _Target(remote, branch, default)
+        return _Target(remote, address, forge, f"atomic/{session[:8]}", default or branch)
+    return _Target(remote, address, forge, branch, default)
 
 
-async def _remote(cwd: Path) -> str:
-    names = (await _git(cwd, "remote")).stdout.split()
-    if not names:
+async def _remote(repository: Repository) -> tuple[str, RemoteAddress]:
+    """Return the name of the remote that is pushed to, and its address, which is checked."""
+    remotes = await repository.remotes()
+    if not remotes:
         raise _Refusal("the repository has no remote (git remote add origin URL gives it one)")
-    if "origin" in names:
-        return "origin"
-    if len(names) > 1:
-        raise _Refusal(f"none of the remotes {', '.join(names)} is named origin (git remote rename NAME origin)")
-    return names[0]
+    if "origin" in remotes:
+        name = "origin"
+    elif len(remotes) == 1:
+        [name] = remotes
+    else:
+        raise _Refusal(
+            f"none of the remotes {', '.join(map(plain, remotes))} is named origin (git remote rename NAME origin)"
+        )
+    if _NAME.fullmatch(name) is None:
+        raise _Refusal(f"the remote {plain(name)} has a name that cannot be used (git remote rename NAME origin)")
+    return name, await _address(repository, name, remotes[name])
 
 
-async def _push(cwd: Path, target: _Target) -> None:
-    """Push without force: what is on the remote is never lost."""
-    words = ("push", "--no-verify", "--no-follow-tags", "--", target.remote, f"HEAD:refs/heads/{target.branch}")
-    result = await _git(cwd, *words, timeout=_PUSH)
-    if result.exit_code != 0:
-        raise _Refusal(f"git push to {target.remote} failed: {_said(result)}")
+async def _address(repository: Repository, name: str, url: str) -> RemoteAddress:
+    """Return the address that the user's global settings (`url.X.insteadOf`) make of a remote's. Raises _Refusal."""
+    try:
+        if not url.startswith("-"):
+            url = (
+                await repository.git_as_user("ls-remote", "--get-url", url, base=_environment(), timeout=_LOCAL)
+            ).strip()
+        return read_address(url)
+    except ValueError as error:
+        raise _Refusal(
+            f"nothing is pushed to the remote {name} ({plain(url)}): {error} (git remote set-url {name} URL)"
+        ) from error
+
+
+async def _push(repository: Repository, target: _Target) -> None:
+    """Push without force: what is on the remote is never lost. The remote is set here, not by the repository's file."""
+    name = target.remote
+    settings = ("-c", f"remote.{name}.url={target.address.url}")
+    settings += ("-c", f"remote.{name}.fetch=+refs/heads/*:refs/remotes/{name}/*")
+    flags = ("--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--receive-pack=git-receive-pack")
+    words = (*settings, "push", *flags, "--", target.remote, f"HEAD:refs/heads/{target.branch}")
+    try:
+        await repository.git_as_user(*words, base=_environment(), timeout=_PUSH, protocols="https:ssh")
+    except GitError as error:
+        raise _Refusal(f"git push to {target.remote} failed: {_end_of(error.reason)}") from error
 
 
 # gh ------------------------------------------------------------------------------------------------------------------
 
 
-async def _gh(cwd: Path, *words: str) -> str:
-    try:
-        result = await execute("gh", *words, cwd=cwd, env={**os.environ, **_ENVIRONMENT}, timeout=_FORGE)
-    except ProgramNotFoundError as error:
-        raise _Refusal(_NO_GH) from error
+async def _forge(repository: Repository, address: RemoteAddress) -> str:
+    """Return the repository in gh's words, HOST/OWNER/NAME. A fork opens its pull request where it came from."""
+    remotes = await repository.remotes()
+    if "upstream" in remotes:
+        upstream = await _address(repository, "upstream", remotes["upstream"])
+        return f"{await _host(upstream)}/{upstream.path}"
+    return f"{await _host(address)}/{address.path}"
+
+
+async def _host(address: RemoteAddress) -> str:
+    """Return the host of an address; for ssh, the real name behind one that the user's ssh settings give."""
+    host = address.host
+    if address.is_ssh:
+        try:
+            asked = await execute("ssh", "-G", "--", host, env=_environment(), timeout=_LOCAL)
+        except ExecError:  # without ssh the push fails, and says so
+            return host
+        named = [line.split()[1] for line in asked.stdout.splitlines() if line.startswith("hostname ")]
+        host = named[0].lower() if named and asked.exit_code == 0 else host
+    return _FORGES.get(host, host)
+
+
+async def _gh(*words: str) -> str:
+    """Run gh in an empty folder, where it finds no repository whose settings it could obey."""
+    env = {**_environment(), **_QUIET}
+    with TemporaryDirectory(prefix="atomic-gh-") as nowhere:
+        try:
+            result = await execute("gh", *words, cwd=nowhere, env=env, timeout=_FORGE)
+        except ProgramNotFoundError as error:
+            raise _Refusal(_NO_GH) from error
     if result.exit_code != 0:
         raise _Refusal(f"gh {' '.join(words[:2])} failed: {_said(result)}")
     return result.stdout
 
 
-async def _open_one(cwd: Path, branch: str) -> str | None:
+async def _open_one(target: _Target) -> str | None:
     """The pull request of a branch that is open already."""
-    listed = await _gh(cwd, "pr", "list", "--head", branch, "--state", "open", "--json", "url")
+    listed = await _gh("pr", "list", "-R", target.forge, "--head", target.branch, "--state", "open", "--json", "url")
     try:
         found = msgspec.json.decode(listed or "[]", type=list[_PullRequest])
     except msgspec.DecodeError:  # a gh that knows no --json has said nothing about one; a failure has an exit code
@@ -186,8 +258,11 @@ async def _create(ctx: Ralph, desk: Desk, target: _Target) -> str:
     ctx.deps.files.write(BODY, done_part(read_account(desk.session, ctx.state, ctx.deps.facts)))
     title = plain(ctx.deps.files.redactor.text(_title(desk)), LONGEST_TITLE)
     base = () if target.base is None else ("--base", target.base)
-    words = ("--head", target.branch, *base, "--title", title, "--body-file", str(desk.session / BODY))
-    said = await _gh(desk.cwd, "pr", "create", *words)
+    owner = target.address.path.partition("/")[0]
+    is_fork = target.address.path != target.forge.partition("/")[2]
+    head = f"{owner}:{target.branch}" if is_fork else target.branch
+    words = ("--head", head, *base, "--title", title, "--body-file", str(desk.session / BODY))
+    said = await _gh("pr", "create", "-R", target.forge, *words)
     urls = [line.strip() for line in said.splitlines() if line.strip().startswith(("https://", "http://"))]
     if not urls:
         raise _Refusal(f"gh pr create did not say where it is: {plain(said)}")
@@ -205,9 +280,11 @@ def _title(desk: Desk) -> str:
 
 def _said(result: ExecResult) -> str:
     """The reason that a program gave: the end of what it said."""
-    return plain(" ".join((result.stderr.strip() or result.stdout.strip()).splitlines()[-6:]), 500) or (
-        f"exit code {result.exit_code}"
-    )
+    return _end_of(result.stderr.strip() or result.stdout.strip()) or f"exit code {result.exit_code}"
+
+
+def _end_of(text: str) -> str:
+    return plain(" ".join(text.splitlines()[-6:]), 500)
 
 
 def _named(files: Sequence[str]) -> str:
