@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -47,7 +48,15 @@ class Turn:
         self._witness("begin")
         answer = {"planner": self._plan, "reviewer": self._review, "fixer": self._fix}.get(self.role, self._work)()
         self._witness("end")
+        self.may_die("before")
         return answer
+
+    def may_die(self, moment: str) -> None:
+        """Die here, once, if a file beside the ledger says so: a role, and `before` or `after` its answer."""
+        order = os.readlink(f"/proc/self/fd/{self._ledger}") + ".die"
+        if os.path.exists(order) and _read(order).split() == [self.role, moment]:
+            os.unlink(order)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _witness(self, what: str) -> None:
         line = {"what": what, "role": self.role, "task": self.task, "attempt": self.attempt, "pid": os.getpid()}
@@ -165,6 +174,7 @@ def send(message: dict[str, Any]) -> None:
 def main(ledger_path: str, pause: float = PAUSE) -> None:
     ledger = os.open(ledger_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     cwd, session = os.getcwd(), "torture"
+    turn: Turn | None = None
     for line in sys.stdin:
         message = json.loads(line)
         params: dict[str, Any] = message.get("params") or {}
@@ -177,7 +187,8 @@ def main(ledger_path: str, pause: float = PAUSE) -> None:
                 result = {"sessionId": session}
             case "session/prompt":
                 prompt = params["prompt"][-1]["text"]  # before it stand instructions that hold for all of the session
-                text = Turn(prompt, cwd, ledger, pause).play()
+                turn = Turn(prompt, cwd, ledger, pause)
+                text = turn.play()
                 said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
                 send({"method": "session/update", "params": {"sessionId": session, "update": said}})
                 result = {"stopReason": "end_turn"}
@@ -186,6 +197,8 @@ def main(ledger_path: str, pause: float = PAUSE) -> None:
                     send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
                 continue
         send({"id": message["id"], "result": result})
+        if turn is not None:
+            turn.may_die("after")
 
 
 if __name__ == "__main__":

@@ -172,6 +172,7 @@ class Case:
         self.orphans = Orphans(ORPHANED)
         self._lives = 0
         self._agents_killed = 0
+        self._unheard: set[int] = set()  # processes whose answers Atomic may not have got
 
     def complain(self, *words: object) -> None:
         print(f"seed {self.seed}:", *words, file=sys.stderr, flush=True)
@@ -201,12 +202,15 @@ class Case:
     def _strike(self, life: Life, victim: Victim) -> None:
         if victim != "atomic" and (agent := self._find_agent(life)):
             self._agents_killed += 1
+            self._unheard.add(agent)
             self.tally.kills += victim == "agent"
             os.kill(agent, signal.SIGKILL)
         if victim != "agent":
             self.orphans.expect_end_of(family(self.stage.home, life.process.pid))
             self.tally.kills += life.process.poll() is None
             life.kill()
+            # On a busy machine its agents live on for a moment, and write into the ledger of the next life.
+            self._unheard.update(pid for pid, _ in family(self.stage.home))
 
     def _find_agent(self, life: Life) -> int:
         """An agent that is at work; 0 if there is none and none comes."""
@@ -239,7 +243,7 @@ class Case:
     def _look_back(self, life: Life) -> None:
         """Compare what the agents did in this life with what was on the disk when it began."""
         entries = self.stage.ledger.since(life.mark)
-        again = life.known.repeated_by(entries)
+        again = life.known.repeated_by(entries, self._unheard)
         early = [entry.task for entry in entries if entry.what == "early"]
         now = Known.of(self.stage.session)
         gone = sorted((life.known.steps - now.steps) | (life.known.completed - now.completed))

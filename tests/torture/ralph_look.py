@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,12 @@ class Known:
             self.plans += "plan_problem" in record.update or "planned" in record.update
             self.reviews += len(record.update.get("reviews", ()))
 
-    def repeated_by(self, entries: Iterable[Entry]) -> list[str]:
-        """The turns that had been recorded, or whose task was done, and that were begun all the same."""
+    def repeated_by(self, entries: Iterable[Entry], unheard: Collection[int] = ()) -> list[str]:
+        """Return the turns that ran although they had been recorded, or their task was done.
+
+        An agent writes "end" before it sends its answer. Where it was killed in between, or Atomic was (`unheard`: the
+        process ids of such agents), Atomic never got the review and has to ask again: at least once, no repetition.
+        """
         listed = list(entries)
         begun = [entry for entry in listed if entry.what == "begin"]
         again = [
@@ -89,7 +93,9 @@ class Known:
             if (entry.role in WORKING and (entry.task in self.completed or entry.attempt <= self.turns[entry.task]))
             or (entry.role == "planner" and entry.attempt <= self.plans)
         ]
-        reviewed = sum(entry.role == "reviewer" and entry.what == "end" for entry in listed)
+        reviewed = sum(
+            entry.role == "reviewer" and entry.what == "end" and entry.pid not in unheard for entry in listed
+        )
         return again + ["reviewer"] * max(0, reviewed - max(0, ROUNDS - self.reviews))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.torture import ralph_overhead
-from tests.torture.ralph import torture
-from tests.torture.ralph_look import Entry, Known, Orphans, alive, family, masked
+from tests.torture.ralph import Stage, torture
+from tests.torture.ralph_look import ROUNDS, Entry, Known, Orphans, alive, family, masked
 
 SEED = int(os.environ.get("TORTURE_SEED", "20261116"))
 
@@ -53,6 +53,25 @@ def test_a_recorded_review_counts_as_repeated() -> None:
     ended = [Entry("end", "reviewer", "", 1, 1)] * 2
     assert Known(reviews=0).repeated_by(ended) == []
     assert Known(reviews=1).repeated_by(ended) == ["reviewer"]
+
+
+def test_a_review_that_atomic_never_got_does_not_count_as_repeated() -> None:
+    ended = [Entry("end", "reviewer", "", 1, 11), Entry("end", "reviewer", "", 1, 12)]
+    assert Known(reviews=1).repeated_by(ended, unheard={11}) == []
+    assert Known(reviews=1).repeated_by(ended, unheard={99}) == ["reviewer"]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("moment", "again"), [("before", 1), ("after", 0)])
+def test_a_review_is_asked_for_again_only_where_its_answer_was_lost(tmp_path: Path, moment: str, again: int) -> None:
+    """The agent dies between the ledger's "end" and its answer, or right after its answer."""
+    stage = Stage(tmp_path.resolve())
+    stage.ledger.path.with_name(f"{stage.ledger.path.name}.die").write_text(f"reviewer {moment}")
+    done = subprocess.run(stage.next_command(), cwd=stage.project, env=stage.env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    reviews = [entry for entry in stage.ledger.since(0) if (entry.role, entry.what) == ("reviewer", "end")]
+    assert (len(reviews), Known.of(stage.session).reviews) == (ROUNDS + again, ROUNDS)
+    assert Known().repeated_by(reviews, unheard={reviews[0].pid} if again else ()) == []
 
 
 def test_a_process_that_outlives_its_time_is_an_orphan(tmp_path: Path) -> None:
