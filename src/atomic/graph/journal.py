@@ -9,6 +9,7 @@ Bodies are msgpack, data only: nothing in them can name code to import.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -322,10 +323,44 @@ def error_from(body: ErrorBody) -> NodeError:
     return NodeError(body.node_id, body.reason, kind=body.kind, path=body.path)
 
 
-def forked_start(start: StartBody, execution_id: str) -> Row:
-    """The first row of a copy. Its steps have ids of their own: nothing is done twice under one key."""
+def forked_rows(start: StartBody, rows: Iterable[Row], execution_id: str) -> list[Row]:
+    """The rows of a copy. Its steps have ids of their own: nothing is done twice under one key."""
     body = msgspec.structs.replace(start, execution_id=execution_id, forked_from=start.execution_id, time=time.time())
-    return encode_row(RowKind.START, body)
+    own = [_in_run(row, start.execution_id, execution_id) for row in own_rows(start, rows)]
+    return [encode_row(RowKind.START, body), *own]
+
+
+def own_rows(start: StartBody, rows: Iterable[Row]) -> Iterable[Row]:
+    """The rows of a run. Where an earlier version has forked it, they still name steps of the run that was copied."""
+    if start.forked_from is None:
+        return rows
+    return [_in_run(row, start.forked_from, start.execution_id) for row in rows]
+
+
+# The rows whose body begins with the id of a step.
+_NAME_A_STEP = frozenset({RowKind.ATTEMPT, RowKind.STARTED, RowKind.ASKED, RowKind.ANSWERED, RowKind.PART})
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:")
+
+
+def _in_run(row: Row, old_id: str, new_id: str) -> Row:
+    """A row about a step of one run as a row about the same step of another."""
+    if row.kind not in _NAME_A_STEP:
+        return row
+    try:
+        parts = msgspec.msgpack.decode(row.body, type=list[Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return row  # whoever needs it says that it cannot be read
+    step_id = parts[0] if parts else None
+    if not isinstance(step_id, str) or step_id.startswith(f"{new_id}:"):
+        return row
+    if step_id.startswith(f"{old_id}:"):
+        key = step_id[len(old_id) + 1 :]
+    elif (older := _UUID.match(step_id)) is not None:  # the copied run was a copy itself
+        key = step_id[older.end() :]
+    else:
+        return row
+    parts[0] = f"{new_id}:{key}"
+    return row._replace(body=_encoder.encode(parts))
 
 
 def rows_until(rows: Iterable[Row], at: int | None) -> list[Row]:
@@ -377,7 +412,7 @@ class MemoryJournal:
     def fork(self, execution_id: str, *, at: int | None = None) -> str:
         history = self.history(execution_id, at=at)
         new_id = str(uuid4())
-        self._runs[new_id] = [forked_start(history.start, new_id), *history.rows]
+        self._runs[new_id] = forked_rows(history.start, history.rows, new_id)
         return new_id
 
     def delete(self, execution_id: str) -> None:

@@ -25,6 +25,7 @@ from atomic.graph.journal import (
     StepBody,
     decode_body,
     error_from,
+    own_rows,
     step_id_of,
 )
 from atomic.graph.run import unquote
@@ -92,7 +93,7 @@ class Past:
         self._asking: dict[str, str] = {}  # finished steps with a question of their own: their scope
         if self.snapshot is not None:
             self._begin_with(self.snapshot)
-        for row in history.rows:
+        for row in own_rows(history.start, history.rows):
             self.read(row)
 
     @property

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
 from atomic.graph.errors import JournalError, RunNotFoundError, RunOwnedError
-from atomic.graph.journal import History, Records, Row, RunLog, Runs, describe_run, forked_start, records_of, rows_until
+from atomic.graph.journal import History, Records, Row, RunLog, Runs, describe_run, forked_rows, records_of, rows_until
 from atomic.sessions.chain import End, Snapshot, first_key, link
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.leases import Leases
@@ -128,7 +128,7 @@ class SqliteJournal:
                 run = tables.require(execution_id)
                 start, first = tables.start(run)
                 rows = rows_until(tables.rows(run, first), at)
-                tables.insert(new_id, [forked_start(start, new_id), *rows], None)
+                tables.insert(new_id, forked_rows(start, rows, new_id), None)
 
         self._repaired(fork)
         return new_id
