@@ -126,7 +126,8 @@ class AtomicApp(TalkingApp):
             asyncio.get_running_loop().call_later(AGAIN, self._remind, "")
 
     def _stay(self) -> None:
-        """Whoever does something else does not want to leave."""
+        """End the pair of Ctrl+C: whoever presses another key in between does not want to leave."""
+        self._last_ctrl_c = float("-inf")
         if self._may_leave_until > self._monotonic():
             self._may_leave_until = float("-inf")
             self._remind("")

@@ -123,4 +123,6 @@ class _ScreenDriver(InOrder, LinuxDriver):
             if now - self._last_ctrl_c < TWICE:
                 self.report.leave()
             self._last_ctrl_c = now
+        elif isinstance(message, events.Key | events.Paste):
+            self._last_ctrl_c = float("-inf")  # another key in between ends the pair
         super().process_message(message)

@@ -114,6 +114,7 @@ class PlainTalk:
         self._active: dict[str, RunKind] = {}
         self._texts: dict[tuple[str, str | None], str] = {}  # of a run and an agent: what is no whole paragraph yet
         self._tools: dict[str, tuple[str, float]] = {}
+        self._limits: dict[str, str] = {}  # by run: what its agent said of the last limit
         self._waiting: deque[QuestionOpened | PickOpened] = deque()
         self._typed: deque[str] = deque()
         self._kept = ""  # lines that ended with a backslash
@@ -288,7 +289,10 @@ class PlainTalk:
             case SubagentEnded(id=id, error=error):
                 self._flush(run, id)
                 self._line("sub-agent: " + ("done" if error is None else f"failed: {first_line(error)}"))
-            case LimitReached(message=text) | Notice(text=text):
+            case LimitReached(message=text):
+                self._limits[run] = text
+                self._line(text)
+            case Notice(text=text):
                 self._line(text)
             case TurnEnded():
                 self._flush_all(run)
@@ -312,8 +316,10 @@ class PlainTalk:
     def _ended(self, news: RunEnded) -> None:
         self._flush_all(news.run)
         kind = self._active.pop(news.run, None)
-        if kind is RunKind.WORKFLOW or news.status not in ("done", "completed") or news.message:
-            self._line(": ".join(part for part in (news.status, news.message) if part))
+        limit = self._limits.pop(news.run, "")
+        message = news.message.rpartition(limit)[2].lstrip(". ") if limit else news.message  # it has been said
+        if kind is RunKind.WORKFLOW or news.status not in ("done", "completed") or message:
+            self._line(": ".join(part for part in (news.status, message) if part))
         if news.resume:
             self._line(f"Resume with: {news.resume}")
         self._go_on()

@@ -54,6 +54,7 @@ class TalkingApp(ReadingApp):
         super().__init__(link, settings=settings, **options)
         self._keys: Keymap
         self._keys, self._key_warnings = keymap(settings.keys)
+        self._transcript.end_key = self._keys.shown("scroll_end")
         for panel in (self._status, *self._strips, *self._side.panels):
             panel.keys = {action: self._keys.shown(action) for action in panel.keys}
         self._first_prompt = prompt

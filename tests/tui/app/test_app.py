@@ -255,6 +255,47 @@ async def test_who_types_after_the_reminder_does_not_want_to_leave() -> None:
         assert not link.all(Leave)
 
 
+async def test_two_clears_with_letters_in_between_do_not_leave() -> None:
+    link = ScriptedLink()
+    app = app_with(link, clock=lambda: 1000.0)
+    async with app.run_test() as pilot:
+        await pilot.press(*"abc", "ctrl+c", *"def", "ctrl+c")
+        await pilot.pause(0.1)
+        assert app.is_running
+        assert not link.all(Leave)
+
+
+async def test_the_pill_names_the_key_that_scrolls_to_the_end() -> None:
+    link = ScriptedLink()
+    app = app_with(link, settings=Settings(keys={"scroll_end": ["alt+g"]}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        link.answer(run, "".join(f"P{number}\n\n" for number in range(60)))
+        await until(pilot, lambda: "P59" in shown(app))
+        await pilot.press("pageup")
+        link.answer(run, "One more.\n\n")
+        await until(pilot, lambda: "new · Alt+G" in shown(app))
+        await pilot.press("alt+g")
+        await until(pilot, lambda: "One more." in shown(app))
+        assert "new ·" not in shown(app)
+
+
+async def test_a_selection_dragged_into_the_header_ends_at_the_first_line_that_is_seen() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press(*"go", "enter")
+        run = link.begin()
+        link.answer(run, "".join(f"P{number}\n\n" for number in range(200)))
+        await until(pilot, lambda: "P199" in shown(app))
+        await pilot.mouse_down(offset=(10, 12))
+        await pilot.hover(offset=(10, 0))
+        await pilot.mouse_up(offset=(10, 0))
+        copied = app._transcript.selected_text().split()  # pyright: ignore[reportPrivateUsage]
+        assert 3 < len(copied) <= 12, copied
+
+
 @pytest.mark.parametrize("state", ["idle", "text", "busy", "dialog"])
 async def test_two_within_a_second_leave_at_once_from_any_state(state: str) -> None:
     link = ScriptedLink()

@@ -32,6 +32,8 @@ from atomic.tui.protocol import (
     decode_news,
     encode,
 )
+from atomic.tui.state.model import Block
+from atomic.tui.state.store import Store
 from tests.cli.command import User
 
 LIMIT = 60.0  # seconds for anything
@@ -58,6 +60,13 @@ class EngineScreen:
 
     def send(self, intent: Intent) -> None:
         self._writer.write(encode(intent))
+
+    def blocks(self) -> list[Block]:
+        """What the transcript shows of all that was heard."""
+        store = Store()
+        for news in self.heard:
+            store.apply(news, time.time())
+        return store.screen.blocks
 
     def submit(self, text: str) -> str:
         """Send a text; the id of its run."""

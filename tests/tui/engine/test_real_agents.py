@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from atomic.providers import TextDelta, ToolEnded, ToolStarted
-from atomic.testing import Drip, ModelServer
+from atomic.testing import Drip, Fail, ModelServer
 from atomic.testing.conformance.agents import AGENTS
 from atomic.tui.protocol import Activity, History, QuestionOpened, StatusChanged
+from atomic.tui.state.model import BlockKind
 from tests.cli.command import User, processes
 from tests.cli.files import agent as agent_file
 from tests.cli.files import skill
@@ -21,6 +23,7 @@ from tests.tui.engine.screen import EngineScreen, engine
 pytestmark = pytest.mark.ci
 
 CACHE = Path(__file__).parents[3] / ".programs" / "cache"
+FAILURES = (BlockKind.ERROR, BlockKind.WARNING)
 COLOUR = {"text": "Which colour?", "header": "Colour", "options": ["Red", "Blue"]}
 SIZE = {"text": "Which size?", "header": "Size", "options": ["Small", "Large"]}
 
@@ -90,6 +93,31 @@ async def test_a_conversation(user: User, name: str) -> None:
             assert (await screen.ask("@@again@@ what was it?")).status == "done"
             assert "Still here." in str([call for call in server.calls if call.script == "again"][-1].body)
             assert "lost" not in screen.said()
+
+
+@pytest.mark.parametrize("status", [529, 429, 401])
+async def test_an_error_of_the_agent_is_shown_once_with_what_to_do(user: User, status: int) -> None:
+    async with ModelServer({"fail": Fail(status, message="There is no more tea.")}) as server:
+        prepare(user, "claude", server)
+        async with engine(user, "--agent", "claude") as screen:
+            await screen.ask("@@fail@@ hello")
+            shown = [block.text for block in screen.blocks() if block.kind in FAILURES]
+            about_it = [text for text in shown if "There is no more tea." in text]
+            assert len(about_it) == 1, shown
+            assert "Send the message again" in about_it[0]
+
+
+async def test_a_killed_agent_is_reported_once_with_what_to_do(user: User) -> None:
+    async with ModelServer({"slow": Drip("word", times=400, every=0.05)}) as server:
+        prepare(user, "claude", server)
+        async with engine(user, "--agent", "claude") as screen:
+            run = screen.submit("@@slow@@ take your time")
+            await first_words(screen, run)
+            [agent] = [pid for pid, line in processes(user.home).items() if "claude" in line.split(" ")[0]]
+            os.kill(agent, signal.SIGKILL)
+            await screen.ended(run)
+            [shown] = [block.text for block in screen.blocks() if block.kind in FAILURES]
+            assert "Send the message again" in shown
 
 
 @pytest.mark.full

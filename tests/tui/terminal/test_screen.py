@@ -119,6 +119,12 @@ def test_ctrl_c_twice_leaves_at_any_moment(screen: Window, moment: str) -> None:
     eventually(lambda: not any(map(is_alive, below)), "end of all processes", 5)
 
 
+def test_two_clears_with_letters_in_between_do_not_leave(screen: Window) -> None:
+    screen.type("abc\x03def\x03")
+    screen.type("hello\r")
+    screen.shows("You said: hello")
+
+
 @pytest.mark.parametrize(
     ("editor", "words"), [("false", "ended with 1"), pytest.param("/nowhere", "cannot be used", marks=pytest.mark.full)]
 )

@@ -56,7 +56,7 @@ async def test_a_reader_who_scrolled_up_is_not_moved() -> None:
             await settle(pilot)
         assert not app.view.is_following
         assert app.rows()[:-1] == before[:-1]
-        assert app.rows()[-1].endswith("↓ 5 new · End")
+        assert app.rows()[-1].endswith("↓ 5 new")
         app.view.follow()
         await settle(pilot)
         assert "new 4" in "\n".join(app.rows())

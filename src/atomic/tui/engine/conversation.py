@@ -51,7 +51,11 @@ _WHY = {
     EndReason.ERROR: "the turn failed",
     EndReason.REFUSED: "the agent refused",
     EndReason.MAX_TURNS: "the agent took as many turns as it may and was not done",
-    EndReason.LIMIT: "the provider does not serve now: try again later",
+    EndReason.LIMIT: "the provider does not serve now",
+}
+_NEXT = {
+    EndReason.ERROR: "Send the message again to retry, or choose another agent with /agent.",
+    EndReason.LIMIT: "Send the message again later, or choose another agent with /agent.",
 }
 _STATUS = {EndReason.DONE: "done", EndReason.INTERRUPTED: INTERRUPTED, EndReason.LIMIT: "limit"}
 SUMMARY_PROMPT = (
@@ -400,6 +404,8 @@ class Conversation:
         why = why if why.startswith(provider.name) else f"{provider.name}: {why}"
         if ended.reason is EndReason.ERROR:
             self._asides.start(self._tell_remedy(provider, why))
+        if (advice := _NEXT.get(ended.reason)) is not None:
+            why = f"{why.rstrip().rstrip('.')}. {advice}"
         return End(_STATUS.get(ended.reason, "failed"), why)
 
     async def _tell_remedy(self, provider: AgentProvider, why: str) -> None:

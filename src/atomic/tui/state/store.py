@@ -266,8 +266,8 @@ class Store:
             story.add(end)
         elif run.status == "interrupted":
             story.note(BlockKind.NOTICE, run.message or "Interrupted.")
-        elif run.status not in _FINE and run.message and run.message != story.error:
-            story.note(BlockKind.WARNING if run.status == "limit" else BlockKind.ERROR, run.message)
+        elif run.status not in _FINE and run.message:
+            story.fail(BlockKind.WARNING if run.status == "limit" else BlockKind.ERROR, run.message)
         elif run.status in _FINE and run.message:
             story.note(BlockKind.NOTICE, run.message)
         if run.resume and run.kind is not RunKind.WORKFLOW:

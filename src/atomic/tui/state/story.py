@@ -74,7 +74,8 @@ class Story:
         self._tools: dict[str, _Tool] = {}
         self._base = ""  # whose event is being told: an agent of a workflow
         self.live: dict[int, Block] = {}
-        self.error = ""  # the last one that was shown: its end need not say it again
+        self._failure: Block | None = None  # the last limit or error of the run's own agent
+        self._failure_words = ""
 
     # what happens ------------------------------------------------------------------------------------------------
 
@@ -156,6 +157,7 @@ class Story:
         """The transcript was emptied: what goes on begins new blocks."""
         self.live.clear()
         self._tools.clear()
+        self._failure = None
         for voice in self._voices.values():
             voice.open = voice.pieces = None
             voice.head = None
@@ -181,6 +183,23 @@ class Story:
         if voice is not None:
             self._close(voice)
         self.add(Block(0, kind, text=clip(text)), voice)
+        return Changes.TRANSCRIPT
+
+    def fail(self, kind: BlockKind, message: str, words: str = "") -> Changes:
+        """Show a failure of the run's own agent once.
+
+        A later report of the same failure (it holds the same `words`, or nothing came in between) replaces the
+        earlier one.
+        """
+        if (voice := self._voices.get("")) is not None:
+            self._close(voice)
+        shown = self._failure
+        if shown is not None and (self._failure_words in message or shown is self._screen.blocks[-1]):
+            shown.kind, shown.text = kind, clip(message)
+            shown.version += 1
+        else:
+            self._failure = self.add(Block(0, kind, text=clip(message)))
+        self._failure_words = words or message
         return Changes.TRANSCRIPT
 
     def settle(self, block: Block, status: str, now: float, seconds: float | None = None) -> None:
@@ -377,7 +396,9 @@ class Story:
     def _limit(self, event: LimitReached, owner: str, now: float) -> Changes:
         until = f" It serves again at {event.reset_at:%H:%M}." if event.reset_at else ""
         text = f"{event.message or 'The provider does not serve now.'}{until}"
-        return self.note(BlockKind.WARNING, text)  # not below a sub-agent's head, which may be folded
+        if owner:
+            return self.note(BlockKind.WARNING, text)  # not below a sub-agent's head, which may be folded
+        return self.fail(BlockKind.WARNING, text, event.message)
 
     def _notice(self, event: Notice, owner: str, now: float) -> Changes:
         return self.note(BlockKind.NOTICE, event.text, owner)
@@ -396,8 +417,10 @@ class Story:
         if event.text and not voice.has_said:
             self._whole(voice, event.text)
         if event.error and event.reason is not EndReason.INTERRUPTED:
-            self.error = event.error
-            self.add(Block(0, BlockKind.ERROR, text=clip(event.error)), voice)
+            if owner:
+                self.add(Block(0, BlockKind.ERROR, text=clip(event.error)), voice)
+            else:
+                self.fail(BlockKind.ERROR, event.error)
         if self._run.usage == Usage():
             self._run.usage = event.usage
         return self.end_agent(owner, _STATUS.get(event.reason, "failed"), now) | Changes.STATUS

@@ -43,6 +43,7 @@ class TranscriptView(TranscriptLayout, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.end_key = ""  # the key that scrolls to the end, as people write it
         self._cursor: int | None = None
         self._toggled: tuple[int, int] | None = None  # the block that was clicked and its version then
 
@@ -233,7 +234,8 @@ class TranscriptView(TranscriptLayout, can_focus=True):
         return Strip.join([parts[0], _restyled(parts[1], style), *parts[2:]])
 
     def _pill(self) -> str:
-        return f" ↓ {self._new:,} new · End "
+        key = f" · {self.end_key}" if self.end_key else ""
+        return f" ↓ {self._new:,} new{key} "
 
     def _pill_at(self) -> int:
         return max(0, self._require_painter().width - len(self._pill()) - 1)
@@ -270,8 +272,13 @@ class TranscriptView(TranscriptLayout, can_focus=True):
         return lines
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Paint what is marked."""
+        """Paint what is selected. A selection that is dragged out of the view ends at the edge of what is seen."""
         self.refresh()
+        if selection is None or not self._rows or None not in (selection.start, selection.end):
+            return
+        first, last = (index * _LINES + line for index, line in (self._rows[0], self._rows[-1]))
+        seen = Selection(selection.start or Offset(0, first), selection.end or Offset(self.size.width, last))
+        self.screen.selections = {self: seen}
 
 
 def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
