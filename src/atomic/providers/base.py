@@ -141,10 +141,11 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 
 class ContextUsage(msgspec.Struct, frozen=True):
-    """How full the context is, in tokens; `limit` 0 means that nobody knows."""
+    """How full the context is, in tokens, and the model it belongs to; 0 and "" mean that it is not known."""
 
     used: int = 0
     limit: int = 0
+    model: str = ""
 
 
 class AgentSession(Protocol):

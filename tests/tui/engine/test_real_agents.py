@@ -180,3 +180,15 @@ async def test_a_conversation_goes_over_to_another_agent(user: User) -> None:
             assert "You take over a conversation" in asked.user_text
             assert not any("claude" in line.split(" ")[0] for line in processes(user.home).values())
         assert session(user)["config"]["provider"] == "copilot"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["claude", pytest.param("opencode", marks=pytest.mark.full), pytest.param("copilot", marks=pytest.mark.full)],
+)
+async def test_the_status_names_the_model_that_answered(user: User, name: str) -> None:
+    async with ModelServer({"hi": "Hello."}, models=("scripted-1", "scripted-2")) as server:
+        prepare(user, name, server)
+        async with engine(user, "--agent", name) as screen:
+            assert (await screen.ask("@@hi@@ hello")).status == "done"
+            await screen.until(lambda news: isinstance(news, StatusChanged) and bool(news.model))

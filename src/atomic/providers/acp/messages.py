@@ -81,6 +81,7 @@ class ConfigOption(_Said, frozen=True):
     id: str
     type: str
     category: Any = None
+    current_value: Any = None
     options: tuple[Choice, ...] = ()
 
 

@@ -18,6 +18,12 @@ def models_of(options: Sequence[ConfigOption]) -> list[ModelInfo]:
     return [] if chosen is None else _choices(chosen)
 
 
+def current_model(options: Sequence[ConfigOption]) -> str:
+    """Return the model that is chosen now, or "" where the agent does not report it."""
+    option = _model_option(options)
+    return option.current_value if option is not None and isinstance(option.current_value, str) else ""
+
+
 def model_choice(options: Sequence[ConfigOption], model: str, *, provider: str, any_model: bool) -> tuple[str, str]:
     """The option and the value that choose a model. Raises ProviderError with the nearest that is offered."""
     option = _model_option(options)

@@ -15,7 +15,7 @@ from atomic.providers.acp.launch import Launch
 from atomic.providers.acp.limits import limit_in
 from atomic.providers.acp.messages import TurnDone
 from atomic.providers.acp.meters import Meters
-from atomic.providers.acp.options import models_of
+from atomic.providers.acp.options import current_model, models_of
 from atomic.providers.acp.patience import Complaints
 from atomic.providers.acp.prompts import command_of, is_compaction, no_command, speakable, system_block
 from atomic.providers.acp.translate import Translator
@@ -173,7 +173,7 @@ class AcpSession(LiveSession):
 
     async def context(self) -> ContextUsage:
         """How full the context was at the end of the last turn; zeros where the agent does not tell."""
-        return self._meters.context
+        return msgspec.structs.replace(self._meters.context, model=current_model(self._translator.options))
 
     async def compact(self, focus: str = "") -> None:
         """Summarise the context. Raises UnsupportedError, and ProviderError if it fails."""

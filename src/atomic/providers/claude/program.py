@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atomic.providers.base import ModelInfo
+from atomic.providers.base import ContextUsage, ModelInfo
 from atomic.providers.claude import control, wire
 from atomic.providers.claude.control import Control, Json, ToolMessage
 from atomic.providers.claude.launch import Launch
@@ -34,6 +34,7 @@ class _Greeted(msgspec.Struct, frozen=True):
 class _Context(msgspec.Struct, frozen=True, rename="camel"):
     total_tokens: float
     max_tokens: float
+    model: str = ""
 
 
 class ClaudeProgram:
@@ -79,10 +80,10 @@ class ClaudeProgram:
         """Use another model. Raises ProgramFailedError."""
         await self._control.ask({"subtype": "set_model", "model": id})
 
-    async def context(self) -> tuple[int, int]:
-        """Tokens used, and how many there may be. Raises ProgramFailedError."""
+    async def context(self) -> ContextUsage:
+        """Return how full the context is. Raises ProgramFailedError."""
         told = _read(await self._control.ask({"subtype": "get_context_usage"}), _Context)
-        return int(told.total_tokens), int(told.max_tokens)
+        return ContextUsage(int(told.total_tokens), int(told.max_tokens), told.model)
 
     def models(self) -> list[ModelInfo]:
         """The models that may be chosen. Raises ProgramFailedError."""

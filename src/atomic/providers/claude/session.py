@@ -113,7 +113,7 @@ class ClaudeSession(LiveSession):
     async def context(self) -> ContextUsage:
         """How full the context is. Raises ProgramFailedError."""
         await undisturbed(self._keeper.have_any())
-        return ContextUsage(*await self._keeper.program.context())
+        return await self._keeper.program.context()
 
     async def compact(self, focus: str = "") -> None:
         """Summarise the context; one that is empty stays as it is. Raises ProviderError if that fails."""

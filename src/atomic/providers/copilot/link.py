@@ -167,7 +167,7 @@ class Link:
         params = {"customInstructions": focus} if focus else {}
         window = (await self._fetch("session.history.compact", params, _Compacted)).context_window
         if window is not None:
-            self.context = ContextUsage(int(window.current_tokens), int(window.token_limit))
+            self._measure(window.current_tokens, window.token_limit)
 
     async def _call(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         await self.server.call(method, {**(params or {}), "sessionId": self.id})
@@ -183,9 +183,14 @@ class Link:
             return
         if isinstance(event.data, said.ContextMeasured):
             if event.agent is None:
-                self.context = ContextUsage(int(event.data.current_tokens), int(event.data.token_limit))
+                self._measure(event.data.current_tokens, event.data.token_limit)
         else:
+            if isinstance(event.data, said.Used) and event.agent is None and event.data.model:
+                self.context = msgspec.structs.replace(self.context, model=event.data.model)
             self.events.put_nowait(event)
+
+    def _measure(self, used: float, limit: float) -> None:
+        self.context = ContextUsage(int(used), int(limit), self.context.model)
 
     async def _watch(self) -> None:
         await self.server.ended.wait()

@@ -68,6 +68,7 @@ class StepDone(_Data, frozen=True):
 class Used(_Data, frozen=True):
     """What one call of a model cost."""
 
+    model: str = ""
     input_tokens: float | None = None
     output_tokens: float | None = None
     cache_read_tokens: float | None = None

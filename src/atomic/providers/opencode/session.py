@@ -200,7 +200,8 @@ class OpencodeSession(LiveSession):
             for one in await api.providers(self._folder)
             for id, found in one.models.items()
         }
-        return ContextUsage(self._context.read + self._context.written, limits.get((provider, model), 0))
+        used = self._context.read + self._context.written
+        return ContextUsage(used, limits.get((provider, model), 0), f"{provider}/{model}")
 
     async def compact(self, focus: str = "") -> None:
         """Summarise the context; one that is empty stays as it is. Raises ProviderError."""

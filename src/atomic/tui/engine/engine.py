@@ -385,7 +385,7 @@ class Engine:
         status = StatusChanged(
             session=talk.log.id if talk.log.exists else "",
             provider=talk.agent or "",
-            model=talk.model or self._configured_model(),
+            model=talk.model or self._configured_model() or talk.context.model,
             project=place.shown,
             branch=place.branch,
             context_used=talk.context.used,
