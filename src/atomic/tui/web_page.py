@@ -12,9 +12,11 @@ PAGE = """<!DOCTYPE html>
 <html lang="en">
   <head>
     <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
     <title>atomic</title>
     <link rel="stylesheet" href="/static/css/xterm.css">
     <script src="/static/js/textual.js"></script>
+    <script src="/focus.js"></script>
     <style>
       @font-face {
         font-family: "Roboto Mono";
@@ -37,4 +39,14 @@ PAGE = """<!DOCTYPE html>
       data-session-websocket-url="ws://{host}/ws" data-font-size="{size}"></div>
   </body>
 </html>
+"""
+
+FOCUS = """// Give the terminal the keyboard as soon as it shows something.
+new MutationObserver((_, observer) => {
+  const input = document.querySelector(".xterm-helper-textarea");
+  if (input && document.body.classList.contains("-first-byte")) {
+    input.focus();
+    observer.disconnect();
+  }
+}).observe(document.documentElement, {subtree: true, childList: true, attributeFilter: ["class"]});
 """

@@ -25,7 +25,7 @@ from textual_serve.server import Server, to_int
 
 from atomic.errors import AtomicError
 from atomic.tui.supervisor import SIGNALLED
-from atomic.tui.web_page import PAGE, POLICY
+from atomic.tui.web_page import FOCUS, PAGE, POLICY
 
 HOST = "127.0.0.1"
 GRACE = 5.0  # seconds for a screen to end in order
@@ -97,6 +97,7 @@ class WebServer(Server):
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
         app.middlewares.append(self._guard)
+        app.router.add_get("/focus.js", self._handle_focus)
         return app
 
     async def on_startup(self, app: web.Application) -> None:
@@ -154,6 +155,9 @@ class WebServer(Server):
             "X-Content-Type-Options": "nosniff",
         }
         return web.Response(text=page, content_type="text/html", headers=headers)
+
+    async def _handle_focus(self, request: web.Request) -> web.Response:
+        return web.Response(text=FOCUS, content_type="text/javascript", headers={"Cache-Control": "no-store"})
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """One browser, one screen: each ends with the other."""

@@ -78,7 +78,7 @@ def server(env: dict[str, str]) -> Iterator[Server]:
 
 
 def test_nobody_gets_in_without_the_token(server: Server) -> None:
-    for path in ("/", "/?token=wrong", "/static/js/textual.js", "/ws", "/download/x", "/?token="):
+    for path in ("/", "/?token=wrong", "/focus.js", "/static/js/textual.js", "/ws", "/download/x", "/?token="):
         assert server.ask(path)[0] == 403, path
 
 
@@ -155,7 +155,6 @@ class Tab:
         self.page.goto(address)
         self.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
         self.shows(words)
-        self.page.locator(".xterm-helper-textarea").focus()
 
     def say(self, text: str) -> None:
         self.page.keyboard.type(text)
