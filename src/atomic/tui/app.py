@@ -43,6 +43,7 @@ class AtomicApp(TalkingApp):
         super().__init__(link, settings=settings, **options)
         self._last_ctrl_c = self._may_leave_until = float("-inf")
         self._is_reading = False  # the transcript, block by block
+        self._own_key: events.Key | None = None  # the last one that we sent ourselves, in a person's place
 
     # -- keys
 
@@ -50,7 +51,8 @@ class AtomicApp(TalkingApp):
         """Take keys before any widget sees them, and at once: `abc` and Enter that come together keep their order."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self._last_key = now = self._monotonic()
-            if not (isinstance(event, events.Key) and event.key in self._keys.keys("interrupt")):
+            is_interrupt = isinstance(event, events.Key) and event.key in self._keys.keys("interrupt")
+            if not is_interrupt and event is not self._own_key:
                 self._stay()
             self._watchdog.wake()
             self._clock.key(now)
@@ -60,12 +62,24 @@ class AtomicApp(TalkingApp):
 
     def _takes(self, event: events.Key | events.Paste) -> bool:
         """Whether a key or a paste was for us, not for a dialog."""
+        if self._is_too_early(event):
+            return True
         if isinstance(event, events.Key):
             return self._key(event.key) or (self._is_typing() and self._prompt.type(event))
         if self._is_typing():
             self._prompt.paste(event.text)
             return True
         return self._is_reading and not self._has_dialog
+
+    def _is_too_early(self, event: events.Key | events.Paste) -> bool:
+        """Return whether it was typed before the question that is open was painted: it must not answer it."""
+        if isinstance(event, events.Key) and event.key in self._keys.keys("interrupt"):
+            return False
+        if not self._has_dialog:
+            return False
+        from atomic.tui.screens.sheet import Dialog
+
+        return isinstance(self.screen, Dialog) and not self.screen.is_for(event)
 
     def _is_typing(self) -> bool:
         """Whether letters go to the prompt; a click elsewhere does not keep them from it."""
@@ -79,7 +93,7 @@ class AtomicApp(TalkingApp):
         self._prompt.settle()
         if self._has_dialog:
             if (own := self._key_of_dialog(key)) != key:
-                self.post_message(events.Key(own, None))
+                self._send_key(own)
                 return True
             action = "interrupt" if key in self._keys.keys("interrupt") else None
         else:
@@ -88,6 +102,11 @@ class AtomicApp(TalkingApp):
             return self._is_reading and not self._has_dialog  # no letter reaches a text that nobody looks at
         self._do(action)
         return True
+
+    def _send_key(self, key: str) -> None:
+        """Press a key in the dialog that is open."""
+        self._own_key = events.Key(key, None)
+        self.post_message(self._own_key)
 
     def _key_of_dialog(self, key: str) -> str:
         """The key by which a dialog knows what the person has given another key."""
@@ -135,7 +154,7 @@ class AtomicApp(TalkingApp):
     def _close_something(self) -> bool:
         """Close what lies above: a dialog, the list, a panel, the reading of the transcript."""
         if self._has_dialog:
-            self.post_message(events.Key("escape", "\x1b"))
+            self._send_key("escape")
         elif self._prompt.is_open and not self._is_reading:
             self._prompt.dismiss()
         elif self._overlay and self.columns < WIDE:

@@ -268,7 +268,8 @@ class ReadingApp(App[str], inherit_bindings=False):
 
     def _choose_theme(self, name: str = "") -> None:
         wanted = "" if self._no_color else name or self._theme
-        chosen = wanted or theme_for(self._background, self._no_color)
+        few_colours = self._no_color or self.console.color_system == "standard"
+        chosen = wanted or theme_for(self._background, few_colours=few_colours)
         full = textual_name(chosen)
         if full in self.available_themes:
             self.theme = full

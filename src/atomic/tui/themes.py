@@ -24,9 +24,12 @@ WRITTEN_WITH = ("text", "text-muted", "foreground", "primary", "secondary", "acc
 WRITTEN_ON = ("background", "surface", "panel", "block-cursor-background")
 
 
-def theme_for(background: tuple[int, int, int] | None, no_color: bool) -> str:
-    """The name of the theme for a terminal with this background; None: it did not say."""
-    if no_color:
+def theme_for(background: tuple[int, int, int] | None, *, few_colours: bool) -> str:
+    """Return the name of the theme for a terminal with this background, which is None where it did not answer.
+
+    A terminal with 16 colours or none would show another theme's colours as the nearest of its own: unreadable.
+    """
+    if few_colours:
         return "ansi"
     if background is not None and _luminance(background) >= _LIGHT_FROM:
         return "light"

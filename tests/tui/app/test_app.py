@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from atomic.config import Settings
 from atomic.providers.events import PlanChanged, PlanItem
@@ -40,6 +41,7 @@ from atomic.tui.protocol import (
     ThemeSet,
 )
 from atomic.tui.reader import EVERYTHING
+from atomic.tui.screens.question import QuestionScreen
 from atomic.tui.state.model import RunState
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
@@ -71,6 +73,11 @@ def _stands_or_not(app: AtomicApp, does: bool, *words: str) -> bool:
 
 def _written_to(written: list[str]) -> Callable[[object, str], None]:
     return lambda _, text: written.append(text)
+
+
+def _is_asked(app: AtomicApp, words: str) -> bool:
+    """Whether a question is open and takes keys."""
+    return words in shown(app) and isinstance(app.screen, QuestionScreen) and app.screen.is_for(events.Event())
 
 
 def last_line(app: AtomicApp) -> str:
@@ -495,15 +502,33 @@ async def test_a_question_opens_by_itself_and_its_answer_goes_back() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: link.sent)
         link.say(question("q1"), question("q2", "Sure?"))
-        await until(pilot, lambda: "Which branch?" in shown(app) and len(app.screen_stack) == 2)
+        await until(pilot, lambda: _is_asked(app, "Which branch?"))
         await pilot.press("2")
+        assert not link.all(Answer)  # it is chosen, as the footer says; Enter answers
+        await pilot.press("enter")
         await until(pilot, lambda: link.all(Answer))
         assert link.last(Answer) == Answer(question="q1", answers=("develop",))
-        await until(pilot, lambda: len(app.screen_stack) == 2 and "Sure?" in shown(app))
+        await until(pilot, lambda: _is_asked(app, "Sure?"))
         await pilot.press("escape")
         await until(pilot, lambda: len(link.all(Answer)) == 2)
         assert link.last(Answer) == Answer(question="q2", answers=None)
         await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_keys_typed_before_a_question_was_seen_do_not_answer_it() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: link.sent)
+        link.say(question("q1"), question("q2", "Sure?"))
+        await until(pilot, lambda: _is_asked(app, "Which branch?"))
+        for key in ("enter", "enter", "2", "enter"):  # all of them before the next question is there
+            app.post_message(events.Key(key, None))
+        await until(pilot, lambda: _is_asked(app, "Sure?"))
+        await pilot.pause(0.2)
+        assert link.all(Answer) == [Answer(question="q1", answers=("main",))]
+        await pilot.press("enter")
+        await until(pilot, lambda: len(link.all(Answer)) == 2)
 
 
 async def test_a_question_does_not_take_the_letters_of_a_text() -> None:
@@ -531,7 +556,7 @@ async def test_a_question_that_comes_right_after_a_key_opens_a_moment_later() ->
         link.say(question("q1"))
         await until(pilot, lambda: "q1" in app.store.screen.questions)
         assert len(app.screen_stack) == 1
-        await until(pilot, lambda: "Which branch?" in shown(app) and len(app.screen_stack) > 1)
+        await until(pilot, lambda: _is_asked(app, "Which branch?"))
         await pilot.press("enter")
         assert link.last(Answer) == Answer(question="q1", answers=("main",))
 
@@ -542,7 +567,7 @@ async def test_a_question_that_was_put_off_stays_shut() -> None:
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
         link.say(question("q1"), question("q2"))
-        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await until(pilot, lambda: _is_asked(app, "Which branch?"))
         await pilot.press("f6")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         link.say(QuestionClosed(id="q2"))
@@ -560,7 +585,7 @@ async def test_keys_that_a_person_has_chosen_work_in_dialogs_too() -> None:
         await pilot.press("f9")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         link.say(question("q1"))
-        await until(pilot, lambda: len(app.screen_stack) == 2 and "F8 later" in shown(app))
+        await until(pilot, lambda: _is_asked(app, "F8 later"))
         await pilot.press("f8")
         await until(pilot, lambda: len(app.screen_stack) == 1)
         await pilot.press("f8")
@@ -755,6 +780,28 @@ async def test_a_theme_is_set_and_an_unknown_one_is_said() -> None:
         await until(pilot, lambda: app.theme == "atomic-contrast")
         link.say(ThemeSet(name="pink"))
         await until(pilot, lambda: 'There is no theme "pink"' in shown(app))
+
+
+@pytest.mark.parametrize("terminal", ["linux", "screen", "xterm"])
+async def test_a_terminal_with_16_colours_gets_the_theme_made_of_them(
+    monkeypatch: pytest.MonkeyPatch, terminal: str
+) -> None:
+    monkeypatch.setenv("COLORTERM", "")
+    monkeypatch.setenv("TERM", terminal)
+    app = app_with(ScriptedLink())
+    async with app.run_test():
+        assert app.theme == "atomic-ansi"
+
+
+async def test_a_shell_command_is_running_not_starting() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test() as pilot:
+        await pilot.press(*"!sleep 30", "enter")
+        await until(pilot, lambda: "running" in last_line(app))
+        link.say(RunStarted(run=link.last(Shell).run, kind=RunKind.SHELL, prompt="!sleep 30"))
+        await pilot.pause(0.1)
+        assert "starting" not in last_line(app)
 
 
 async def test_a_late_colour_of_the_terminal_changes_the_theme_unless_one_was_chosen() -> None:

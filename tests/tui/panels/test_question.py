@@ -50,8 +50,9 @@ async def _answered(questions: Sequence[Question], *keys: str) -> list[Answered 
 
 _CASES = [
     (BRANCH, ("enter",), ("develop",)),  # the default is marked
-    (BRANCH, ("1",), ("main",)),
-    (BRANCH, ("3",), ("release",)),
+    (BRANCH, ("1", "enter"), ("main",)),
+    (BRANCH, ("3", "enter"), ("release",)),
+    (BRANCH, ("3", "1", "enter"), ("main",)),
     (BRANCH, ("down", "enter"), ("release",)),
     (BRANCH, ("up", "enter"), ("main",)),
     (BRANCH, ("down", "down", "down", "enter"), ("main",)),  # past "other…", round the end

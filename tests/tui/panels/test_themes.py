@@ -56,7 +56,7 @@ def test_ansi_leaves_all_colours_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("background", "no_color", "name"),
+    ("background", "few_colours", "name"),
     [
         (None, False, "dark"),
         ((0, 0, 0), False, "dark"),
@@ -68,8 +68,8 @@ def test_ansi_leaves_all_colours_to_the_terminal() -> None:
         (None, True, "ansi"),
     ],
 )
-def test_the_theme_follows_the_terminal(background: tuple[int, int, int] | None, no_color: bool, name: str) -> None:
-    assert theme_for(background, no_color) == name
+def test_the_theme_follows_the_terminal(background: tuple[int, int, int] | None, few_colours: bool, name: str) -> None:
+    assert theme_for(background, few_colours=few_colours) == name
 
 
 def test_names_of_people_and_of_textual() -> None:
@@ -82,7 +82,7 @@ async def test_without_colours_the_chosen_row_is_reversed(monkeypatch: pytest.Mo
     monkeypatch.setenv("NO_COLOR", "1")
     app = App[object](ansi_color=True)
     register(app)
-    app.theme = textual_name(theme_for(None, no_color=True))
+    app.theme = textual_name(theme_for(None, few_colours=True))
     async with app.run_test(size=(60, 12)) as pilot:
         question = Question("Which?", options=("one", "two"), default="two")
         await app.push_screen(QuestionScreen([QuestionEntry("q", "r", question)]))

@@ -1,7 +1,8 @@
-"""The question dialog: options by number or arrows, several with space, own words, and the others that wait."""
+"""The question dialog: choose by number or arrows, mark several with space, or write; Enter answers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
-from textual.events import Key
+from textual.events import Event, Key
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -61,6 +62,7 @@ class QuestionScreen(Dialog["Answered | None"]):
         self._entries = {entry.id: entry for entry in entries}
         self._shown = first if first in self._entries else next(iter(self._entries), "")
         self._drafts: dict[str, _Draft] = {}
+        self._painted = math.inf  # when the question that is shown now was painted, as Textual counts time
         self._title, self._sheet, self._words, self._keys = Row(), Sheet(reserved=_AROUND), Words(), Row()
 
     def compose(self) -> ComposeResult:
@@ -73,7 +75,11 @@ class QuestionScreen(Dialog["Answered | None"]):
 
     def on_mount(self) -> None:
         """Show the first one."""
-        self._show(top=True)
+        self._appear()
+
+    def is_for(self, event: Event) -> bool:
+        """Return whether a key was pressed after the question was painted: an earlier one was not meant for it."""
+        return event.time > self._painted
 
     def sync(self, screen: Screen, now: float) -> None:
         """Take the questions that wait now; what is written for those that stay is kept."""
@@ -83,7 +89,7 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._close(None)
         elif gone:
             self._shown = next(iter(self._entries))
-            self._show(top=True)
+            self._appear()
         else:
             self._show_frame()
 
@@ -99,6 +105,12 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._drafts[self._shown] = _first_draft(self._question)
         return self._drafts[self._shown]
 
+    def _appear(self) -> None:
+        """Show a question that the person has not asked for."""
+        self._painted = math.inf
+        self._show(top=True)
+        self.call_after_refresh(self._note_painted)
+
     def _show(self, *, top: bool = False) -> None:
         draft = self._draft
         self._show_frame()
@@ -110,6 +122,9 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._words.move_cursor(self._words.document.end)
             self._words.placeholder = _placeholder(self._question)
         self.set_focus(self._words if draft.writes else None)
+
+    def _note_painted(self) -> None:
+        self._painted = Event().time
 
     def _make_room(self) -> None:
         """The list has what the own words leave."""
@@ -178,8 +193,10 @@ class QuestionScreen(Dialog["Answered | None"]):
             does()
 
     def on_sheet_chosen(self, message: Sheet.Chosen) -> None:
-        """A click is the same as the row's number."""
+        """A click chooses a row and answers with it."""
         self._number(self._numbered().index(message.at) + 1)
+        if not self._question.multi_select:
+            self._enter(directly=True)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         """Own words grow."""
@@ -211,9 +228,11 @@ class QuestionScreen(Dialog["Answered | None"]):
         self._draft.at = rows[number - 1]
         if self._question.multi_select and not self._is_other(self._draft.at):
             self._toggle(self._draft.at)
+        elif self._is_other(self._draft.at):
+            self._sheet.choose(self._draft.at)
+            self._write()
         else:
             self._sheet.choose(self._draft.at)
-            self._enter(directly=True)
 
     def _step(self, by: int) -> None:
         self._sheet.step(by)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from textual.content import Content
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import Click, Event, MouseScrollDown, MouseScrollUp
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
@@ -34,6 +34,10 @@ class Dialog(ModalScreen[ResultT], Generic[ResultT]):
     Dialog.-narrow > .frame { width: 100%; max-width: 100%; }
     """
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+
+    def is_for(self, event: Event) -> bool:
+        """Return whether a key or paste is meant for this dialog."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
