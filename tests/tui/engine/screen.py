@@ -32,7 +32,7 @@ from atomic.tui.protocol import (
     decode_news,
     encode,
 )
-from atomic.tui.state.model import Block
+from atomic.tui.state.model import Block, Screen
 from atomic.tui.state.store import Store
 from tests.cli.command import User
 
@@ -61,12 +61,16 @@ class EngineScreen:
     def send(self, intent: Intent) -> None:
         self._writer.write(encode(intent))
 
-    def blocks(self) -> list[Block]:
-        """What the transcript shows of all that was heard."""
+    def folded(self) -> Screen:
+        """What the screen would know by now."""
         store = Store()
         for news in self.heard:
             store.apply(news, time.time())
-        return store.screen.blocks
+        return store.screen
+
+    def blocks(self) -> list[Block]:
+        """What the transcript would show."""
+        return self.folded().blocks
 
     def submit(self, text: str) -> str:
         """Send a text; the id of its run."""

@@ -49,6 +49,12 @@ workflow = graph(S).tool("one", lambda state: None).compile()
 """
 
 
+MAPS = """
+workflow = (graph(S).map("files", lambda state: ["a", "b"], graph(S).tool("read", lambda item: note(item)))
+    .tool("end", lambda state: None).compile())
+"""
+
+
 def is_node(node: str) -> Any:
     def fits(news: Any) -> bool:
         return isinstance(news, WorkflowNews) and isinstance(news.event, NodeStarted) and news.event.node == node
@@ -79,6 +85,18 @@ async def test_a_workflow_is_followed_to_its_end(user: User) -> None:
         assert (await screen.ended(run)).status == "completed"
         assert ledger(user) == ["first build it", "slow", "over"]
         screen.check_ends()
+
+
+async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "maps", MAPS)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/maps")
+        drawn = await screen.until_type(GraphDrawn, run=run)
+        assert (await screen.ended(run)).status == "completed"
+        nodes = screen.folded().runs[run].nodes
+        assert {"read", "end"} <= set(nodes)
+        assert set(nodes) <= set(drawn.places)
 
 
 async def test_flags_are_those_of_the_command_line(user: User) -> None:

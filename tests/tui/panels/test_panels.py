@@ -311,3 +311,10 @@ def test_hints_name_the_keys_that_a_person_has_chosen() -> None:
     assert "F9 answers" in str(status_line(m.ralph(questions=m.three_questions()), NOW, 80, keys=keys))
     assert "F9 answers" in str(inbox_lines(list(m.three_questions().values()), 40, 9, keys=keys)[0])
     assert str(task_strip(m.ralph(), 80, keys)).rstrip().endswith("rotates the token")  # no key: no hint
+
+
+def test_a_task_of_a_run_that_was_paused_is_not_being_done() -> None:
+    run = Run("r", RunKind.WORKFLOW, "ralph", state=RunState.ENDED, status="paused")
+    screen = Screen(tasks=(Task("1", "Login", status=TaskStatus.IN_PROGRESS),), runs={"r": run})
+    assert "‖ 1 Login" in str(task_strip(screen, 80))
+    assert "▶" not in str(task_strip(screen, 80))

@@ -519,3 +519,43 @@ def test_a_delta_takes_less_than_50_microseconds() -> None:
     for delta in deltas:
         store.apply(delta, 1.0)
     assert (time.process_time() - before) / len(deltas) < 50e-6
+
+
+def test_the_steps_of_all_tasks_mark_one_node_of_the_drawing() -> None:
+    w = Workflow()
+    store = workflow(w.node("work[1]", "1"), w.node("work[a/b]", "2"))
+    nodes = store.screen.runs["w"].nodes
+    assert {id: (node.status, node.times) for id, node in nodes.items()} == {"work": ("active", 2)}
+    told(w.over("work[1]", "1"), store=store)
+    assert nodes["work"].status == "active"
+    told(w.over("work[a/b]", "2"), store=store)
+    assert nodes["work"].status == "completed"
+
+
+@pytest.mark.parametrize("status", ["cancelled", "paused"])
+def test_what_was_interrupted_does_not_look_done(status: str) -> None:
+    w = Workflow()
+    store = workflow(
+        w.node("fix[1]", "s", "Fixes it"),
+        w.agent(TextDelta("a"), "fix[1]"),
+        w.over("fix[1]", "s", status),
+        ended("w", status="paused"),
+    )
+    (node,) = shown(store, BlockKind.NODE)
+    (head,) = shown(store, BlockKind.SUBAGENT)
+    assert (node.status, head.status) == ("interrupted", "interrupted")
+    assert store.screen.runs["w"].nodes["fix"].status == "resting"
+    assert [agent.status for agent in store.screen.agents.values()] == ["interrupted"]
+
+
+def test_a_workflow_sums_up_the_cost_of_all_its_turns() -> None:
+    w = Workflow()
+
+    def turn(task: str, cost: float) -> list[WorkflowNews]:
+        end = TurnEnded(EndReason.DONE, "done", Usage(10, 5, 0, cost))
+        return [w.agent(event, task=task) for event in (TextDelta("a"), UsageReported(Usage(10, 5)), end)]
+
+    store = workflow(*turn("1", 0.25), *turn("2", 0.5), w.agent(UsageReported(Usage(1, 1)), task="3"))
+    assert store.screen.runs["w"].usage == Usage(21, 11, 0, 0.75)
+    told(ended("w", status="completed"), store=store)
+    assert shown(store, BlockKind.RUN)[-1].input == "$0.75"

@@ -306,3 +306,9 @@ def contrast(one: Color, other: Color) -> float:
 
     high, low = sorted((light(one), light(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+def test_removed_lines_of_a_fenced_diff_have_the_colour_of_an_error() -> None:
+    rows = markdown_rows("```diff\n-old\n+new\n```", 40, DARK)
+    assert styles(rows, "-old") == [DARK.deleted]
+    assert styles(rows, "+new") == [DARK.string]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from atomic.providers.events import SkillLoaded, SubagentStarted, TextDelta, ThinkingDelta, ToolStarted
 from atomic.run_events import (
     AgentActivity,
@@ -25,6 +27,8 @@ _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
 _WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}
 
 
+_ITEM = re.compile(r"\[.*?\](?=$|/|\[)")  # in `work[3]`, the item of a map or the task of a task loop
+_INTERRUPTED = ("cancelled", "paused", "waiting", "interrupted")
 _ENDS = {
     "paused": "waiting",
     "waiting": "waiting",
@@ -83,14 +87,15 @@ class Graph:
     def _node_started(self, event: NodeStarted, now: float) -> Changes:
         if event.step_id in self._steps:
             return Changes.NONE
-        node = self._run.nodes.setdefault(event.node, NodeEntry(event.node))
+        place = place_of(event.node)
+        node = self._run.nodes.setdefault(place, NodeEntry(place))
         node.status = "active"
         if event.attempt <= 1 or not node.times:
             node.times += 1
         self._steps[event.step_id] = event.node, None
         if not event.description:
             return Changes.GRAPH
-        block = Block(0, BlockKind.NODE, title=event.node, text=event.description, status="running", started=now)
+        block = Block(0, BlockKind.NODE, title=place, text=event.description, status="running", started=now)
         block.detail = f"iteration {node.times}" if node.times > 1 else ""
         self._steps[event.step_id] = event.node, self._story.add(block)
         self._story.live[block.id] = block
@@ -100,24 +105,21 @@ class Graph:
         if event.step_id not in self._steps:
             return Changes.NONE
         _, block = self._steps.pop(event.step_id)
-        changed = Changes.GRAPH
-        if all(node != event.node for node, _ in self._steps.values()):  # a node can be at work several times at once
-            self._run.nodes.setdefault(event.node, NodeEntry(event.node)).status = event.status
-            changed |= self._end_agents(event, now)
+        place, status, changed = place_of(event.node), _shown_status(event.status), Changes.GRAPH
+        active = [node for node, _ in self._steps.values()]  # a node can be at work several times at once
+        if place not in map(place_of, active):
+            node = self._run.nodes.setdefault(place, NodeEntry(place))
+            node.status = "resting" if status == "interrupted" else event.status
+        if event.node not in active:
+            for agent in self._of_node.pop(event.node, ()):
+                changed |= self._story.end_agent(agent, status, now)
         if block is None and event.error:
-            block = self._story.add(Block(0, BlockKind.NODE, title=event.node, text=event.description, started=now))
+            block = self._story.add(Block(0, BlockKind.NODE, title=place, text=event.description, started=now))
         if block is None:
             return changed
         block.output = clip(event.error or "")
-        self._story.settle(block, "done" if event.status == "completed" else event.status, now, event.seconds)
+        self._story.settle(block, status, now, event.seconds)
         return changed | Changes.TRANSCRIPT
-
-    def _end_agents(self, event: NodeEnded, now: float) -> Changes:
-        changed = Changes.NONE
-        status = "done" if event.status == "completed" else event.status
-        for agent in self._of_node.pop(event.node, ()):
-            changed |= self._story.end_agent(agent, status, now)
-        return changed
 
     def _activity(self, event: AgentActivity, now: float) -> Changes:
         owner = "·".join(part for part in (event.node, event.task, event.role) if part)
@@ -125,7 +127,7 @@ class Graph:
         if not self._story.has_voice(owner):
             if not isinstance(event.event, _WORK):
                 return self._story.tell(event.event, now, owner)
-            self._story.begin(owner, event.role or event.node, self._task(event.task), now, can_return=True)
+            self._story.begin(owner, event.role or place_of(event.node), self._task(event.task), now, can_return=True)
             changed = Changes.AGENTS
         self._of_node.setdefault(event.node, set()).add(owner)
         return changed | self._story.tell(event.event, now, owner)
@@ -135,6 +137,18 @@ class Graph:
         if task is not None:
             return f"#{task.id} {task.title}"
         return f"#{id}" if id else ""
+
+
+def place_of(node: str) -> str:
+    """Return the id of a step's node in the drawing, where all items of a map and all tasks share one place."""
+    return _ITEM.sub("", node)
+
+
+def _shown_status(status: str) -> str:
+    """Return how a block or an agent looks after a step that ended so."""
+    if status == "completed":
+        return "done"
+    return "interrupted" if status in _INTERRUPTED else status
 
 
 def _limit(event: LimitReached) -> str:

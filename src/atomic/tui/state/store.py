@@ -39,6 +39,7 @@ from atomic.tui.protocol import (
     WorkflowNews,
     decode_news,
 )
+from atomic.tui.state.amounts import spent
 from atomic.tui.state.changes import Changes
 from atomic.tui.state.clip import Clip
 from atomic.tui.state.graph import Graph
@@ -262,7 +263,7 @@ class Store:
         if run.kind is RunKind.WORKFLOW:
             seconds = max(0.0, (run.ended or 0.0) - run.started)
             end = Block(0, BlockKind.RUN, title=run.title, text=run.message, output=run.resume, status=run.status)
-            end.seconds = seconds
+            end.seconds, end.input = seconds, spent(run.usage)
             story.add(end)
         elif run.status == "interrupted":
             story.note(BlockKind.NOTICE, run.message or "Interrupted.")

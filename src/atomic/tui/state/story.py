@@ -73,6 +73,8 @@ class Story:
         self._voices: dict[str, Voice] = {}
         self._tools: dict[str, _Tool] = {}
         self._base = ""  # whose event is being told: an agent of a workflow
+        self._open_usage: dict[str, Usage] = {}  # by agent: what its turn has reported so far
+        self._settled_usage = Usage()  # of the turns that have ended
         self.live: dict[int, Block] = {}
         self._failure: Block | None = None  # the last limit or error of the run's own agent
         self._failure_words = ""
@@ -390,7 +392,11 @@ class Story:
         )
 
     def _usage(self, event: UsageReported, owner: str, now: float) -> Changes:
-        self._run.usage = self._run.usage + event.usage
+        self._open_usage[self._base] = self._open_usage.get(self._base, Usage()) + event.usage
+        return self._sum_usage()
+
+    def _sum_usage(self) -> Changes:
+        self._run.usage = sum(self._open_usage.values(), self._settled_usage)
         return Changes.STATUS
 
     def _limit(self, event: LimitReached, owner: str, now: float) -> Changes:
@@ -421,8 +427,9 @@ class Story:
                 self.add(Block(0, BlockKind.ERROR, text=clip(event.error)), voice)
             else:
                 self.fail(BlockKind.ERROR, event.error)
-        if self._run.usage == Usage():
-            self._run.usage = event.usage
+        reported = self._open_usage.pop(self._base, Usage())
+        self._settled_usage += reported if event.usage == Usage() else event.usage
+        self._sum_usage()
         return self.end_agent(owner, _STATUS.get(event.reason, "failed"), now) | Changes.STATUS
 
     _FOLDS: ClassVar[dict[type[AgentEvent], Callable[[Any, Any, str, float], Changes]]] = {

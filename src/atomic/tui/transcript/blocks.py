@@ -347,7 +347,7 @@ def _run(page: _Page) -> None:
         return
     sign, style = _END.get(block.status, ("✗ ", "error"))
     runs: list[Run] = [(f"{sign}{one_line(block.title)} {one_line(block.status)}", getattr(palette, style) + _BOLD)]
-    page.line(runs, _right(block, page.now))
+    page.line(runs, " · ".join(part for part in (block.input, _right(block, page.now)) if part))
     if block.text:
         page.put(("  ", palette.text), wrap([(harmless(block.text), palette.text)], page.room - 2))
     if block.output:
@@ -376,9 +376,9 @@ def _sign(block: Block, palette: Palette, now: float, done: str = "") -> tuple[s
         return f"{_SPINNER[_tick(block, now) % len(_SPINNER)]} ", palette.primary
     if block.status == "failed":
         return "✗ ", palette.error
-    if block.status in {"interrupted", "limit", "paused"}:
-        return "■ ", palette.warning
-    return done or _arrow(block), palette.success
+    if block.status in {"done", "completed", ""}:
+        return done or _arrow(block), palette.success
+    return "■ ", palette.warning
 
 
 def _right(block: Block, now: float) -> str:

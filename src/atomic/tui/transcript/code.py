@@ -83,7 +83,7 @@ def _style(kind: Any, palette: Palette) -> Style:
         (Token.Name.Attribute, palette.name),
         (Token.Name.Builtin, palette.keyword),
         (Token.Generic.Inserted, palette.string),
-        (Token.Generic.Deleted, palette.number),
+        (Token.Generic.Deleted, palette.deleted),
         (Token.Generic.Heading, palette.name),
     )
     return next((style for token, style in table if kind in token), palette.code)

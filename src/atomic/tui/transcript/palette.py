@@ -31,6 +31,7 @@ class Palette:
     keyword: Style
     string: Style
     number: Style
+    deleted: Style
     name: Style
     comment: Style
     added: Style
@@ -57,6 +58,7 @@ class Palette:
             keyword=colours.style("text-primary", "primary", behind=panel),
             string=colours.style("text-success", "success", behind=panel),
             number=colours.style("text-warning", "warning", behind=panel),
+            deleted=colours.style("text-error", "error", behind=panel),
             name=colours.style("text-accent", "accent", behind=panel),
             comment=colours.muted(panel) + Style(italic=True),
             added=colours.style("text-success", "success"),

@@ -99,7 +99,9 @@ def _name(agent: AgentEntry, depth: int) -> str:
 
 
 def _status(agent: AgentEntry) -> str:
-    return agent.status if agent.status in ICONS else "running" if agent.ended is None else "done"
+    if agent.status in ICONS:
+        return agent.status
+    return "running" if agent.ended is None else "interrupted"
 
 
 def agent_strip(agents: Sequence[tuple[AgentEntry, int]]) -> Content:

@@ -6,8 +6,9 @@ from textual.content import Content
 
 from atomic.tui.harmless import one_line
 from atomic.tui.protocol import StatusChanged
+from atomic.tui.state.amounts import amount, spent
 from atomic.tui.widgets.panel import Panel
-from atomic.tui.widgets.text import MUTED, amount, bar, content, fit, spread
+from atomic.tui.widgets.text import MUTED, bar, content, fit, spread
 
 _BAR_CELLS = 8
 _NEARLY_FULL, _FULL = 0.8, 0.95
@@ -81,9 +82,5 @@ def _rights(status: StatusChanged) -> list[Content]:
 
 
 def _cost(status: StatusChanged) -> Content:
-    usage = status.usage
-    if usage.cost is not None:
-        return content(f"${usage.cost:.2f}")
-    if usage.input or usage.output:
-        return content((f"↑{amount(usage.input)} ↓{amount(usage.output)}", MUTED))
-    return content()
+    words = spent(status.usage)
+    return content(words if status.usage.cost is not None else (words, MUTED))

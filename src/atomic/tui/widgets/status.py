@@ -8,6 +8,7 @@ from textual.content import Content
 
 from atomic.tui.harmless import one_line
 from atomic.tui.protocol import RunKind
+from atomic.tui.state.amounts import spent
 from atomic.tui.state.model import Run, RunState, Screen
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
@@ -130,8 +131,14 @@ def _esc(run: Run, keys: Mapping[str, str]) -> Content:
 
 def _working(run: Run, now: float, others: int, keys: Content) -> list[Content]:
     name = one_line(run.title) if run.kind is RunKind.WORKFLOW and run.title else "working"
-    word = "starting" if run.state is RunState.STARTING else name
-    base = content(("● ", "$success"), f"{word} {clock(now - run.started)}")
+    if run.kind is RunKind.SHELL:
+        word = "running"
+    elif run.state is RunState.STARTING:
+        word = "starting"
+    else:
+        word = name
+    cost = spent(run.usage) if run.kind is RunKind.WORKFLOW else ""
+    base = content(("● ", "$success"), f"{word} {clock(now - run.started)}", (f" · {cost}" if cost else "", MUTED))
     quiet = now - run.heard if run.heard else 0.0
     silence = content((f" · quiet for {clock(quiet)}", MUTED)) if quiet >= _QUIET_FROM else content()
     more = content((f" · {others} more", MUTED)) if others > 0 else content()

@@ -9,6 +9,7 @@ from textual.content import Content
 
 from atomic.tasks import Task, TaskStatus
 from atomic.tui.harmless import one_line
+from atomic.tui.protocol import RunKind
 from atomic.tui.state.model import Screen
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, spread, windowed
@@ -81,6 +82,7 @@ class _Row:
     title: str
     status: TaskStatus
     waits_for: tuple[str, ...] = ()
+    is_paused: bool = False  # it was being done when its run stopped
 
 
 def task_lines(screen: Screen, width: int, height: int, shift: int = 0) -> list[Content]:
@@ -107,13 +109,16 @@ def task_strip(screen: Screen, width: int, keys: Mapping[str, str] = KEYS) -> Co
 def _rows(screen: Screen) -> list[_Row]:
     if screen.tasks:
         done = {task.id for task in screen.tasks if task.status.is_done}
-        return [_task_row(task, done) for task in screen.tasks]
+        runs = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW]
+        is_over = bool(runs) and not any(run.is_active for run in runs)
+        return [_task_row(task, done, is_over=is_over) for task in screen.tasks]
     return [_Row("", one_line(item.text), _PLANNED.get(item.status, TaskStatus.PENDING)) for item in screen.plan]
 
 
-def _task_row(task: Task, done: set[str]) -> _Row:
+def _task_row(task: Task, done: set[str], *, is_over: bool) -> _Row:
     open_ones = () if task.status.is_done else tuple(one_line(id) for id in task.blocked_by if id not in done)
-    return _Row(one_line(task.id)[:_ID_LETTERS], one_line(task.title), task.status, open_ones)
+    is_paused = task.status is TaskStatus.IN_PROGRESS and is_over
+    return _Row(one_line(task.id)[:_ID_LETTERS], one_line(task.title), task.status, open_ones, is_paused)
 
 
 def _focus(rows: Sequence[_Row]) -> int:
@@ -151,4 +156,5 @@ def _waits(row: _Row, width: int) -> list[Content]:
 def _named(row: _Row, ids: int) -> Content:
     number = (f"{row.id:<{ids}} ", MUTED) if ids else ""
     title = (row.title, MUTED if row.status.is_done else "bold" if row.status is TaskStatus.IN_PROGRESS else "")
-    return content((f"{ICONS[row.status]} ", COLOURS[row.status]), number, title)
+    icon = ("‖ ", "$warning") if row.is_paused else (f"{ICONS[row.status]} ", COLOURS[row.status])
+    return content(icon, number, title)

@@ -72,13 +72,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def amount(number: int) -> str:
-    """A number of tokens: 950, 68k, 1.2M."""
-    if number < 1000:
-        return str(number)
-    return f"{number / 1000:.0f}k" if number < 999_500 else f"{number / 1_000_000:.1f}M"
-
-
 def bar(share: float, cells: int) -> tuple[str, str]:
     """A share as its full and its empty cells; nothing is empty that is not, and full only what is full."""
     full = min(cells, max(0, round(share * cells)))
