@@ -14,7 +14,7 @@ from atomic.providers.events import TextDelta
 from atomic.tui.app import AtomicApp
 from atomic.tui.protocol import Activity, Intent, News, RunEnded, RunKind, RunStarted, Submit
 
-LIMIT = 5.0  # seconds
+LIMIT = 60.0  # seconds; it only ends a hang
 
 IntentT = TypeVar("IntentT")
 
