@@ -10,7 +10,7 @@ import pytest
 from tests.hostile.repositories import PROJECTS
 from tests.hostile.visit import COMMANDS, Visit
 
-QUICK = ("recording_that_climbs_one_folder", "settings_that_push_and_spend", "escapes_in_names_and_descriptions")
+QUICK = ("recording_that_climbs_one_folder", "settings_that_push_and_spend", "a_package_called_atomic")
 ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in PROJECTS]
 
 

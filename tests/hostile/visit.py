@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.cli.command import ATOMIC, SDKS, User
 from tests.cli.terminal import in_terminal
 from tests.hostile.repositories import PROJECTS, Stranger
-from tests.tui.terminal.window import window
+from tests.tui.terminal.window import eventually, window
 
 SECONDS = 120.0  # ends a hang, and decides nothing
 COMMANDS: Sequence[Sequence[str]] = (
@@ -96,10 +96,11 @@ class Visit:
     def open_screen(self) -> None:
         """Open the screen, have it answer, leave it, and check what it did."""
         with window([ATOMIC], env=self.user.env, cwd=self.place) as one:
-            one.wait(lambda: _has_prompt(one.emulator.lines) or one.process.poll() is not None, "prompt", SECONDS)
+            # Where the settings cannot be read, it says so and ends at once.
+            eventually(lambda: _has_prompt(one.lines) or one.process.poll() is not None, "prompt", SECONDS)
             if one.process.poll() is None:
                 one.type("/help\r")
-                one.wait(lambda: one.emulator.has("/help") or one.process.poll() is not None, "answer", SECONDS)
+                eventually(lambda: "/help" in one.text or one.process.poll() is not None, "answer", SECONDS)
                 one.type("\x1b")
                 one.type("\x03\x03")
             one.exit_code(timeout=SECONDS)

@@ -76,7 +76,7 @@ class ProcessLink:
     def __init__(
         self, arguments: Sequence[str] = (), *, session: str = "", program: Sequence[str] | None = None
     ) -> None:
-        self._program = tuple(program or (sys.executable, "-m", "atomic.tui.engine"))
+        self._program = tuple(program or (sys.executable, "-P", "-m", "atomic.tui.engine"))
         self._arguments, self._session = tuple(arguments), session
         self._engine: _Engine | None = None
         self._active: dict[str, RunStarted | None] = {}  # None: it was sent, and nobody has begun with it

@@ -253,7 +253,7 @@ def _start(words: Sequence[str], cwd: Path, input: str) -> subprocess.Popen[byte
             given.seek(0)
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "atomic", *words],
+                [sys.executable, "-P", "-m", "atomic", *words],
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
