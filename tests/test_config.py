@@ -30,6 +30,7 @@ from atomic.config import (
 from atomic.config.files import key_lines
 from atomic.workflows import WorkflowDefinition
 from atomic.workflows.ralph.definition import DEFAULTS as RALPH_DEFAULTS
+from tests.git.shop import git
 
 FORBIDDEN = {
     "editor": 'editor = "evil"',
@@ -429,9 +430,10 @@ def test_the_project_is_the_nearest_folder_upwards_with_a_mark(tmp_path: Path, m
     monkeypatch.setenv("HOME", str(tmp_path))
     inside = tmp_path / "project" / "a" / "b"
     inside.mkdir(parents=True)
-    (tmp_path / ".git").mkdir()  # the home folder holds projects, it is none
+    git(tmp_path, "init", "-q")  # the home folder holds projects, it is none
     assert find_project(inside) == inside
-    (tmp_path / "project" / ".git").mkdir()
+    (tmp_path / "project" / "a" / ".git").mkdir()  # it is no repository
+    git(tmp_path / "project", "init", "-q")
     assert find_project(inside) == tmp_path / "project"
     (inside / ".atomic").mkdir()
     monkeypatch.chdir(inside)

@@ -306,6 +306,48 @@ def a_bare_repository_inside(its: Stranger) -> None:
         (its.project / folder).mkdir()
 
 
+def _plugins_above(its: Stranger) -> None:
+    its.git("")
+    plugins_of_all_agents(its)
+    servers_of_all_dialects(its)
+    its.below = "sub"
+
+
+@project
+def fake_git_that_is_an_empty_folder(its: Stranger) -> None:
+    _plugins_above(its)
+    (its.project / "sub" / ".git").mkdir(parents=True)
+
+
+@project
+def fake_git_that_leads_nowhere(its: Stranger) -> None:
+    _plugins_above(its)
+    its.file("sub/.git", "gitdir: /nonexistent\n")
+
+
+@project
+def fake_git_with_half_of_a_repository(its: Stranger) -> None:
+    _plugins_above(its)
+    its.file("sub/.git/HEAD", "ref: refs/heads/main\n")
+    (its.project / "sub" / ".git" / "objects").mkdir()
+
+
+@project
+def fake_git_that_is_a_pipe(its: Stranger) -> None:
+    _plugins_above(its)
+    (its.project / "sub").mkdir()
+    os.mkfifo(its.project / "sub" / ".git")
+
+
+@project
+def fake_git_whose_settings_git_refuses(its: Stranger) -> None:
+    _plugins_above(its)
+    its.file("sub/.git/HEAD", "ref: refs/heads/main\n")
+    its.file("sub/.git/config", "[core]\n\trepositoryformatversion = 99\n")
+    for folder in ("objects", "refs"):
+        (its.project / "sub" / ".git" / folder).mkdir()
+
+
 # configuration ---------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from atomic.workflows.trust import (
     look,
     revoke,
 )
+from tests.git.shop import git
 from tests.workflows.projects import World
 
 
@@ -147,7 +148,7 @@ def test_agents_look_above_the_project_up_to_the_repository(tmp_path: Path) -> N
     world = World(tmp_path)
     inner = world.project / "inner"
     (inner / ".atomic").mkdir(parents=True)
-    (world.project / ".git").mkdir()
+    git(world.project, "init", "-q")
     world.file("opencode.json", '{"plugin": ["evil"]}')
     (tmp_path / "opencode.json").write_text('{"plugin": ["not ours"]}')
     (item,) = look(inner, home=world.home).items

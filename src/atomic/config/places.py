@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from atomic.config.repositories import git_folder
+
 
 def config_files(project: Path | None = None, home: Path | None = None) -> tuple[Path, Path | None]:
     """The user's file and the project's, whether they exist or not; in the home folder there is only the user's."""
@@ -23,7 +25,7 @@ def atomic_home() -> Path:
 
 
 def find_project(start: Path | None = None) -> Path | None:
-    """The project that a folder belongs to: the nearest upwards with `.git` or `.atomic`, else the folder itself.
+    """The project that a folder belongs to: the nearest upwards with a repository or `.atomic`, else the folder itself.
 
     The home folder, the root and folders of other people hold many projects and are none. None: the current folder
     does not exist any more.
@@ -40,7 +42,5 @@ def find_project(start: Path | None = None) -> Path | None:
 
 
 def _is_project(folder: Path) -> bool:
-    marked = os.path.exists(folder / ".git") or os.path.isdir(
-        folder / ".atomic"
-    )  # Path's own raise where we may not look
-    return marked and folder.stat().st_uid == os.getuid()
+    is_marked = os.path.isdir(folder / ".atomic") or git_folder(folder) is not None
+    return is_marked and folder.stat().st_uid == os.getuid()

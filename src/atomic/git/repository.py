@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.config import common_folder, git_folder
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
 
@@ -196,25 +197,10 @@ def find_repository(folder: str | os.PathLike[str]) -> Repository | None:
     """The repository that a folder belongs to; no file of it is believed but for where its parts are."""
     start = Path(folder).resolve()
     for root in (start, *start.parents):
-        git_dir = _git_dir(root / ".git")
+        git_dir = git_folder(root)
         if git_dir is not None:
-            return Repository(root, git_dir, _common_dir(git_dir))
+            return Repository(root, git_dir, common_folder(git_dir))
     return None
-
-
-def _git_dir(entry: Path) -> Path | None:
-    """The git folder that `.git` is, or names if it is a file (in a worktree or a submodule)."""
-    if entry.is_file():
-        first, _, target = entry.read_text("utf-8", "surrogateescape").strip().partition(": ")
-        entry = (entry.parent / target).resolve() if first == "gitdir" else entry
-    return entry if (entry / "HEAD").exists() or (entry / "HEAD").is_symlink() else None
-
-
-def _common_dir(git_dir: Path) -> Path:
-    try:
-        return (git_dir / (git_dir / "commondir").read_text("utf-8", "surrogateescape").strip()).resolve()
-    except (FileNotFoundError, NotADirectoryError):
-        return git_dir
 
 
 @contextmanager

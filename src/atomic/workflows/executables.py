@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic import jsonc
-from atomic.config import atomic_home
+from atomic.config import atomic_home, up_to_repository
 from atomic.workflows.guarded import FoundFile, Root
 from atomic.workflows.project_gate import find_gate
 
@@ -251,13 +251,11 @@ LOOKED_FOR = (*(name for name, _ in _FILES), *(name for name, _ in _FOLDERS), WO
 
 
 def _agents(project: Path) -> Iterator[Found]:
-    folder, prefix = project, ""
-    home = os.path.realpath(Path.home())
-    while os.path.realpath(folder) not in (home, os.path.realpath(folder.anchor)) or not prefix:
-        yield from _agents_at(Root.of_project(folder), prefix)
-        if os.path.lexists(folder / ".git") or folder.parent == folder:  # a folder, or the file of a worktree
+    many = (os.path.realpath(Path.home()), os.path.realpath(project.anchor))  # they hold many projects
+    for level, folder in enumerate(up_to_repository(project)):
+        if level and os.path.realpath(folder) in many:
             return
-        folder, prefix = folder.parent, f"../{prefix}"
+        yield from _agents_at(Root.of_project(folder), "../" * level)
 
 
 def _agents_at(root: Root, prefix: str) -> Iterator[Found]:

@@ -15,6 +15,7 @@ from atomic.providers import SessionOptions, UntrustedProjectError, require_prov
 from atomic.providers.acp.agent import find_agent
 from atomic.providers.acp.environ import environment
 from atomic.testing.model_server import Call, Script
+from tests.git.shop import git
 from tests.providers.acp.stage import PUPPET, puppet_settings, stage
 from tests.providers.heard import end_of, turn
 
@@ -148,7 +149,8 @@ async def test_the_users_home_and_what_is_above_a_repository_are_no_strangers(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     inner = tmp_path / "repository" / "inner"
-    (inner / ".git").mkdir(parents=True)
+    inner.mkdir(parents=True)
+    git(inner, "init", "-q")
     put(tmp_path, {".claude/settings.json": {}, "repository/.mcp.json": {}})
     provider = require_provider("acp:puppet", puppet_settings())
     for folder in (tmp_path, inner):

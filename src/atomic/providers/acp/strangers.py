@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from atomic.config import up_to_repository
 from atomic.providers.opencode.trust import project_code
 
 _FRONT = 64 * 1024  # of a file; what makes an agent run something stands at its beginning
@@ -31,12 +32,10 @@ def _upwards(*checks: Check) -> Check:
 
     def check(folder: Path) -> Iterator[Path]:
         home = Path.home().resolve()
-        for one in (folder, *folder.parents):
+        for one in up_to_repository(folder):
             if one in (home, Path(one.anchor)):
                 return
             yield from (file for check in checks for file in check(one))
-            if os.path.lexists(one / ".git"):  # a folder, or the file of a worktree
-                return
 
     return check
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from atomic import jsonc
+from atomic.config import up_to_repository
 from atomic.providers.errors import UntrustedProjectError
 
 _FOLDERS = ("plugin", "plugins")
@@ -32,18 +33,11 @@ def refuse_strangers(folder: Path) -> None:
 def project_code(folder: Path) -> Iterator[Path]:
     """What OpenCode would run of the project that a folder belongs to; the user's own `~/.opencode` is no project's."""
     home = Path.home().resolve()
-    for place in _up_to_the_root(folder.resolve()):
+    for place in up_to_repository(folder.resolve()):
         yield from _files_that_name_code(place)
         if place != home:
             yield from _files_that_name_code(place / _OWN)
             yield from _plugins(place / _OWN)
-
-
-def _up_to_the_root(folder: Path) -> Iterator[Path]:
-    for place in (folder, *folder.parents):
-        yield place
-        if os.path.exists(place / ".git"):  # a folder, or the file of a worktree
-            return
 
 
 def _plugins(own: Path) -> Iterator[Path]:

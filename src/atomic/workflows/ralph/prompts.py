@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from atomic.config import git_folder
 from atomic.tasks import Task
 from atomic.workflows.ralph.evidence import Evidence, GateResult
 from atomic.workflows.ralph.review import Finding
@@ -199,7 +200,7 @@ def _rules(place: Place) -> str:
 def _folders(folder: Path) -> list[Path]:
     """From the root of the repository down to the folder; the folder alone if it is in none."""
     above = [folder, *folder.parents]
-    root = next((at for at, one in enumerate(above) if (one / ".git").exists()), 0)
+    root = next((at for at, one in enumerate(above) if git_folder(one) is not None), 0)
     return above[root::-1]
 
 
