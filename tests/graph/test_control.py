@@ -14,10 +14,12 @@ import pytest
 from atomic.workflows import (
     END,
     Abort,
+    CompiledGraph,
     Edge,
     Goto,
     GraphBuilder,
     GraphConfig,
+    GraphError,
     MemoryJournal,
     Node,
     NodeContext,
@@ -748,3 +750,73 @@ async def test_nothing_is_left_running_behind_a_run() -> None:
     branches = [say("a"), fail("b"), write("c", total=1)]
     await within(graph(S).parallel(branches).map("m", over=lambda s: [1], node=say("d")).compile().run())
     assert asyncio.all_tasks() == before
+
+
+# recovery nodes ------------------------------------------------------------------------------------------------
+
+
+def repairing(*, fails: bool) -> GraphBuilder[S]:
+    first = fail("a", on_error=lambda error, ctx: Goto("repair")) if fails else say("a")
+    return graph(S).then(first).then(say("b")).then(say("repair", recovery=True)).then(say("c"))
+
+
+@pytest.mark.parametrize("place", ["chain", "branch", "loop", "first", "last"])
+async def test_a_recovery_node_of_a_chain_is_passed_by_when_nothing_failed(place: str) -> None:
+    built = {
+        "chain": repairing(fails=False),
+        "branch": graph(S).parallel([repairing(fails=False)]),
+        "loop": graph(S).loop([repairing(fails=False)], until=lambda s: True),
+        "first": graph(S).then(say("repair", recovery=True)).then(say("a")).then(say("b")).then(say("c")),
+        "last": graph(S).then(say("a")).then(say("b")).then(say("c")).then(say("repair", recovery=True)),
+    }[place]
+    assert (await ended(built.compile())).state.log == ["a", "b", "c"]
+
+
+async def test_a_recovery_node_of_a_chain_runs_when_somebody_goes_there() -> None:
+    assert (await ended(repairing(fails=True).compile())).state.log == ["repair", "c"]
+
+
+def test_a_chain_of_recovery_nodes_alone_leads_nowhere() -> None:
+    with pytest.raises(GraphError, match="repair: cannot be reached: only a Goto leads to a node with recovery=True"):
+        graph(S).then(say("repair", recovery=True)).compile()
+
+
+# goto between branches -----------------------------------------------------------------------------------------
+
+
+def handing_over(target: str, *declared: Edge) -> CompiledGraph[S]:
+    async def hand_over(ctx: NodeContext[S]) -> NodeResult:
+        return NodeResult({"log": ["left"]}, goto=target)
+
+    edges = [
+        Edge("a", "left"), Edge("a", "right"), Edge("left", "left2"), Edge("left2", "end"), Edge("right", "right2"),
+        Edge("right2", "end"),
+    ]  # fmt: skip
+    nodes = [say("a"), node("left", hand_over), *map(say, ("left2", "right", "right2", "end"))]
+    return compile_graph(GraphConfig(start_node="a", nodes=nodes, edges=[*edges, *declared], state=S))
+
+
+@pytest.mark.parametrize("target", ["right", "right2"])
+async def test_a_goto_into_another_branch_is_refused(target: str) -> None:
+    text = await failed(handing_over(target), "left")
+    assert text == (
+        f"left: goto '{target}': it is in another branch, which does not wait for this one; "
+        f"declare the way with Edge('left', '{target}', condition=…)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "log"),
+    [
+        ("left2", ["a", "left", "left2", "right", "right2", "end"]),
+        ("end", ["a", "left", "right", "right2", "end"]),
+        (END, ["a", "left", "right", "right2", "end"]),
+    ],
+)
+async def test_a_goto_that_stays_on_its_own_way_joins_once(target: str, log: list[str]) -> None:
+    assert sorted((await ended(handing_over(target))).state.log) == sorted(log)
+
+
+async def test_a_way_into_another_branch_that_is_declared_joins_once() -> None:
+    compiled = handing_over("right2", Edge("left", "right2", condition=lambda s: False))
+    assert (await ended(compiled)).state.log == ["a", "left", "right", "right2", "end"]

@@ -21,6 +21,7 @@ from atomic.workflows import (
     Node,
     NodeContext,
     NodeResult,
+    RunStatus,
     State,
     StateError,
     compile_graph,
@@ -514,3 +515,57 @@ def test_reducers_are_plain_functions_too() -> None:
     reduce: Reducer = reducers.merge_by_id("id")
     assert reduce([{"id": 1}], [{"id": 1, "a": 2}]) == [{"id": 1, "a": 2}]
     assert reducers.sum(1, 2) == 3
+
+
+# comparisons and reducers --------------------------------------------------------------------------------------
+
+
+def test_states_that_are_equal_are_not_unequal() -> None:
+    class Point(State):
+        x: int = 0
+
+    class Other(State):
+        x: int = 0
+
+    assert Point(x=1) == Point(x=1, last_updated="2026-01-01T00:00:00Z")
+    assert not Point(x=1) != Point(x=1, last_updated="2026-01-01T00:00:00Z")  # noqa: SIM202
+    assert Point(x=1) != Point(x=2)
+    assert Point(x=1) != Other(x=1)
+    assert Point(x=1) != 1
+
+
+def join_as_text(current: list[str], update: list[str]) -> Any:
+    return ",".join([*current, *update])
+
+
+def with_a_number(current: list[str], update: list[str]) -> Any:
+    return [*current, *update, 1]
+
+
+class Strict(State):
+    text: Annotated[list[str], join_as_text] = []
+    mixed: Annotated[list[str], with_a_number] = []
+    few: Annotated[int, msgspec.Meta(le=2), reducers.sum] = 0
+    short: Annotated[list[str], msgspec.Meta(max_length=1), reducers.concat] = []
+    log: Annotated[list[str], reducers.concat] = []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("text", ["a"], "n, text: reducer join_as_text returned 'a': Expected `array`, got `str`"),
+        ("mixed", ["a"], "n, mixed[1]: reducer with_a_number returned ['a', 1]: Expected `str`, got `int`"),
+        ("few", 2, "n, few: reducer sum returned 3: Expected `int` <= 2"),
+        ("short", ["b"], "n, short: reducer concat returned ['a', 'b']: Expected `array` of length <= 1"),
+    ],
+)
+@pytest.mark.parametrize("beside", [{}, {"log": ["x"]}], ids=["alone", "beside another"])
+async def test_what_a_reducer_returns_must_fit_its_field(
+    field: str, value: Any, reason: str, beside: dict[str, Any]
+) -> None:
+    async def run(ctx: Any) -> Any:
+        return {field: value, **beside}
+
+    result = await graph(Strict).node("n", run).compile().run({"few": 1, "short": ["a"]})
+    assert (result.status, str(result.error)) == (RunStatus.FAILED, reason)
+    assert (result.state.few, result.state.short, result.state.text, result.state.log) == (1, ["a"], [], [])

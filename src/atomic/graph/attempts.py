@@ -53,6 +53,12 @@ def check_targets(token: Token, targets: tuple[str, ...]) -> None:
             near = closest(target, program.by_id)
             hint = f" (did you mean '{near}'?)" if near else ""
             raise AtomicError(f"goto '{target}': there is no such node in this scope{hint}")
+        if token.group is not None and target != END and token.group.is_elsewhere(token, program.by_id[target]):
+            here = program.ops[token.pc].id
+            raise AtomicError(
+                f"goto '{target}': it is in another branch, which does not wait for this one; "
+                f"declare the way with Edge('{here}', '{target}', condition=…)"
+            )
     if not targets:
         raise AtomicError("goto is empty; leave it out, or give END")
 

@@ -252,6 +252,8 @@ class _Compiler(Generic[StateT]):
     def chain_program(self, block: Block) -> Program:
         program = Program(self._spec, self.options.max_concurrency)
         program.entry = self._lower_block(program, block.nodes, END_PC, ())
+        if block.nodes and program.entry == END_PC:
+            self.report(block.nodes[0].id, "cannot be reached: only a Goto leads to a node with recovery=True")
         if block.catcher:
             program.catcher = self._lower(program, block.catcher, END_PC, ())
         self._check_targets(program)
@@ -262,7 +264,9 @@ class _Compiler(Generic[StateT]):
         self, program: Program, nodes: Sequence[Node[Any, Any]], following: int, loops: tuple[int, ...]
     ) -> int:
         for node in reversed(nodes):  # from the end, so that what follows has its number already
-            following = self._lower(program, node, following, loops)
+            pc = self._lower(program, node, following, loops)
+            if not node.recovery:  # only a Goto leads there: the node before it passes it by
+                following = pc
         return following
 
     def _lower(self, program: Program, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> int:

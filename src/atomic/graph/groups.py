@@ -38,6 +38,7 @@ class Group(Crew):
         self.stopped: list[Token] = []  # suspended
         self.over: list[Token] = []  # at the end of the graph
         self.error: NodeError | None = None
+        self.regions = 0  # where any of the branches may come to, as bits
         limit = parent.program.limit
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._fresh = [] if source is None else self._branches(parent, targets, source)
@@ -56,7 +57,12 @@ class Group(Crew):
         branches = [self._branch(parent, order) for order in range(len(targets))]
         for token, pc in zip(branches, targets, strict=True):
             token.take_way(source, pc)
+            self._enter_region(token)
         return branches
+
+    def _enter_region(self, token: Token) -> None:
+        token.region = 0 if token.pc < 0 else self.program.reaches_around[token.pc] | 1 << token.pc
+        self.regions |= token.region
 
     def _branch(self, parent: Token, order: int) -> Token:
         trail = [] if parent is self.parent else list(parent.trail or ())
@@ -69,6 +75,8 @@ class Group(Crew):
     def adopt(self, tokens: Sequence[Token]) -> None:
         """Go on with branches that a journal tells about."""
         self._fresh = list(tokens)
+        for token in tokens:
+            self._enter_region(token)
         self.meets |= self._meets([token.pc for token in tokens])
 
     def begin(self) -> None:
@@ -113,6 +121,10 @@ class Group(Crew):
     def holds(self, token: Token) -> bool:
         """Whether a token must stop before its next node, because another may still arrive there."""
         return token.pc in self.meets and token.cleared != token.pc
+
+    def is_elsewhere(self, token: Token, pc: int) -> bool:
+        """Whether an operation belongs to other branches only: no edge leads there, so nobody waits for this one."""
+        return bool(self.regions & ~token.region & 1 << pc)
 
     def split(self, token: Token, targets: Sequence[int], source: Op) -> None:
         """A branch became several."""
@@ -202,6 +214,8 @@ class Group(Crew):
             merged.order, merged.group, merged.last = first.order, self, first.last
             merged.after = tuple(token.last for token in met)
             merged.resumed, merged.came_back = first.resumed, first.came_back
+            for token in met:
+                merged.region |= token.region
             first = merged
         first.cleared = first.pc
         return first

@@ -63,6 +63,11 @@ class State(msgspec.Struct, metaclass=StateMeta):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in _compared(type(self)))
 
+    def __ne__(self, other: object) -> bool:
+        """Negate `==`: msgspec has an answer of its own, which is another."""
+        is_equal = self.__eq__(other)
+        return is_equal if is_equal is NotImplemented else not is_equal
+
 
 def _compared(state_type: type[State]) -> list[str]:
     return [name for name in state_type.__struct_fields__ if name != "last_updated"]
@@ -141,16 +146,21 @@ def _on_a_copy(reducer: ReducerFunction) -> ReducerFunction:
 class FieldSpec:
     """How one field takes a value and an update."""
 
-    __slots__ = ("_decode", "extend", "extends", "name", "path", "reduce", "reducer", "scalar")
+    __slots__ = ("_decode", "_own", "extend", "extends", "name", "path", "reduce", "reducer", "scalar")
 
     def __init__(self, name: str, annotation: Any, prefix: str = "") -> None:
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
         self.name, self.path = name, prefix + name
         self.reducer: ReducerFunction = reducers.reducer_in(extras)
         named = self.reducer if isinstance(self.reducer, reducers.Reducer) else None
-        self.extends, self.extend = (named.extends, named.extend) if named else (None, None)
-        function = named.function if named else _on_a_copy(self.reducer)
-        self.reduce = None if self.reducer is reducers.replace else function
+        self._own = named.function if named else _on_a_copy(self.reducer)
+        self.extends, self.extend = None, None
+        self.reduce: ReducerFunction | None = self._reduce_checked
+        if self.reducer is reducers.replace:
+            self.reduce = None
+        elif named is not None and not _constrained(extras):
+            # What a reducer of ours makes of two values of a type is of that type too, unless the type has limits.
+            self.extends, self.extend, self.reduce = named.extends, named.extend, named.function
         takes_none = named is not None and named.takes_none
         plain = get_args(annotation)[0] if extras else annotation
         self.scalar = plain if plain in (int, float, bool) and not _constrained(extras) else None
@@ -159,6 +169,16 @@ class FieldSpec:
     def convert(self, value: Any) -> Any:
         """The value as a resume would read it. Raises StateError with the path of what does not fit."""
         return self.decode(encode_value(value, self.path))
+
+    def _reduce_checked(self, current: Any, update: Any) -> Any:
+        """Reduce, and check the result like an update. Raises StateError where it does not fit the field's type."""
+        result = self._own(current, update)
+        try:
+            return self.convert(result)
+        except StateError as error:
+            name = reducers.name_of(self.reducer).removeprefix("custom:")
+            reason = f"reducer {name} returned {result!r:.60}: {error.reason}"
+            raise StateError(error.path, reason) from error
 
     def extends_like(self, other: FieldSpec) -> bool:
         """Whether both have the same reducer, and one that we know to be associative."""
@@ -259,6 +279,8 @@ class StateSpec(Generic[StateT]):
                     return
                 try:
                     values[name] = field.reduce(current, value)
+                except StateError:
+                    raise
                 except Exception as error:  # a user's function: whatever it raises is this field's failure
                     raise reducer_error(field, error) from error
             return
@@ -275,6 +297,8 @@ class StateSpec(Generic[StateT]):
                 continue
             try:
                 merged[name] = value if field.reduce is None else field.reduce(current, value)
+            except StateError:
+                raise
             except Exception as error:  # a user's function: whatever it raises is this field's failure
                 raise reducer_error(field, error) from error
         for field, current, value in in_place:  # these cannot fail, so nothing is half done

@@ -66,6 +66,7 @@ class Token:
     group: Group | None = None  # the branches that edges made, of which this is one
     crew: Crew | None = None  # whose task walks it; None: the run's own
     order: tuple[int, ...] = ()
+    region = 0  # as one of several branches that edges made: the operations that it may come to, as bits
     last = ""  # the key of the visit before this position
     after: tuple[str, ...] | None = None  # the visits that met here, where it is more than the last
     errors: tuple[NodeError, ...] = ()  # what has failed so far

@@ -73,7 +73,7 @@ class _Walk:
 
     def _passes(self, nodes: Sequence[Node[Any, Any]]) -> bool:
         """Go through nodes up to the first that may lead elsewhere; whether there is none."""
-        return all(self._passes_node(node) for node in nodes)
+        return all(self._passes_node(node) for node in nodes if not node.recovery)
 
     def _passes_node(self, node: Node[Any, Any]) -> bool:
         if node.on_error is not None:  # it may answer Skip or Goto
