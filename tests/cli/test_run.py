@@ -353,6 +353,22 @@ async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
     assert (session(user)["status"], session(user)["state_version"]) == ("completed", 2)
 
 
+async def test_a_finished_node_that_was_renamed_continues_when_the_file_says_so(user: User) -> None:
+    code = (
+        'workflow = graph(S).tool("build", lambda: "built").ask_user("q", "Well?").tool("ship", lambda: 1).compile()\n'
+    )
+    workflow(user, "grow", code)
+    assert (await user.atomic("run", "grow")).exit_code == 5
+    id = session(user)["id"]
+    newer = code.replace('"build"', '"make"').replace('"q"', '"ready"')
+    workflow(user, "grow", newer)
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, 'renamed={"build": "its new id"}' in complaint(done)) == (1, True)
+    workflow(user, "grow", f'renamed = {{"build": "make", "q": "ready"}}\n{newer}')
+    done = await user.atomic("answer", id, "q", "yes")
+    assert (done.exit_code, session(user)["status"]) == (0, "completed"), complaint(done)
+
+
 async def test_a_question_that_is_asked_again_is_not_answered_by_the_first_answer(user: User) -> None:
     code = """
 async def heard(ctx):

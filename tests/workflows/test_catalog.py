@@ -351,6 +351,22 @@ def test_versions_of_the_state_come_from_the_file_or_the_graph(world: World) -> 
     assert catalog.require("graph").options.state_version == 2
 
 
+def test_renamed_and_removed_come_from_the_file_or_the_graph(world: World) -> None:
+    said = "renamed = {'old': 'say'}\nremoved = {'gone'}\n"
+    world.flow("file", SAY + said)
+    world.flow("graph", SAY.replace(".compile()", ".compile(renamed={'old': 'say'}, removed={'gone'})"))
+    world.flow("both", SAY.replace(".compile()", ".compile(renamed={'older': 'say'})") + said)
+    world.flow("wrong", SAY + "removed = {'say'}\n")
+    catalog = world.trust()
+    for name in ("file", "graph"):
+        program = catalog.require(name).program
+        assert (program.renamed, program.removed) == ({"old": "say"}, {"gone"})
+    with pytest.raises(WorkflowLoadError, match="renamed is given to compile and in the file"):
+        catalog.require("both")
+    with pytest.raises(WorkflowLoadError, match="removed: 'say' is still in the graph"):
+        catalog.require("wrong")
+
+
 def test_default_config_is_under_what_the_settings_say(world: World) -> None:
     world.flow("a", "default_config = {'depth': 2, 'deep': {'x': 1, 'y': 2}, 'list': [1]}\n")
     said = {"A": {"depth": 3, "deep": {"y": 5}, "list": [2], "more": True}, "b": {"depth": 9}}

@@ -2,7 +2,7 @@
 
 from atomic.graph import reducers
 from atomic.graph.builder import GraphBuilder, GraphOptions, graph
-from atomic.graph.compile import Edge, GraphConfig, compile_graph
+from atomic.graph.compile import Edge, GraphConfig, compile_graph, with_options
 from atomic.graph.compiled import CompiledGraph, RunResult, StreamEvent
 from atomic.graph.control import (
     END,
@@ -89,4 +89,5 @@ __all__ = [
     "subgraph_node",
     "tool_node",
     "wait_node",
+    "with_options",
 ]

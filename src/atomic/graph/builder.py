@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 import msgspec
@@ -31,6 +31,8 @@ class GraphOptions(msgspec.Struct, frozen=True):
     timeout: float | None = None
     state_version: int = 1
     migrate_state: MigrateState | None = None
+    renamed: Mapping[str, str] = {}
+    removed: Collection[str] = ()
 
 
 class GraphBuilder(Generic[StateT]):
@@ -262,8 +264,13 @@ class GraphBuilder(Generic[StateT]):
         timeout: float | None = None,
         state_version: int = 1,
         migrate_state: MigrateState | None = None,
+        renamed: Mapping[str, str] = {},
+        removed: Collection[str] = (),
     ) -> CompiledGraph[StateT]:
         """Check the graph and make it runnable.
+
+        `renamed` (old id to new id) and `removed` name what has changed since runs were recorded that are to
+        continue with this code: nodes, branches (`"fork:branch"`), or the graph's own name.
 
         Raises:
             GraphError: with all the problems there are.
@@ -271,8 +278,9 @@ class GraphBuilder(Generic[StateT]):
         from atomic.graph.compile import compile_chain
 
         options = GraphOptions(
-            name, description, max_steps, max_concurrency, model, timeout, state_version, migrate_state
-        )
+            name, description, max_steps, max_concurrency, model, timeout, state_version, migrate_state,
+            renamed, removed,
+        )  # fmt: skip
         return compile_chain(self._state, nodes.Block(self._items, self._catcher), options)
 
 

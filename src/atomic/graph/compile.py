@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -11,6 +11,7 @@ from atomic.errors import closest
 from atomic.graph.builder import GraphOptions, MigrateState
 from atomic.graph.compiled import CompiledGraph
 from atomic.graph.control import END
+from atomic.graph.edits import Edits
 from atomic.graph.errors import GraphError, Problem, StateError
 from atomic.graph.node import (
     Block,
@@ -63,12 +64,14 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
     timeout: float | None = None
     state_version: int = 1
     migrate_state: MigrateState | None = None
+    renamed: Mapping[str, str] = {}
+    removed: Collection[str] = ()
 
     @property
     def options(self) -> GraphOptions:
         return GraphOptions(
             self.name, self.description, self.max_steps, self.max_concurrency,
-            self.model, self.timeout, self.state_version, self.migrate_state,
+            self.model, self.timeout, self.state_version, self.migrate_state, self.renamed, self.removed,
         )  # fmt: skip
 
 
@@ -87,6 +90,21 @@ def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> C
     if not block.nodes:
         compiler.report("", "the graph has no nodes; add at least one")
     return compiler.finish(compiler.chain_program(block), block)
+
+
+def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> CompiledGraph[StateT]:
+    """The same graph with other options about its name and its older runs. Raises GraphError."""
+    problems: list[Problem] = []
+
+    def report(node_id: str, message: str) -> None:
+        problems.append(Problem(node_id, message))
+
+    edits = Edits.of(options, report)
+    edits.check(graph.program, graph.program.graph_ids, options.name, report)
+    if problems:
+        raise GraphError(options.name, problems)
+    edits.apply(graph.program, graph.program.graph_ids)
+    return CompiledGraph(graph.program, options, graph.block, graph.edges, graph.start)
 
 
 class _Compiler(Generic[StateT]):
@@ -126,8 +144,11 @@ class _Compiler(Generic[StateT]):
     def finish(
         self, program: Program, block: Block, *, edges: tuple[Edge, ...] = (), start: str | None = None
     ) -> CompiledGraph[StateT]:
+        edits = Edits.of(self.options, self.report)
+        edits.check(program, self._seen, self.options.name, self.report)
         if self.problems:
             raise GraphError(self.options.name, self.problems)
+        edits.apply(program, frozenset(self._seen))
         return CompiledGraph(program, self.options, block, edges, start)
 
     # ids ---------------------------------------------------------------------------------------------------

@@ -12,24 +12,29 @@ from uuid import uuid4
 import msgspec
 
 from atomic.errors import AtomicError, closest
+from atomic.graph.continuity import check_name, check_order, check_reducers
 from atomic.graph.control import Event, RunStatus, Suspend, status_of
+from atomic.graph.edits import current_names
 from atomic.graph.errors import NodeError, QuestionError, StateError
 from atomic.graph.journal import (
     AnsweredBody,
     EndedBody,
+    History,
     Journal,
     ResumedBody,
+    Row,
     RowKind,
     RunLog,
     StartBody,
     encode_row,
 )
 from atomic.graph.migration import migrated_row
-from atomic.graph.past import Past
+from atomic.graph.past import Past, jumps_of
 from atomic.graph.pen import Pen
+from atomic.graph.replay import first_values
 from atomic.graph.restore import look, restore_token
 from atomic.graph.run import Place, Run, Step, error_body
-from atomic.graph.state import State, StateT
+from atomic.graph.state import State, StateT, encode_value
 from atomic.graph.token import Token
 
 if TYPE_CHECKING:
@@ -230,9 +235,9 @@ class CompiledGraph(Generic[StateT]):
 
         Nothing is run: no node, no condition.
         """
-        past = Past(journal.history(execution_id, at=at))
+        past = self._past(journal.history(execution_id, at=at))
         try:
-            return look(past, self.program, self.program.spec.start(past.first_values(), execution_id))
+            return look(past, self.program, self.program.spec.start(first_values(past, self.program), execution_id))
         except StateError as error:
             raise _from_other_code(error) from error
 
@@ -249,7 +254,7 @@ class CompiledGraph(Generic[StateT]):
         if journal is not None:
             body = StartBody(
                 run_id, self.options.name, time.time(), self.options.state_version,
-                self.program.spec.reducer_names(), values, model,
+                self.program.spec.reducer_identities(), values, model, shape=self.program.shape,
             )  # fmt: skip
             run.pen = Pen(journal.create(run_id, encode_row(RowKind.START, body)))
         return _Running(token)
@@ -276,36 +281,48 @@ class CompiledGraph(Generic[StateT]):
         deps: Any,
         model: str | None,
     ) -> _Running[StateT]:
-        past = Past(journal.history(execution_id))
-        pen = Pen(log)
-        self._migrate(past, pen)
-        _record_answers(past, pen, answers or {})
+        past = self._past(journal.history(execution_id))
+        finished = past.ended is not None and past.ended.status == RunStatus.COMPLETED
+        if not finished and past.start.shape != self.program.shape:
+            check_order(past, self._root(None), self.program)
+        # Nothing is written before all is known to fit: a refused resume leaves the run as it was.
+        rows = [*self._migrate(past), *_read_answers(past, answers or {})]
         run = Run(execution_id, deps, max_steps=self.options.max_steps, past=past)
-        ended = past.ended
-        if ended is None or ended.status != RunStatus.COMPLETED:
-            pen.now(encode_row(RowKind.RESUMED, ResumedBody(time.time(), model)))
-        run.pen = pen
+        run.jumps = jumps_of(past)
+        run.pen = Pen(log)
         token = self._restored(run, past, model or past.start.model)
-        finished = ended is not None and ended.status == RunStatus.COMPLETED
+        if not finished:
+            rows.append(encode_row(RowKind.RESUMED, ResumedBody(time.time(), model)))
+        for row in rows:
+            run.pen.later(row)
+        run.pen.flush()
         return _Running(token, finished=finished)
+
+    def _past(self, history: History) -> Past:
+        """A run's history, if it is this graph's. Raises JournalError, StateError."""
+        past = Past(history, current_names(self.program))
+        check_name(past, self.options.name, self.program.renamed)
+        if past.state_version == self.options.state_version:
+            check_reducers(past, self.program.spec)
+        return past
 
     def _restored(self, run: Run, past: Past, model: str | None) -> Token:
         """The root token where the journal ends. Raises StateError where old data does not fit the state class."""
         run.counts, run.steps = past.counts, past.steps
         run.budget = max(0, run.max_steps - past.counted) if run.max_steps else -1
         try:
-            values = self.program.spec.start(past.first_values(), run.execution_id)
+            values = self.program.spec.start(first_values(past, self.program), run.execution_id)
             return restore_token(past, run, self._root(model), self.program, values, trail=None)
         except StateError as error:
             raise _from_other_code(error) from error
 
-    def _migrate(self, past: Past, pen: Pen) -> None:
+    def _migrate(self, past: Past) -> list[Row]:
         version = self.options.state_version
         if past.state_version == version:
-            return
+            return []
         row = migrated_row(past, self._root(None), self.program, self.options.migrate_state, version)
-        pen.now(row)
         past.read(row)
+        return [row]
 
 
 def _from_other_code(error: StateError) -> StateError:
@@ -313,7 +330,10 @@ def _from_other_code(error: StateError) -> StateError:
     return StateError(error.path, reason)
 
 
-def _record_answers(past: Past, pen: Pen, answers: Answers) -> None:
+def _read_answers(past: Past, answers: Answers) -> list[Row]:
+    """Take answers to open questions; the rows are still to be written. Raises QuestionError."""
+    rows: list[Row] = []
+    answers = {past.current_id(name): answer for name, answer in answers.items()}
     unknown = [name for name in answers if name not in past.asked]
     if unknown:
         raise QuestionError(unknown, past.asked)
@@ -323,8 +343,9 @@ def _record_answers(past: Past, pen: Pen, answers: Answers) -> None:
         if asked.question.multi_select and isinstance(given, str):
             given = [given]
         body = AnsweredBody(asked.step_id, name, time.time(), given, past.scope_of_question(asked))
-        pen.now(encode_row(RowKind.ANSWERED, body))
+        rows.append(encode_row(RowKind.ANSWERED, body))
         past.answered(body)
+    return rows
 
 
 class _Running(Generic[StateT]):
@@ -375,7 +396,8 @@ class _Running(Generic[StateT]):
                 if write:
                     body = error_body(error) if isinstance(error, NodeError) else None
                     reason = "" if error is None else str(error)
-                    pen.now(encode_row(RowKind.ENDED, EndedBody(status, time.time(), reason, body)))
+                    folded = None if status is RunStatus.COMPLETED else self._folded()
+                    pen.now(encode_row(RowKind.ENDED, EndedBody(status, time.time(), reason, body, folded)))
             finally:
                 self._release()
         questions = [suspend.question for suspend in self.token.suspended if suspend.question is not None]
@@ -389,6 +411,14 @@ class _Running(Generic[StateT]):
             tuple(self.run.warnings),
             tuple(suspend.code for suspend in self.token.suspended if suspend.code),
         )
+
+    def _folded(self) -> Any:
+        """The fields that only their author's code can fold: newer code cannot, and reads them here."""
+        values = {name: self.token.values[name] for name in self.token.spec.own_reducers()}
+        try:
+            return msgspec.Raw(encode_value(values, "state")) if values else None
+        except StateError:  # a reducer may give what cannot be recorded; then older code is needed to go on
+            return None
 
     def _release(self) -> None:
         if self.run.pen is not None:

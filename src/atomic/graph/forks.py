@@ -75,7 +75,14 @@ class Fork(Crew, ABC):
             self.key = self.opened.fork
             run.counts[self.node_id] = int(self.key.rpartition("#")[2])
 
-    def note_opened(self, *, items: list[Any] | None = None, plain: bool = True, values: Values | None = None) -> None:
+    def note_opened(
+        self,
+        *,
+        items: list[Any] | None = None,
+        plain: bool = True,
+        values: Values | None = None,
+        reducers: dict[str, str] | None = None,
+    ) -> None:
         if self.run.pen is None or self.opened is not None:
             return
         token = self.token
@@ -86,7 +93,7 @@ class Fork(Crew, ABC):
             raise as_node_error(self.node_id, error) from error
         body = OpenedBody(
             self.place.path, self.key, token.loops_of(self.op), token.follows,
-            cast("Any", plain_items), plain, cast("Any", plain_values),
+            cast("Any", plain_items), plain, cast("Any", plain_values), reducers,
         )  # fmt: skip
         self.run.pen.later(encode_row(RowKind.OPENED, body))
 

@@ -70,6 +70,7 @@ class StartBody(_Body, frozen=True):
     values: dict[str, Any]
     model: str | None = None
     forked_from: str | None = None
+    shape: int = 0  # a checksum of the graph; 0 is not known
 
 
 class StepBody(_Body, frozen=True):
@@ -113,6 +114,7 @@ class OpenedBody(_Body, frozen=True):
     items: list[Any] | None = None  # of a map
     plain: bool = True  # whether the items were plain data, so that they need not be asked for again
     values: dict[str, Any] | None = None  # of a subgraph: its first state
+    reducers: dict[str, str] | None = None  # of a subgraph: those of its state
 
 
 class JoinedBody(_Body, frozen=True):
@@ -157,6 +159,9 @@ class EndedBody(_Body, frozen=True):
     time: float
     reason: str = ""
     error: ErrorBody | None = None
+    folded: dict[str, Any] | None = (
+        None  # of a run that can continue: the fields that only their author's code can fold
+    )
 
 
 class MigratedBody(_Body, frozen=True):

@@ -64,7 +64,7 @@ class MapFork(Fork):
 
     def done_so_far(self) -> list[Entry]:
         done = [self.children[name].done_so_far() for name in self.names() if name in self.children]
-        return map_entries(self.node_id, self.op, done)[:-1]
+        return map_entries(self.node_id, self.op.id, self.program.all_ids, done)[:-1]
 
     def merge(self) -> None:
         names = [str(index) for index in range(len(self.items))]
@@ -72,7 +72,7 @@ class MapFork(Fork):
         if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
             raise conflict_error(self.node_id, conflict)
         self.note_joined(names)
-        self.merge_entries(map_entries(self.node_id, self.op, trails))
+        self.merge_entries(map_entries(self.node_id, self.op.id, self.program.all_ids, trails))
 
 
 def is_plain(value: Any) -> bool:
@@ -84,9 +84,8 @@ def is_plain(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-def map_entries(node_id: str, op: ForkOp, trails: Sequence[Sequence[Entry]]) -> list[Entry]:
-    """What the items of a map did, in item order, and the list of their outputs."""
-    inner = op.branches[""].all_ids
+def map_entries(node_id: str, key: str, inner: frozenset[str], trails: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """What the items of a map did, in item order, and under `key` the list of outputs of the nodes inside."""
     entries: list[Entry] = []
     outputs: list[Any] = []
     for trail in trails:
@@ -97,12 +96,12 @@ def map_entries(node_id: str, op: ForkOp, trails: Sequence[Sequence[Entry]]) -> 
                 entries.append(entry)
                 continue
             output = kept.get(entry.key, output)
-            others = {key: value for key, value in kept.items() if key not in inner}
+            others = {id: value for id, value in kept.items() if id not in inner}
             update = {name: value for name, value in entry.update.items() if name != "outputs"}
             if others:
                 update["outputs"] = others
             if update:
                 entries.append(Entry(entry.node_id, entry.key, update))
         outputs.append(output)
-    entries.append(Entry(node_id, op.id, {"outputs": {op.id: outputs}}))
+    entries.append(Entry(node_id, key, {"outputs": {key: outputs}}))
     return entries

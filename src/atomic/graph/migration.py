@@ -10,10 +10,10 @@ import msgspec
 
 from atomic.graph.errors import StateError
 from atomic.graph.journal import MigratedBody, Row, RowKind, encode_row
-from atomic.graph.past import Past, SnapshotBody
+from atomic.graph.past import Past, SnapshotBody, jumps_of
 from atomic.graph.program import Program
-from atomic.graph.reducers import find_reducer, name_of
-from atomic.graph.replay import Replay
+from atomic.graph.reducers import ReducerFunction, find_reducer, identity_of, is_same
+from atomic.graph.replay import Replay, first_values
 from atomic.graph.run import Entry, Place
 from atomic.graph.state import StateSpec, Values, describe_error
 
@@ -40,16 +40,15 @@ def migrated_row(past: Past, place: Place, program: Program, migrate_state: Migr
     if len(tips) != 1 or tips[0].remaining is not None or tips[0].opened is not None:
         reason = f"branches of the run are open; let them meet with the code of version {old_version} first"
         raise StateError("state_version", reason)
-    names = past.migrated.reducers if past.migrated is not None else past.start.reducers
-    old = _fold_plain(past.first_values(), replay.trunk, names, program.spec)
+    old = _fold_plain(past, replay.trunk, program)
     spec = program.spec
     values = spec.start(_migrated(migrate_state, old, old_version, version), past.start.execution_id)
     tip = tips[0]
     snapshot = SnapshotBody(
         values, past.updated, past.counts, past.steps, past.counted, [], tip.op.id if tip.op else "",
-        tip.goto, tip.loops, tip.key,
+        tip.goto, tip.loops, tip.key, sorted(jumps_of(past)),
     )  # fmt: skip
-    body = MigratedBody(time.time(), version, spec.reducer_names(), msgspec.msgpack.encode(snapshot))
+    body = MigratedBody(time.time(), version, spec.reducer_identities(), msgspec.msgpack.encode(snapshot))
     return encode_row(RowKind.MIGRATED, body)
 
 
@@ -64,17 +63,29 @@ def _migrated(migrate_state: MigrateState, old: Values, old_version: int, versio
     return cast("Values", new)
 
 
-def _fold_plain(values: Values, entries: Sequence[Entry], names: dict[str, str], spec: StateSpec[Any]) -> Values:
-    values = dict(values)
+def _fold_plain(past: Past, entries: Sequence[Entry], program: Program) -> Values:
+    values = first_values(past, program)
+    names, spec = past.reducers, program.spec
+    # A run that stopped has left the values of the fields that only their author's code can fold.
+    known = (past.ended.folded if past.ended is not None else None) or {}
     for entry in entries:
         for name, update in entry.update.items():
             reducer = find_reducer(names.get(name, "replace"))
-            if reducer is None:
-                own = spec.fields.get(name)
-                if own is None or name_of(own.reducer) != names[name]:
-                    reason = f"its reducer {names[name]} is not in this code any more, so the old run cannot be folded"
-                    raise StateError(name, reason)
-                values[name] = own.reducer(values[name], update)
-            else:
+            if reducer is not None:
                 values[name] = reducer(values[name], update)
-    return values
+            elif name not in known:
+                values[name] = _own_reducer(names[name], spec, name)(values[name], update)
+    return {**values, **known}
+
+
+def _own_reducer(recorded: str, spec: StateSpec[Any], name: str) -> ReducerFunction:
+    """A reducer of the author's that is still the one that the run was recorded with. Raises StateError."""
+    field = spec.fields.get(name)
+    if field is not None and is_same(recorded, identity_of(field.reducer)):
+        return field.reducer
+    old = recorded.partition("@")[0].removeprefix("custom:")
+    reason = (
+        f"its reducer {old} is another one now or gone, and the run was killed before it left a value. "
+        "Resume it once with the old code until it pauses or fails, then with this"
+    )
+    raise StateError(name, reason)

@@ -23,7 +23,19 @@ class ParallelFork(Fork):
         self.body = body
         self.decides_early = body.strategy != "all"
         self.winner: str | None = None
+        self._recorded_names = self._read_names()
         self.note_opened()
+
+    def _read_names(self) -> dict[str, str]:
+        """The names under which branches were recorded that have been renamed since."""
+        past, program = self.run.past, self.token.program
+        if past is None or self.opened is None or not program.renamed:
+            return {}
+        begun = past.branches_of(f"{self.place.path}|{self.key}:")
+        return {now: name for name in begun if (now := program.branch_name(self.op, name)) is not None}
+
+    def child_path(self, name: str) -> str:
+        return super().child_path(self._recorded_names.get(name, name))
 
     def count(self) -> int:
         return len(self.op.branches)
@@ -75,7 +87,7 @@ class ParallelFork(Fork):
         trails = [self.children[name].trail or () for name in names]
         if (conflict := conflict_in(trails, self.token.spec.replaced)) is not None:
             raise conflict_error(self.node_id, conflict)
-        self.note_joined(names)
+        self.note_joined([self._recorded_names.get(name, name) for name in names])
         self.merge_entries([entry for trail in trails for entry in trail])
 
     def _merge_by_function(self, names: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,6 +52,7 @@ class SnapshotBody(msgspec.Struct, frozen=True):
     goto: tuple[str, ...] | None
     loops: tuple[int, ...]
     last: str
+    jumps: list[tuple[str, str]] | None = None  # the ways that nodes took by a goto; None is not known
 
 
 def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: tuple[int, ...]) -> bytes | None:
@@ -60,7 +61,8 @@ def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: 
     used = run.max_steps - run.budget if run.budget >= 0 else 0
     errors = [ErrorBody(error.node_id, error.reason, error.kind, error.path) for error in token.errors]
     body = SnapshotBody(
-        token.values, token.updated, run.counts, run.steps, used, errors, id, goto, loops, token.last
+        token.values, token.updated, run.counts, run.steps, used, errors, id, goto, loops, token.last,
+        sorted(run.jumps),
     )  # fmt: skip
     try:
         return encode_value(body, "snapshot")
@@ -69,10 +71,15 @@ def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: 
 
 
 class Past:
-    """What a journal tells about a run, sorted by scope."""
+    """What a journal tells about a run, sorted by scope.
 
-    def __init__(self, history: History) -> None:
+    Visits keep the ids that they were recorded with. All that is known of a step that may still run (its attempts,
+    questions, parts) is kept under the id that its node has now, which `current` tells.
+    """
+
+    def __init__(self, history: History, current: Callable[[str], str] | None = None) -> None:
         self.start = history.start
+        self._current = current
         self.attempts: dict[str, int] = {}
         self.counts: dict[str, int] = {}
         self.steps = 0
@@ -97,11 +104,17 @@ class Past:
             self.read(row)
 
     @property
+    def reducers(self) -> Mapping[str, str]:
+        """The identities of the reducers that the newest rows were folded with."""
+        return self.migrated.reducers if self.migrated is not None else self.start.reducers
+
+    @property
     def state_version(self) -> int:
         return self.migrated.state_version if self.migrated is not None else self.start.state_version
 
     def _begin_with(self, snapshot: SnapshotBody) -> None:
-        self.counts = dict(snapshot.counts)
+        for node_id, count in snapshot.counts.items():
+            self._count(node_id, count)
         self.steps, self.counted, self.updated = snapshot.steps, snapshot.counted, snapshot.updated
         self._errors[""] = [error_from(body) for body in snapshot.errors]
 
@@ -113,7 +126,8 @@ class Past:
                 opened = decode_body(row, OpenedBody)
                 self._scopes.setdefault(opened.scope, []).append(opened)
                 self._open[opened.scope, opened.fork] = opened
-                self._count(opened.fork)
+                node_id, _, n = opened.fork.rpartition("#")
+                self._count(node_id, int(n))
             case RowKind.JOINED:
                 joined = decode_body(row, JoinedBody)
                 self._scopes.setdefault(joined.scope, []).append(joined)
@@ -121,20 +135,21 @@ class Past:
                 self._drop_questions(f"{joined.scope}|{joined.fork}")
             case RowKind.STARTED:
                 started = decode_body(row, StartedBody)
-                self._attempt(started.step_id, started.attempt)
+                self._attempt(self.current_step(started.step_id), started.attempt)
             case RowKind.ATTEMPT:
                 failed = decode_body(row, AttemptBody)
-                self._attempt(failed.step_id, failed.attempt)
-                self.forget_parts(failed.step_id)
+                step_id = self.current_step(failed.step_id)
+                self._attempt(step_id, failed.attempt)
+                self.forget_parts(step_id)
                 self._errors.setdefault(failed.scope, []).append(error_from(failed.error))
             case RowKind.ASKED:
-                asked = decode_body(row, AskedBody)
+                asked = self._current_question(decode_body(row, AskedBody))
                 self.asked[asked.question.id] = asked
             case RowKind.ANSWERED:
-                self.answered(decode_body(row, AnsweredBody))
+                self.answered(self._current_answer(decode_body(row, AnsweredBody)))
             case RowKind.PART:
                 part = decode_body(row, PartBody)
-                self._parts.setdefault(part.step_id, {})[part.key] = bytes(part.value)
+                self._parts.setdefault(self.current_step(part.step_id), {})[part.key] = bytes(part.value)
             case RowKind.ENDED:
                 self.ended = decode_body(row, EndedBody)
             case RowKind.RESUMED:
@@ -148,29 +163,32 @@ class Past:
 
     def _read_step(self, row: Row) -> None:
         body = decode_body(row, StepBody)
+        node_id = body.node_id if self._current is None else self._current(body.node_id)
         self.updated = max(self.updated, body.started + body.seconds)
         if self._parts:
-            self.forget_parts(step_id_of(self.start.execution_id, body.node_id, body.n))
+            self.forget_parts(step_id_of(self.start.execution_id, node_id, body.n))
         if body.error is not None:
             self._errors.setdefault(body.scope, []).append(error_from(body.error))
         if body.status != "completed":
-            self._attempt(step_id_of(self.start.execution_id, body.node_id, body.n), body.attempt)
+            self._attempt(step_id_of(self.start.execution_id, node_id, body.n), body.attempt)
             if body.error is not None:
                 self._failing[body.scope] = (error_from(body.error), [])
             return
         if body.scope in self._failing:
-            self._failing[body.scope][1].append(body.node_id)
+            self._failing[body.scope][1].append(node_id)
         self._scopes.setdefault(body.scope, []).append(body)
         if self._open:
             self._open.pop((body.scope, f"{body.node_id}#{body.n}"), None)
-        self.counts[body.node_id] = max(self.counts.get(body.node_id, 0), body.n)
+        self.counts[node_id] = max(self.counts.get(node_id, 0), body.n)
         self.steps = row.step or self.steps
         self.counted += "@" not in body.scope
         self.asked = (
-            {key: asked for key, asked in self.asked.items() if not self._was_of(asked, body)} if self.asked else {}
+            {key: asked for key, asked in self.asked.items() if not self._was_of(asked, node_id, body.n)}
+            if self.asked
+            else {}
         )
         if body.asks is not None:
-            self._asking[step_id_of(self.start.execution_id, body.node_id, body.n)] = body.scope
+            self._asking[step_id_of(self.start.execution_id, node_id, body.n)] = body.scope
 
     def _drop_questions(self, fork: str) -> None:
         """What a branch asked that lost a race is not open any more."""
@@ -182,15 +200,49 @@ class Past:
         self.migrated, self.snapshot = body, _read_snapshot(body.snapshot)
         self._scopes[""] = [opened for (scope, _), opened in self._open.items() if not scope]
 
-    def _was_of(self, asked: AskedBody, body: StepBody) -> bool:
-        return asked.step_id == step_id_of(self.start.execution_id, body.node_id, body.n)
+    def _was_of(self, asked: AskedBody, node_id: str, n: int) -> bool:
+        return asked.step_id == step_id_of(self.start.execution_id, node_id, n)
 
-    def _count(self, key: str) -> None:
-        node_id, _, n = key.rpartition("#")
-        self.counts[node_id] = max(self.counts.get(node_id, 0), int(n))
+    def _count(self, recorded_id: str, n: int) -> None:
+        node_id = self.current_id(recorded_id)
+        self.counts[node_id] = max(self.counts.get(node_id, 0), n)
 
     def _attempt(self, step_id: str, attempt: int) -> None:
         self.attempts[step_id] = max(self.attempts.get(step_id, 0), attempt)
+
+    # names -------------------------------------------------------------------------------------------------
+
+    def current_id(self, recorded_id: str) -> str:
+        """The public id that a recorded node has now."""
+        return recorded_id if self._current is None else self._current(recorded_id)
+
+    def current_step(self, recorded: str) -> str:
+        """A step's id, or its key in a scope, with the id that its node has now."""
+        if self._current is None:
+            return recorded
+        run_id, colon, key = recorded.rpartition(":")
+        node_id, sign, n = key.rpartition("#")
+        return f"{run_id}{colon}{self._current(node_id)}{sign}{n}"
+
+    def _current_question(self, asked: AskedBody) -> AskedBody:
+        """A question of a node that was renamed; where the question's id is made of the node's, it is renamed too."""
+        if self._current is None:
+            return asked
+        step_id, node_id = self.current_step(asked.step_id), self._current(asked.node_id)
+        question_id = self._current_question_id(asked.question.id, asked.step_id)
+        question = msgspec.structs.replace(asked.question, id=question_id)
+        return msgspec.structs.replace(asked, step_id=step_id, node_id=node_id, question=question)
+
+    def _current_answer(self, body: AnsweredBody) -> AnsweredBody:
+        if self._current is None:
+            return body
+        question_id = self._current_question_id(body.question_id, body.step_id)
+        return msgspec.structs.replace(body, step_id=self.current_step(body.step_id), question_id=question_id)
+
+    def _current_question_id(self, recorded: str, step_id: str) -> str:
+        node_id = step_id.rpartition(":")[2].rpartition("#")[0]
+        of_node = recorded == node_id or recorded.startswith(f"{node_id}-")
+        return f"{self.current_id(node_id)}{recorded[len(node_id) :]}" if of_node else recorded
 
     # answers -----------------------------------------------------------------------------------------------
 
@@ -243,7 +295,7 @@ class Past:
     def open_fork(self, path: str, node_id: str) -> OpenedBody | None:
         """The fork of that node which was open when the run was cut; told once, for the next one is a new one."""
         for (scope, fork), body in self._open.items():
-            if scope == path and fork.rpartition("#")[0] == node_id:
+            if scope == path and self.current_id(fork.rpartition("#")[0]) == node_id:
                 del self._open[scope, fork]
                 return body
         return None
@@ -259,6 +311,17 @@ class Past:
 
     def visits(self, path: str) -> Sequence[Visit]:
         return self._scopes.get(path, ())
+
+
+def jumps_of(past: Past) -> set[tuple[str, str]]:
+    """The ways of the graph's own nodes that a goto took, as far as the journal tells."""
+    jumps = set(past.snapshot.jumps or ()) if past.snapshot is not None else set[tuple[str, str]]()
+    for visit in past.visits(""):
+        if isinstance(visit, StepBody) and visit.goto is not None:
+            jumps.update((visit.node_id, target) for target in visit.goto)
+        elif isinstance(visit, JoinedBody) and visit.goto is not None:
+            jumps.update((visit.fork.rpartition("#")[0], target) for target in visit.goto)
+    return jumps
 
 
 def _read_snapshot(data: bytes | None) -> SnapshotBody | None:

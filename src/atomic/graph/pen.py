@@ -35,6 +35,10 @@ class Pen:
         self._queue.append(row)
         self._flush(sync=True)
 
+    def flush(self) -> None:
+        """Write and sync what is waiting before returning."""
+        self._flush(sync=True)
+
     async def write(self, row: Row, *, sync: bool = True) -> None:
         """Write, together with what others write in this moment; returns when it is on the disk."""
         self._queue.append(row)

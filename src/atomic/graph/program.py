@@ -6,12 +6,12 @@ ifs and loops are laid out flat inside their scope; only what really runs at onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 from atomic.graph.control import Retry
-from atomic.graph.node import Body, Condition, Node
+from atomic.graph.node import Body, Condition, Node, SubgraphBody
 from atomic.graph.state import StateSpec
 
 STEP, FORK, IF, LOOP, UNTIL, ROUTE = range(6)
@@ -142,12 +142,41 @@ class Program:
         self.max_iterations: int | None = None
         self._in_round: dict[tuple[int, int], list[int]] = {}
         self.meets: frozenset[int] = frozenset()  # where branches made by edges may meet
+        # What the code says about older runs, and the ids of all nodes of the graph: see `edits`.
+        self.renamed: Mapping[str, str] = {}
+        self.removed: frozenset[str] = frozenset()
+        self.graph_ids: frozenset[str] = frozenset()
+
+    def find(self, recorded_id: str) -> int | None:
+        """The operation of a node that a journal names, which may have been renamed since."""
+        pc = self.by_id.get(recorded_id)
+        return self.by_id.get(self.renamed.get(recorded_id, "")) if pc is None else pc
+
+    def branch_name(self, fork: ForkOp, recorded: str) -> str | None:
+        """The name that a recorded branch of a parallel has now; None if there is none."""
+        if recorded in fork.branches:
+            return recorded
+        whole = self.renamed.get(f"{fork.id}:{recorded}", "")
+        name = whole.partition(":")[2] or self.renamed.get(recorded, "")
+        return name if name in fork.branches else None
 
     @cached_property
     def all_ids(self) -> frozenset[str]:
         """The ids of all nodes, those of branches and items below included; not those of subgraphs."""
         below = [program.all_ids for op in self.ops if isinstance(op, ForkOp) for program in op.branches.values()]
         return frozenset(self.by_id).union(*below)
+
+    @cached_property
+    def shape(self) -> int:
+        """A checksum of the graph: which nodes it has, and how they follow each other. Never 0."""
+        import zlib  # only a run with a journal needs it
+
+        return zlib.crc32(repr(self.outline()).encode("utf-8", "surrogatepass")) or 1
+
+    def outline(self) -> list[Any]:
+        """The operations of this scope and of those inside, as data."""
+        ops = [(op.kind, op.id, tuple(self.ways_from(op)), _inside(op)) for op in self.ops]
+        return [self.entry, self.catcher, ops]
 
     def add(self, op: Op) -> int:
         op.pc = len(self.ops)
@@ -164,14 +193,14 @@ class Program:
         known = self._in_round.get((pc, but))
         if known is None:
             rounds = {self.slots[slot] for slot in self.cycles_around[pc] if slot != but}
-            ways = [[to for to in self._ways(op) if not self._starts_round(op, to, rounds)] for op in self.ops]
+            ways = [[to for to in self.ways_from(op) if not self._starts_round(op, to, rounds)] for op in self.ops]
             known = self._in_round[pc, but] = _closure(ways)
         return known
 
     @cached_property
     def reaches_around(self) -> list[int]:
         """For each operation those that may come after it, as bits, over all ways."""
-        return _closure([self._ways(op) for op in self.ops])
+        return _closure([self.ways_from(op) for op in self.ops])
 
     @cached_property
     def cycles_around(self) -> list[tuple[int, ...]]:
@@ -185,7 +214,7 @@ class Program:
         sources = {source for (source, _), other in self.back_edges.items() if other == slot}
         before: dict[int, list[int]] = {}
         for op in self.ops:
-            for to in self._ways(op):
+            for to in self.ways_from(op):
                 before.setdefault(to, []).append(op.pc)
         body = {header}
         open_ends = [op.pc for op in self.ops if op.id in sources and self.reaches_around[header] >> op.pc & 1]
@@ -196,7 +225,8 @@ class Program:
                 open_ends += before.get(pc, ())
         return body
 
-    def _ways(self, op: Op) -> list[int]:
+    def ways_from(self, op: Op) -> list[int]:
+        """The operations that may come next, without the end."""
         targets = op.node.targets if isinstance(op, StepOp) else ()
         ways = [*op.successors(), *(self.by_id[target] for target in targets if target in self.by_id)]
         return [pc for pc in ways if pc >= 0]
@@ -209,6 +239,16 @@ class Program:
     def back_slot(self, source: str, pc: int) -> int:
         """The counter of the cycle that the way from that node to that operation closes; -1 if it closes none."""
         return self.back_edges.get((source, self.ops[pc].id), -1) if pc >= 0 else -1
+
+
+def _inside(op: Op) -> Any:
+    """What a fork opens, for the outline of a graph."""
+    if not isinstance(op, ForkOp):
+        return None
+    if isinstance(op.body, SubgraphBody):
+        graph = op.body.graph
+        return graph if isinstance(graph, str) else (graph.program.shape, graph.program.spec.reducer_identities())
+    return [(name, program.outline()) for name, program in op.branches.items()]
 
 
 def _closure(following: list[list[int]]) -> list[int]:

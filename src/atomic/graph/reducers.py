@@ -100,8 +100,30 @@ def find_reducer(name: str) -> Reducer | None:
 
 
 def name_of(reducer: ReducerFunction) -> str:
-    """What the journal writes for a reducer; a user's own function is `custom:<its name>`."""
+    """What messages call a reducer; a user's own function is `custom:<its name>`."""
     return reducer.name if isinstance(reducer, Reducer) else f"custom:{getattr(reducer, '__name__', 'reducer')}"
+
+
+def identity_of(reducer: ReducerFunction) -> str:
+    """What the journal writes for a reducer: its name and, of a user's own function, a fingerprint of its code."""
+    name = name_of(reducer)
+    if isinstance(reducer, Reducer):
+        return name
+    from atomic.graph.fingerprints import of_function  # few states have a reducer of their own
+
+    return f"{name}@{of_function(reducer)}"
+
+
+def is_same(recorded: str, current: str) -> bool:
+    """Whether a recorded identity is that of today's reducer, as far as this can be told.
+
+    Fingerprints of two Python versions cannot be compared, and older journals have none: then the name decides.
+    """
+    old_name, _, old_code = recorded.partition("@")
+    new_name, _, new_code = current.partition("@")
+    if old_code.partition(":")[0] == new_code.partition(":")[0]:
+        return old_code == new_code and (old_name == new_name or bool(old_code))
+    return old_name == new_name
 
 
 def reducer_in(annotation_metadata: tuple[Any, ...]) -> ReducerFunction:

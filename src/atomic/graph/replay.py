@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
 import msgspec
 
+from atomic.graph.control import END
 from atomic.graph.errors import JournalError
 from atomic.graph.groups import united_entries
 from atomic.graph.journal import AnsweredBody, JoinedBody, OpenedBody, StepBody
 from atomic.graph.map_forks import map_entries
 from atomic.graph.node import MapBody, ParallelBody, SubgraphBody
 from atomic.graph.past import Past, Visit
-from atomic.graph.program import ForkOp, Op, Program, RouteOp
-from atomic.graph.run import Entry, Place, quote
+from atomic.graph.program import END_PC, ForkOp, Op, Program, RouteOp
+from atomic.graph.run import Entry, Place, local_id, quote
 from atomic.graph.state import Values
 from atomic.graph.token import Resumed, Token
 
@@ -24,10 +28,47 @@ def _first_tip(past: Past, place: Place, program: Program) -> Tip:
 
 
 def _op_of(program: Program, id: str) -> Op:
-    pc = program.by_id.get(id)
+    pc = program.find(id)
     if pc is None:
-        raise JournalError(f"The journal names node '{id}', which the graph does not have (any more)")
+        raise JournalError(_gone(program, id))
     return program.ops[pc]
+
+
+def _gone(program: Program, id: str) -> str:
+    """Why a run cannot continue whose finished node is not where it was, and what to do."""
+    if id in program.graph_ids:
+        return (
+            f"Node '{id}' was finished in another place of the graph: it was moved into or out of a branch or map. "
+            f'Move it back, or give it another id there and compile the graph with removed={{"{id}"}}'
+        )
+    return (
+        f"The run has finished node '{id}', which the graph no longer has. If it was renamed, compile the graph with "
+        f'renamed={{"{id}": "its new id"}}; if it was removed, with removed={{"{id}"}}'
+    )
+
+
+def targets_of(program: Program, goto: Sequence[str]) -> tuple[str, ...]:
+    """The ids that the recorded targets of a node have now. Raises JournalError where one is gone."""
+    for target in goto:
+        if target != END and program.find(target) is None:
+            raise JournalError(
+                f"The run goes on at node '{target}', which the graph no longer has; put it back, or compile the "
+                f'graph with renamed={{"{target}": "its new id"}}'
+            )
+    return tuple(END if target == END else program.ops[program.find(target) or 0].id for target in goto)
+
+
+def renamed_outputs(program: Program, outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs of nodes under the ids that these have now."""
+    return {program.renamed.get(key, key): value for key, value in outputs.items()}
+
+
+def first_values(past: Past, program: Program) -> Values:
+    """The plain data that the root's rows begin with."""
+    values = dict(past.first_values())
+    if program.renamed and "outputs" in values:
+        values["outputs"] = renamed_outputs(program, values["outputs"])
+    return values
 
 
 class Tip(msgspec.Struct):
@@ -58,6 +99,9 @@ class Tip(msgspec.Struct):
         """Put a token where this line ends."""
         token.last = self.key or token.last
         if self.op is None:
+            if self.goto is not None:  # of a first node that was removed
+                target = targets_of(token.program, self.goto)[0]
+                token.pc = END_PC if target == END else token.program.by_id[target]
             return
         if token.place.path:
             token.resumed = Resumed.IMPLIED  # it has a record: what follows began with it
@@ -68,7 +112,7 @@ class Tip(msgspec.Struct):
         if self.asks is not None and self.asks.asks is not None:
             body = self.asks
             token.pending = (self.asks.asks, token.run.step_id(body.node_id, body.n))
-        token.go_behind(self.op, self.goto)
+        token.go_behind(self.op, None if self.goto is None else targets_of(token.program, self.goto))
 
 
 class Replay:
@@ -81,6 +125,8 @@ class Replay:
         self.tips: dict[str, Tip] = {first.key: first}
         self._last = first.key
         self._line: StepBody | None = None  # the last of the plain steps that follow each other
+        self._removed: dict[str, str] = {}  # visits of removed nodes, each with the one that stands for it now
+        self._removed_forks: dict[str, OpenedBody] = {}  # those of them that are not over
         for visit in past.visits(place.path):
             if self._line is not None or self._one_line():
                 if self._goes_straight_on(visit):
@@ -88,6 +134,9 @@ class Replay:
                 self._end_line()
             self._visit(visit)
         self._end_line()
+        for fork in self._removed_forks:
+            node_id = fork.rpartition("#")[0]
+            raise JournalError(f"'{node_id}' has begun and is not over, so it cannot be in removed: put it back")
 
     def _one_line(self) -> bool:
         """Whether there is one tip only, with nothing open: what follows needs no sorting."""
@@ -100,7 +149,7 @@ class Replay:
             return False
         id = self.place.local_id(visit.node_id) if self.place.qualified else visit.node_id
         if id not in self.program.by_id or self.program.by_id[id] == self.program.catcher:
-            return False
+            return False  # also one that was renamed or removed since
         self.trunk.append(Entry(visit.node_id, id, self._read_update(visit.update)))
         self._line = visit
         return True
@@ -126,18 +175,22 @@ class Replay:
         if isinstance(op.body, ParallelBody):
             if op.body.merge is not None or op.body.strategy != "all":
                 return []  # what counts is known only when they have met
-            begun = set(self.past.branches_of(f"{self.place.path}|{tip.key}:"))
-            names = [name for name in op.branches if name in begun]
+            begun = self.past.branches_of(f"{self.place.path}|{tip.key}:")
+            order = list(op.branches)
+            known = {name: now for name in begun if (now := self.program.branch_name(op, name)) is not None}
+            names = sorted(known, key=lambda name: order.index(known[name]))
         else:
             names = self.past.branches_of(f"{self.place.path}|{tip.key}@")
         if isinstance(op.body, MapBody):
             names = sorted(names, key=int)
         trails = [self._entries_of(op, tip.key, name) for name in names]
         if isinstance(op.body, MapBody):
-            return map_entries(self.place.public_id(op.id), op, trails)[:-1]
+            return map_entries(self.place.public_id(op.id), op.id, op.branches[""].all_ids, trails)[:-1]
         return [entry for trail in trails for entry in trail]
 
     def _visit(self, visit: Visit) -> None:
+        if self.program.removed and self._pass_removed(visit):
+            return
         match visit:
             case StepBody(node_id=node_id, n=n):
                 self._step(visit, f"{node_id}#{n}")
@@ -149,15 +202,88 @@ class Replay:
                 tip.opened, tip.goto = None, visit.goto
                 self._add(tip, self._joined(visit))
             case AnsweredBody(question_id=key, answer=answer):
-                tip = self.tips[self._key_of(visit)]
+                tip = self._tip_of(visit)
                 tip.asks = None
                 self._add(tip, [Entry(key, key, {"outputs": {key: answer}})])
 
     def _read_update(self, update: msgspec.Raw | bytes) -> Values:
-        return msgspec.msgpack.decode(update) if self.past.raw else self.program.spec.decode_update(update)
+        values = msgspec.msgpack.decode(update) if self.past.raw else self.program.spec.decode_update(update)
+        if self.program.renamed and "outputs" in values:
+            values["outputs"] = renamed_outputs(self.program, values["outputs"])
+        return values
 
-    def _key_of(self, visit: AnsweredBody) -> str:
-        return visit.step_id[len(self.past.start.execution_id) + 1 :]
+    def _tip_of(self, visit: AnsweredBody) -> Tip:
+        """The line whose last step asked; it may have been recorded under an older name than the answer."""
+        key = visit.step_id.rpartition(":")[2]
+        return next(tip for tip in self.tips.values() if key in (tip.key, self.past.current_step(tip.key)))
+
+    # removed nodes -----------------------------------------------------------------------------------------
+
+    def _pass_removed(self, visit: Visit) -> bool:
+        """Take what a node did that the graph no longer has: the visit before it stands for it."""
+        if isinstance(visit, AnsweredBody):
+            return False
+        key = f"{visit.node_id}#{visit.n}" if isinstance(visit, StepBody) else visit.fork
+        id = self.place.local_id(key.rpartition("#")[0])
+        if id not in self.program.removed or self.program.find(id) is not None:
+            return False
+        if isinstance(visit, OpenedBody):
+            self._removed_forks[key] = visit
+            self._stand_in(key, visit.after)
+            return True
+        opened = self._removed_forks.pop(key, None)
+        if opened is None and isinstance(visit, StepBody):
+            self._stand_in(key, visit.after)
+        tip = self.tips[self._standing(key)]
+        if visit.goto is not None:
+            tip.goto = visit.goto
+        self._add(tip, self._entries_without_op(visit, self.place.path, opened))
+        return True
+
+    def _stand_in(self, key: str, after: tuple[str, ...] | None) -> None:
+        parents = list(dict.fromkeys(self._standing(parent) for parent in after or (self._last,)))
+        if len(parents) > 1:
+            node_id = key.rpartition("#")[0]
+            raise JournalError(f"Branches have met at '{node_id}', so it cannot be in removed: put it back")
+        self._removed[key] = self._last = parents[0]
+
+    def _standing(self, key: str) -> str:
+        while key in self._removed:
+            key = self._removed[key]
+        return key
+
+    def _entries_without_op(self, visit: StepBody | JoinedBody, path: str, opened: OpenedBody | None) -> list[Entry]:
+        """What a removed node did: by itself, or in its branches, which are in no program either."""
+        if isinstance(visit, StepBody):
+            updates = (visit.update, *visit.more)
+            return [Entry(visit.node_id, local_id(visit.node_id), self._read_update(update)) for update in updates]
+        node_id = visit.fork.rpartition("#")[0]
+        id = local_id(node_id)
+        if visit.update is not None:
+            return [Entry(node_id, id, self._read_update(visit.update))]
+        is_map = opened is not None and opened.items is not None
+        trails = [self._trail_without_op(path, visit.fork, name) for name in visit.branches]
+        if is_map:
+            inner = frozenset(entry.key for trail in trails for entry in trail)
+            return map_entries(node_id, id, inner, trails)
+        return [entry for trail in trails for entry in trail]
+
+    def _trail_without_op(self, path: str, fork: str, name: str) -> list[Entry]:
+        """All that a branch did whose fork, or which itself, was removed."""
+        inside = next((p for sign in ":@" if self.past.knows(p := f"{path}|{fork}{sign}{quote(name)}")), "")
+        entries: list[Entry] = []
+        opened: dict[str, OpenedBody] = {}
+        for visit in self.past.visits(inside) if inside else ():
+            match visit:
+                case OpenedBody(fork=key):
+                    opened[key] = visit
+                case AnsweredBody(question_id=key, answer=answer):
+                    entries.append(Entry(key, key, {"outputs": {key: answer}}))
+                case StepBody():
+                    entries += self._entries_without_op(visit, inside, None)
+                case JoinedBody(fork=key):
+                    entries += self._entries_without_op(visit, inside, opened.get(key))
+        return entries
 
     def _op(self, public_id: str) -> Op:
         return _op_of(self.program, self.place.local_id(public_id))
@@ -187,13 +313,16 @@ class Replay:
         return pc >= 0 and any(
             isinstance(visit, StepBody)
             and visit.goto is not None  # else the failed step is still to be done, and it may look after that again
-            and self.place.local_id(visit.node_id) == self.program.ops[pc].id
+            and self.program.find(self.place.local_id(visit.node_id)) == pc
             for visit in self.past.visits(self.place.path)
         )
 
     def _grow(self, tip: Tip, after: tuple[str, ...] | None) -> None:
         """A visit follows others; where it is the only line left, all before it is trunk."""
-        parents = sorted((self._take(key, tip) for key in after or (self._last,)), key=lambda parent: parent[0])
+        keys = dict.fromkeys(self._standing(key) for key in after or (self._last,))
+        if self._removed and len(keys) > 1:
+            keys = [key for key in keys if key in self.tips]  # one that stands for a removed branch may be over
+        parents = sorted((self._take(key, tip) for key in keys), key=lambda parent: parent[0])
         tip.order = parents[0][0]
         tip.entries = united_entries(entries for _, entries in parents)
         if not self.tips:
@@ -222,7 +351,7 @@ class Replay:
     def _ways(self, tip: Tip) -> list[int]:
         """The targets that a tip leads to at once, if it does."""
         if tip.goto is not None:
-            return list(dict.fromkeys(self.program.by_id.get(target, -1) for target in tip.goto))
+            return list(dict.fromkeys(self.program.by_id.get(id, -1) for id in targets_of(self.program, tip.goto)))
         if tip.op is None or tip.op.next < 0:
             return []
         following = self.program.ops[tip.op.next]
@@ -237,21 +366,25 @@ class Replay:
             raise JournalError(f"The journal says that '{node_id}' was joined, but it does not fork in this graph")
         trails = [self._entries_of(op, body.fork, name) for name in body.branches]
         if isinstance(op.body, MapBody):
-            return map_entries(node_id, op, trails)
+            return map_entries(node_id, op.id, op.branches[""].all_ids, trails)
         return [entry for trail in trails for entry in trail]
 
     def _entries_of(self, op: ForkOp, fork: str, name: str) -> list[Entry]:
         """All that one branch did, in order."""
+        if "" not in op.branches and self.program.branch_name(op, name) is None:
+            if name in self.program.removed or f"{op.id}:{name}" in self.program.removed:
+                return self._trail_without_op(self.place.path, fork, name)
+            raise JournalError(
+                f"The run has finished branch '{name}' of '{op.id}', which the graph no longer has. If it was renamed, "
+                f'compile the graph with renamed={{"{op.id}:{name}": "{op.id}:its new name"}}; '
+                f'if it was removed, with removed={{"{op.id}:{name}"}}'
+            )
         return Replay(self.past, *self._branch(op, fork, name), first=Tip("", None)).all_entries()
 
     def _branch(self, op: ForkOp, fork: str, name: str) -> tuple[Place, Program]:
         place = self.place
-        named = op.branches.get(name)
-        if named is not None and "" not in op.branches:
-            return place.inner(f"{place.path}|{fork}:{quote(name)}"), named
         if "" not in op.branches:
-            raise JournalError(
-                f"The journal names branch '{name}' of '{op.id}', which the graph does not have (any more)"
-            )
+            current = self.program.branch_name(op, name)
+            return place.inner(f"{place.path}|{fork}:{quote(name)}"), op.branches[cast("str", current)]
         path = f"{place.path}|{fork}@{quote(name)}"
         return Place(path=path, prefix=place.prefix, suffix=f"{place.suffix}[{name}]"), op.branches[""]

@@ -13,7 +13,7 @@ from atomic.graph.errors import NodeError
 from atomic.graph.groups import Group, GroupBranching
 from atomic.graph.past import Past
 from atomic.graph.program import END_PC, Program
-from atomic.graph.replay import Replay, Tip
+from atomic.graph.replay import Replay, Tip, targets_of
 from atomic.graph.run import Entry, Place, Run
 from atomic.graph.state import Values
 from atomic.graph.token import Resumed, Token
@@ -94,6 +94,6 @@ def _ways_of(token: Token, tip: Tip) -> list[tuple[tuple[int, ...], int | None]]
     if tip.remaining is not None:
         return [((*tip.order, order), pc) for order, pc in tip.remaining]
     if tip.goto is not None and len(tip.goto) > 1:
-        targets = [token.program.by_id.get(target, -1) for target in tip.goto]
+        targets = [token.program.by_id.get(target, -1) for target in targets_of(token.program, tip.goto)]
         return [((*tip.order, order), pc) for order, pc in enumerate(dict.fromkeys(targets))]
     return [(tip.order, None)]

@@ -62,6 +62,7 @@ class Run:
         self.counts: dict[str, int] = {}  # how often a node, or a fork, has begun
         self.asked: dict[str, Question] = {}
         self.warnings: list[Event] = []
+        self.jumps: set[tuple[str, str]] = set()  # the ways of the graph's own nodes that a goto took
         self._task: asyncio.Task[Any] | None = None
         self._cancelled_before = 0
 
@@ -141,6 +142,11 @@ def unquote(name: str) -> str:
     return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
 
 
+def local_id(public_id: str) -> str:
+    """The id of a node in its scope: without the nodes around it, which may have been renamed, and without items."""
+    return public_id.rpartition("/")[2].partition("[")[0]
+
+
 class Place:
     """One instance of a scope: where it is in the run, and what its nodes find there."""
 
@@ -172,7 +178,7 @@ class Place:
         return f"{self.prefix}{id}{self.suffix}"
 
     def local_id(self, public_id: str) -> str:
-        return public_id[len(self.prefix) : len(public_id) - len(self.suffix)]
+        return local_id(public_id) if self.qualified else public_id
 
 
 def error_body(error: NodeError | None) -> ErrorBody | None:

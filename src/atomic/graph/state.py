@@ -215,7 +215,7 @@ _OWNED = (
 class StateSpec(Generic[StateT]):
     """What the engine knows about a State class, worked out once."""
 
-    __slots__ = ("_stamp", "_stamp_time", "_writable", "fields", "replaced", "state_type")
+    __slots__ = ("_identities", "_stamp", "_stamp_time", "_writable", "fields", "replaced", "state_type")
 
     def __init__(self, state_type: type[StateT]) -> None:
         self.state_type = state_type
@@ -224,6 +224,7 @@ class StateSpec(Generic[StateT]):
         self._writable = {name: field for name, field in self.fields.items() if name not in RESERVED}
         self.replaced = frozenset(name for name, field in self.fields.items() if field.reduce is None)
         self._stamp, self._stamp_time = "", -1
+        self._identities: dict[str, str] | None = None
 
     def start(self, given: Mapping[str, Any] | State | None, execution_id: str) -> Values:
         """The values of a first state. Raises StateError."""
@@ -313,8 +314,15 @@ class StateSpec(Generic[StateT]):
         values["last_updated"] = self._stamp
         return self.state_type(**values)
 
-    def reducer_names(self) -> dict[str, str]:
-        return {name: reducers.name_of(field.reducer) for name, field in self.fields.items()}
+    def reducer_identities(self) -> dict[str, str]:
+        """The reducer of each field as the journal keeps it."""
+        if self._identities is None:
+            self._identities = {name: reducers.identity_of(field.reducer) for name, field in self.fields.items()}
+        return self._identities
+
+    def own_reducers(self) -> list[str]:
+        """The fields whose reducer is an author's function: only its own code can fold their updates."""
+        return [name for name, field in self.fields.items() if not isinstance(field.reducer, reducers.Reducer)]
 
     def decode_update(self, data: bytes | msgspec.Raw) -> Values:
         """An update as the journal holds it. Raises StateError where it no longer fits the State class."""

@@ -46,6 +46,12 @@ class SubgraphFork(Fork):
     def _first_values(self) -> Values:
         spec = self.graph.program.spec
         if self.opened is not None and self.opened.values is not None:
+            from atomic.graph.continuity import check_subgraph_reducers  # only a run that is taken up needs it
+
+            try:
+                check_subgraph_reducers(self.opened.reducers, spec)
+            except StateError as error:
+                raise as_node_error(self.node_id, error) from error
             return spec.start(self.opened.values, self.run.execution_id)
         try:
             values = spec.start(self._input(), self.run.execution_id)
@@ -55,7 +61,7 @@ class SubgraphFork(Fork):
             raise NodeError(
                 self.node_id, f"input_mapper raised {describe_error(error)}", kind=type(error).__name__
             ) from error
-        self.note_opened(values=values)
+        self.note_opened(values=values, reducers=spec.reducer_identities())
         return values
 
     def _input(self) -> Any:

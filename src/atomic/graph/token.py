@@ -383,6 +383,8 @@ class Token:
             self.pc = END_PC if op.pc == program.catcher else op.next
             return
         self.failure = None
+        if not self.place.path:
+            self.run.jumps.update((op.id, target) for target in goto)
         targets = [END_PC if target == END else program.by_id[target] for target in goto]
         if len(targets) > 1:
             self._branch(targets, op)

@@ -14,7 +14,7 @@ import msgspec
 
 from atomic import __version__
 from atomic.errors import AtomicError
-from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, State, compile_graph
+from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, State, compile_graph, with_options
 from atomic.workflows.capabilities import capabilities_of
 from atomic.workflows.definition import (
     AtEnd,
@@ -141,8 +141,18 @@ def _named(graph: CompiledGraph[Any], module: ModuleType, definition: WorkflowDe
         description=graph.options.description or definition.description,
         state_version=definition.state_version if hasattr(module, "state_version") else graph.options.state_version,
         migrate_state=migrate,
+        renamed=_edit(module, "renamed", graph.options.renamed),
+        removed=_edit(module, "removed", graph.options.removed),
     )
-    return CompiledGraph(graph.program, options, graph.block, graph.edges, graph.start)
+    return with_options(graph, options)
+
+
+def _edit(module: ModuleType, name: str, compiled: Any) -> Any:
+    """What the file says about runs of its older versions; one word for the graph and the file."""
+    given = getattr(module, name, None)
+    if given is not None and compiled and given != compiled:
+        raise _NotUsableError(name, f"{name} is given to compile and in the file: give it once")
+    return compiled if given is None else given
 
 
 def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:

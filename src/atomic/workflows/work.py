@@ -244,13 +244,16 @@ class Work:
 
     def _given_answers(self, journal: Journal) -> dict[str, Answer]:
         """What was answered meanwhile, by the caller or in the inbox, to questions that are open."""
+        from atomic.graph.edits import current_names
         from atomic.graph.past import Past
 
         try:
-            asked = Past(journal.history(self._session.id)).asked
+            past = Past(journal.history(self._session.id), current_names(self._graph.program))
         except RunNotFoundError:
             return {}
-        waiting = {id: answer for id, answer in self._session.inbox.answers().items() if id in asked}
+        # An answer may name its question by the id that a node had before it was renamed.
+        given = {past.current_id(id): answer for id, answer in self._session.inbox.answers().items()}
+        waiting = {id: answer for id, answer in given.items() if id in past.asked}
         return {**waiting, **self._order.answers}
 
     def _first_state(self) -> Any:
