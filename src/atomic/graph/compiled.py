@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, cast, overload
 from uuid import uuid4
 
@@ -298,9 +299,13 @@ class CompiledGraph(Generic[StateT]):
         run.pen.flush()
         return _Running(token, finished=finished)
 
+    @cached_property
+    def _current_names(self) -> Callable[[str], str] | None:
+        return current_names(self.program)
+
     def _past(self, history: History) -> Past:
         """A run's history, if it is this graph's. Raises JournalError, StateError."""
-        past = Past(history, current_names(self.program))
+        past = Past(history, self._current_names)
         check_name(past, self.options.name, self.program.renamed)
         if past.state_version == self.options.state_version:
             check_reducers(past, self.program.spec)
