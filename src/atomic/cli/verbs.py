@@ -309,6 +309,13 @@ def _stop(arguments: Arguments) -> int:
     return stop_command(arguments.words[0], cancel=arguments.has("--cancel"))
 
 
+def _salvage(arguments: Arguments) -> int:
+    from atomic.cli.salvage import salvage_command
+
+    id, *paths = arguments.words
+    return salvage_command(id, paths, force=arguments.has("--force"))
+
+
 def _attach(arguments: Arguments) -> int:
     from atomic.cli.attach import attach_command
 
@@ -430,6 +437,13 @@ VERBS = {
             (Flag("--cancel", help="end it for good"),),
             words=("ID",),
             run=_stop,
+        ),
+        Verb(
+            "salvage",
+            "put your uncommitted files back as they were before a run",
+            (Flag("--force", help="also replace files that have changed since the run; a copy is kept"),),
+            words=("ID", "[PATH...]"),
+            run=_salvage,
         ),
         Verb("attach", "watch a run that another terminal runs", (_LINES,), words=("ID",), run=_attach),
         Verb("workflows", "workflows of the project, of yours and built in", verbs=_WORKFLOWS, default="list"),

@@ -139,6 +139,31 @@ class Repository:
             return None, (await self.git("symbolic-ref", "HEAD")).strip()
         return commit, None if name == "HEAD" else name
 
+    async def is_ancestor(self, old: str, new: str) -> bool:
+        """Whether all of a commit's history is in that of another; a commit that is gone is in none."""
+        try:
+            return not (await self.git("rev-list", "--max-count=1", "--end-of-options", old, f"^{new}")).strip()
+        except GitError:
+            return False
+
+    async def commits(self, old: str, new: str) -> list[str]:
+        """The commits that are reached from one and not from the other; newest first."""
+        return (await self.git("rev-list", "--end-of-options", new, f"^{old}")).split()
+
+    async def differing(self, old: str, new: str) -> set[str]:
+        """The files that two commits do not have alike."""
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--end-of-options")
+        return set((await self.git(*words, old, new)).split("\0")[:-1])
+
+    async def staged(self, commit: str) -> dict[str, tuple[str, str] | None]:
+        """The files that the index does not have as a commit has them: mode and object; None: it has none."""
+        listed = (await self.git("diff-index", "--cached", "-z", "--no-renames", "--raw", commit)).split("\0")[:-1]
+        found: dict[str, tuple[str, str] | None] = {}
+        for facts, path in zip(listed[::2], listed[1::2], strict=True):
+            _, mode, _, name, _ = facts.split(" ")
+            found[path] = None if mode == "000000" else (mode, name)
+        return found
+
     def _head_of_files(self) -> tuple[str, str | None] | None:
         """What the files say, in the usual case; None if git has to be asked."""
         head = _text_of(self.git_dir / "HEAD")

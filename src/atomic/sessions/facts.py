@@ -28,6 +28,7 @@ from atomic.sessions.files import make_folder
 
 CHANGED_COPIES = "changed_copies"  # the names of all copies that were ever found changed
 _COPIED = ".json"
+_SUFFIX = "/facts"
 
 
 class Facts(Mapping[str, Any]):
@@ -41,7 +42,7 @@ class Facts(Mapping[str, Any]):
 
     def open(self, journal: Journal, run: str) -> None:
         """Read what is kept of a run, and own it. Raises RunOwnedError, JournalError."""
-        id = f"{run}/facts"
+        id = f"{run}{_SUFFIX}"
         try:
             self._log = journal.acquire(id)
         except RunNotFoundError:
@@ -113,6 +114,22 @@ class Facts(Mapping[str, Any]):
         with suppress(OSError):  # the journal has it; a copy that cannot be written does not stop a run
             make_folder(str(path.parent))
             replace_file(path, _encoded(self._values[name]))
+
+
+def read_facts(journal: Path, run: str) -> dict[str, Any]:
+    """What a run has kept, for someone who does not own it; nothing where there is nothing. Raises JournalError."""
+    from atomic.sessions.journal import SqliteJournal
+
+    with SqliteJournal(journal) as opened:
+        try:
+            return _folded(opened, f"{run}{_SUFFIX}")
+        except RunNotFoundError:
+            return {}
+
+
+def _folded(journal: Journal, id: str) -> dict[str, Any]:
+    bodies = [decode_body(row, PartBody) for row in journal.history(id).rows]
+    return {body.key: msgspec.msgpack.decode(body.value) for body in bodies}
 
 
 def _encoded(value: Any) -> bytes:

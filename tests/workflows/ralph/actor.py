@@ -2,7 +2,8 @@
 
 `actor.py SCRIPT LOG`: the script is a JSON list of parts {"role", "task", "attempt", "times", "do": [step, …]}; the
 first that fits, and is not used up, is played. A step is a verb and a value: {"say": text}, {"write": {path: text}},
-{"delete": [path]}, {"sh": command}, {"exit": code}, {"wait": seconds}. Each prompt is written to the log.
+{"delete": [path]}, {"sh": command}, {"exit": code}, {"wait": seconds}, {"obey": true} (run the first shell block of the
+prompt). Each prompt is written to the log.
 Standard library only: it starts quickly.
 """
 
@@ -47,11 +48,11 @@ def play(prompt: str, cwd: str, script: list[dict[str, Any]], log: str) -> str:
     at = part_for(facts, script, log)
     with open(log, "a", encoding="utf-8") as file:
         file.write(json.dumps({"part": at, **facts, "prompt": prompt, "pid": os.getpid()}) + "\n")
-    said = [do(step, cwd) for step in (script[at]["do"] if at >= 0 else [{"say": "I have no part in this."}])]
+    said = [do(step, cwd, prompt) for step in (script[at]["do"] if at >= 0 else [{"say": "I have no part in this."}])]
     return "".join(said)
 
 
-def do(step: dict[str, Any], cwd: str) -> str:
+def do(step: dict[str, Any], cwd: str, prompt: str) -> str:
     [(verb, value)] = step.items()
     match verb:
         case "say":
@@ -67,6 +68,9 @@ def do(step: dict[str, Any], cwd: str) -> str:
                 os.unlink(os.path.join(cwd, name))
         case "sh":
             subprocess.run(["sh", "-c", value], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+        case "obey":
+            block = prompt.partition("```sh\n")[2].partition("```")[0]
+            subprocess.run(["sh", "-ec", block], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
         case "exit":
             os._exit(value)
         case "wait":

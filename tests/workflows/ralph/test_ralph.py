@@ -133,7 +133,7 @@ async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None
 async def test_a_gate_blocks_from_when_it_has_passed_once(tmp_path: Path) -> None:
     theatre = Theatre(
         tmp_path, PLAN, writing("1"), worker("2", {"sh": "git rm -q part1.txt && git commit -qm gone"}, attempt=1),
-        worker("2", {"sh": "git revert --no-edit HEAD"}), APPROVE,
+        worker("2", {"sh": "git revert --no-edit HEAD && git mv README.md READ.md && git commit -qm two"}), APPROVE,
     )  # fmt: skip
     assert (await theatre.ralph("--verify", "test -f part1.txt", GOAL)).status == DONE
     assert theatre.cast[1:4] == ["worker 1 1", "worker 2 1", "worker 2 2"]
@@ -413,7 +413,7 @@ async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path:
     assert (await theatre.resume()).status == DONE
 
 
-@pytest.mark.parametrize("blocks", [80, 120])
+@pytest.mark.parametrize("blocks", [80, 200])
 async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
     """No file may grow beyond so many blocks of 512 bytes: the journal is what cannot be written first."""
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)

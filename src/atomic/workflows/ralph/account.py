@@ -22,6 +22,7 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.prompts import role_of
 from atomic.workflows.ralph.review import Finding, Review
 from atomic.workflows.ralph.state import Span
+from atomic.workflows.ralph.users_files import UsersFiles, read_users_files
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 _ROLES = ("planner", "worker", "reviewer", "fixer")
@@ -51,7 +52,8 @@ class Account:
     evidence: Mapping[str, Evidence]
     book: GateBook
     calls: Sequence[Call]
-    changed_copies: Sequence[str] = ()  # files of the session that another program has changed
+    users: UsersFiles  # the user's uncommitted files
+    changed_copies: Sequence[str]  # files of the session that another program has changed
 
     @property
     def id(self) -> str:
@@ -138,6 +140,7 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         evidence=read_evidence(facts),
         book=GateBook(facts),
         calls=list(calls_of(session)),
+        users=read_users_files(facts),
         changed_copies=facts.get(CHANGED_COPIES, ()),
     )
 

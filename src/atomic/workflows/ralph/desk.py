@@ -23,6 +23,7 @@ from atomic.workflows.ralph.notes import NOTES
 from atomic.workflows.ralph.options import most_iterations
 from atomic.workflows.ralph.prompts import Place
 from atomic.workflows.ralph.state import RalphState
+from atomic.workflows.ralph.users_files import read_users_files
 
 Ralph = Context[RalphState]
 ITERATIONS = "iterations.json"
@@ -38,8 +39,8 @@ class Desk:
         state = ctx.state
         self._ctx, self.options = ctx, state.options
         self.cwd, self.session = Path(state.cwd), Path(state.session_dir)
-        self._facts = ctx.deps.facts
-        self.book = GateBook(self._facts)
+        self.facts, self.redactor = ctx.deps.facts, ctx.deps.files.redactor
+        self.book = GateBook(self.facts)
 
     def check_folder(self) -> None:
         """Raises FolderGoneError where the project is not there any more."""
@@ -71,10 +72,10 @@ class Desk:
 
     @property
     def evidence(self) -> dict[str, Evidence]:
-        return read_evidence(self._facts)
+        return read_evidence(self.facts)
 
     def write_evidence(self, evidence: Evidence) -> None:
-        write_evidence(self._facts, evidence)
+        write_evidence(self.facts, evidence)
 
     def place(self) -> Place:
         """Where the work is done, in the words of a prompt."""
@@ -86,6 +87,7 @@ class Desk:
             gates=tuple(gate.command for gate in book.gates),
             red_before=tuple(gate.command for gate in book.gates if not book.is_blocking(gate.command)),
             shared=self.options.workers > 1,
+            users_files=tuple(read_users_files(self.facts).files),
         )
 
     @contextmanager
@@ -104,11 +106,11 @@ class Desk:
             is_made = pause.question is not None or isinstance(pause, CutOff)
             raise
         finally:
-            turns = read_turns(self._facts)
+            turns = read_turns(self.facts)
             self._write_turns(Turns(turns.turns - (not is_made), turns.open - {task}))
 
     def _begin_turn(self, task: str) -> None:
-        turns, most = read_turns(self._facts), most_iterations(self._ctx.deps.config)
+        turns, most = read_turns(self.facts), most_iterations(self._ctx.deps.config)
         if task in turns.open and _was_limited(self.session, task):
             return  # Atomic was killed while it waited for the limit's end
         if most and turns.turns >= most:
@@ -121,7 +123,7 @@ class Desk:
         self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
 
     def _write_turns(self, turns: Turns) -> None:
-        self._facts.set(ITERATIONS, turns)
+        self.facts.set(ITERATIONS, turns)
 
     def say(self, text: str) -> None:
         """Tell the user something that is no failure."""

@@ -109,7 +109,19 @@ _TEST_NAMES = (
 )
 _STEERING_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".buildkite", ".husky", ".cargo")
 _STEERING_NAMES = (
-    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml"),
+    *(".gitignore", ".gitattributes"),  # hide changes from whoever looks
+    *(
+        ".gitignore",
+        ".gitattributes",
+        "conftest.py",
+        "pytest.ini",
+        ".pytest.ini",
+        "pytest.toml",
+        "tox.ini",
+        "setup.cfg",
+        "setup.py",
+        "pyproject.toml",
+    ),
     *(
         "noxfile.py",
         "sitecustomize.py",

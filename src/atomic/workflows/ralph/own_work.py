@@ -137,6 +137,18 @@ def is_cache(path: str) -> bool:
     return path.endswith(_CACHES[1]) or _CACHES[0] in f"{path}/"
 
 
+async def has_committed(desk: Desk, spans: Iterable[Span]) -> bool:
+    """Whether turns have committed something; a commit that changes no file is nothing."""
+    repository = find_repository(desk.cwd)
+    for span in spans:
+        old, new = span.before.head, span.after.head
+        if repository is None or new is None or old == new:
+            continue
+        if old is None or await repository.differing(old, new):
+            return True
+    return False
+
+
 def has_moved(spans: Iterable[Span]) -> bool:
     """Whether another commit was checked out after a turn than before it."""
     return any(span.before.head != span.after.head for span in spans)

@@ -7,6 +7,7 @@ from atomic.providers.errors import ProviderError
 from atomic.tasks import TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
+from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.options import read_list
 from atomic.workflows.ralph.plan import PlanError, plan_in, plan_tool
@@ -39,10 +40,14 @@ async def prepare(ctx: Ralph) -> NodeResult:
         )
     if desk.options.pr and (why := await obstacle(desk.cwd)):
         desk.say(f"there will be no pull request unless you help before the end: {why}")
-    if not desk.options.dry_run:
-        await desk.book.take_baseline(desk.cwd, desk.options.gate_timeout)
-        _say_what_is_red(desk)
-    return NodeResult({"start": await desk.pictures.take()})  # gates leave caches, which nobody has worked on
+    untouched = await desk.pictures.take()
+    if desk.options.dry_run:
+        return NodeResult({"start": untouched})
+    await desk.book.take_baseline(desk.cwd, desk.options.gate_timeout)
+    _say_what_is_red(desk)
+    start = await desk.pictures.take()  # gates leave caches, which nobody has worked on
+    await Checkout(desk).begin(untouched, start)
+    return NodeResult({"start": start})
 
 
 def _choose_gates(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from atomic.config import git_folder
 from atomic.tasks import Task
 from atomic.workflows.ralph.evidence import Evidence, GateResult
 from atomic.workflows.ralph.review import Finding
+from atomic.workflows.ralph.users_files import named
 
 PROMISE = "<promise>COMPLETE</promise>"
 RULES = ("AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md", ".github/copilot-instructions.md")
@@ -37,6 +38,7 @@ class Place(msgspec.Struct, frozen=True):
     gates: tuple[str, ...] = ()
     red_before: tuple[str, ...] = ()  # gates that failed before the run
     shared: bool = False  # several workers at once in one checkout
+    users_files: tuple[str, ...] = ()  # uncommitted work of the user, which nobody may touch
 
 
 def head(role: str, task: str | None, attempt: int) -> str:
@@ -180,7 +182,9 @@ def _checks(place: Place, when: str) -> str:
 
 def _how(place: Place) -> str:
     commit = (
-        "Commit your work on the branch that is checked out: only the files of this task, by name, one commit."
+        "Commit your work on the branch that is checked out, in one commit, and only the files of this task, by name: "
+        "`git add -- FILES && git commit --only -m MESSAGE -- FILES`. Never `git add -A`, `git add .` or "
+        f"`git commit -a`. Add commits; do not amend, rebase, reset or switch branches.{_users_files(place)}"
         if place.is_git
         else "This folder is in no git repository: leave the files as they should be."
     )
@@ -188,6 +192,15 @@ def _how(place: Place) -> str:
     notes = f"What the next worker must know, add to `{place.notes}` (a few lines; read it first if it is there)."
     alone = "Nobody answers questions. Do not weaken tests, gates or CI: a reviewer is shown it."
     return f"{commit}{shared}\n{notes}\n{alone}"
+
+
+def _users_files(place: Place) -> str:
+    if not place.users_files:
+        return ""
+    return (
+        f"\nThese files are uncommitted work of the user: {named(place.users_files)}. Do not change, delete, stage, "
+        "commit or stash them."
+    )
 
 
 def _rules(place: Place) -> str:

@@ -19,6 +19,7 @@ from atomic.workflows.ralph.report_banner import loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
 from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
 from atomic.workflows.ralph.report_undo import undo_section
+from atomic.workflows.ralph.users_files import STORE, describe
 
 REPORT = "report.md"
 
@@ -33,7 +34,9 @@ def at_end(end: RunEnd) -> str | None:
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
     account = read_account(session, end.state, end.facts)
-    said = f"{sentence(account, completed=True)}; report: {session / REPORT}"
+    if not account.users.troubles:
+        shutil.rmtree(session / STORE, ignore_errors=True)
+    said = f"{sentence(account, completed=True)}{plain(_touched(account))}; report: {session / REPORT}"
     return "\n\n".join([said, *filter(None, dry_sections(account))]) if account.options.dry_run else said
 
 
@@ -126,9 +129,18 @@ def _head(account: Account, ending: RunEnd) -> str:
     ]
     lines = [f"- **{name}**: {text}" for name, text in facts if text]
     unknown = "The run's state is not known: reviews, and whose a commit is, cannot be told." * (account.state is None)
-    return "\n\n".join(
-        part for part in (f"# Ralph{_word(account, ending)}: {line(told, 500)}", unknown, "\n".join(lines)) if part
-    )
+    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_touched(account)}"
+    return "\n\n".join(part for part in (title, unknown, "\n".join(lines)) if part)
+
+
+def _touched(account: Account) -> str:
+    """That the user's own files are not as they were."""
+    troubles = account.users.troubles
+    if not troubles:
+        return ""
+    told = [describe(code(path), trouble) for path, trouble in troubles.items()]
+    more = f" and {len(told) - 3} more" if len(told) > 3 else ""
+    return f"; your uncommitted work was touched: {', '.join(told[:3])}{more}"
 
 
 def _word(account: Account, ending: RunEnd) -> str:
@@ -151,6 +163,8 @@ _DECIDE = {
     "not_approved": "read below what the reviewer says; `atomic resume {id}` reviews once more.",
     "no_plan": "say more exactly what to do and start anew, or give a list with `--tasks`; `atomic resume {id}` asks "
     "the planner once more.",
+    "branch_changed": "switch back to the branch of the run, then `atomic resume {id}`; otherwise it continues where "
+    "you are.",
     "max_cost": "`atomic resume {id} --max-cost USD` with a higher number; without one it pauses again.",
     "max_tokens": "`atomic resume {id} --max-tokens N` with a higher number; without one it pauses again.",
     "max_time": "`atomic resume {id} --max-time TIME` with a longer one; without one it pauses again.",

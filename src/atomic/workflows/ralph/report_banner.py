@@ -7,12 +7,33 @@ from collections.abc import Sequence
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
 from atomic.workflows.ralph.markdown import code
+from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 
 def loud_part(account: Account) -> str:
     """What the reader must look at first, as quotes; nothing where there is nothing."""
-    return "\n\n".join(part for part in (_protected(account), _changed_copies(account)) if part)
+    parts = (_users_files(account), _protected(account), _changed_copies(account))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _users_files(account: Account) -> str:
+    """What became of the user's own uncommitted files."""
+    users = account.users
+    if not users.troubles:
+        return ""
+    lines = [f"> - {_users_file(path, users.files[path], trouble)}" for path, trouble in users.troubles.items()]
+    back = f"> {code(f'atomic salvage {account.id}')} brings back what was kept; it shows what it does."
+    return "\n".join(["> **Your uncommitted work is not as you left it.**", ">", *lines[:MOST_NAMED], ">", back])
+
+
+def _users_file(path: str, file: UsersFile, trouble: Trouble) -> str:
+    lost = trouble.content != file.content
+    if lost and file.not_kept:
+        return f"{describe(code(path), trouble)}. **There is no copy of it**: {file.not_kept}."
+    if lost and trouble.kind == "committed":
+        return f"{describe(code(path), trouble)}, and was changed"
+    return describe(code(path), trouble)
 
 
 def _protected(account: Account) -> str:

@@ -67,11 +67,26 @@ def _commands(account: Account, proof: Evidence) -> str:
     return rest + _shell(
         *(f"git log --oneline {commits}  # its commits" for commits in ranges),
         f"git show {last}  # the last of them",
-        *(f"git revert --no-edit {commits}  # undo them, newest first" for commits in ranges),
+        *(_undo(account, commits) for commits in ranges),
     )
 
 
+def _undo(account: Account, commits: str) -> str:
+    """The command that undoes commits and leaves the user's own files alone."""
+    users = account.users
+    taken = [path for path, trouble in users.troubles.items() if trouble.kind == "committed"]
+    # A revert deletes a file that a commit has taken along, and refuses to work while something is staged.
+    if not taken and not any(file.is_staged for file in users.files.values()):
+        return f"git revert --no-edit {commits}  # undo them, newest first"
+    without = " ".join(word(f":(top,literal,exclude){path}") for path in taken)
+    files = f"-- . {without}".rstrip()
+    return f"git diff --binary {commits} {files} | git apply --reverse  # undo them in the files, then commit"
+
+
 def _uncommitted(account: Account, proof: Evidence, paths: Sequence[str]) -> str:
+    paths = [path for path in paths if path not in account.users.files]
+    if not paths:
+        return "It changed nothing but uncommitted files of yours: see above."
     files = _words(paths)
     note = f"atomic {account.id[:8]} {proof.task}" if proof.task.isalnum() else f"atomic {account.id[:8]}"
     put_away = f'git stash push --include-untracked -m "{note}" -- {files}' if files else ""
@@ -107,7 +122,7 @@ def _whole(account: Account) -> str:
     lines = [f"git diff {since}  # all that changed, but for new files that are not committed"]
     if any(proof.commit != start.head for proof in _left_something(account)):
         lines.insert(0, f"git log --oneline {since}..HEAD  # its commits, and yours since")
-        lines.append(f"git revert --no-edit {since}..HEAD  # undo the commits, newest first")
+        lines.append(_undo(account, f"{since}..HEAD"))
     return f"### All of it\n\n{_shell(*lines)}"
 
 

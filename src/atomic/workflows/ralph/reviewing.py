@@ -13,6 +13,7 @@ from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.calls import calls_of
+from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.options import rounds_of
@@ -37,6 +38,7 @@ async def settle(ctx: Ralph) -> NodeResult:
     """Run the gates on the whole, unless a task has just proven this very tree; what is red becomes a task."""
     desk = Desk(ctx)
     desk.check_folder()
+    await Checkout(desk).stay()
     now = await desk.pictures.take()
     if any(proof.status == "passed" and proof.tree == now.tree for proof in desk.evidence.values()):
         return NodeResult()
@@ -100,7 +102,11 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     tools = [review_tool(handed_in.append)]
     # If the other one cannot be asked, the worker's is better than none.
     other = ctx.deps.provider_of("worker") if state.unserved.get(_key(ctx)) else _reviewing(ctx, desk)
-    answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
+    checkout = Checkout(desk)
+    async with checkout.turn("review", is_repair=False):
+        answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
+    if checkout.failed is not None:
+        desk.say(f"the reviewer changed the checkout: {checkout.failed.reason}")
     if not handed_in:
         return review_in(answer)
     with suppress(ReviewError):  # what was handed in counts; a stricter word in the answer counts too
@@ -128,6 +134,7 @@ async def _change(ctx: Ralph, desk: Desk) -> Change:
 async def judge(ctx: Ralph) -> NodeResult:
     """See what the reviews come to: it is done, there is something to repair, or a person is needed."""
     state, desk = ctx.state, Desk(ctx)
+    await Checkout(desk).stay()
     reviews = state.reviews[-desk.options.reviewers :]
     if all(one.approved for one in reviews):
         return NodeResult({"over": True})

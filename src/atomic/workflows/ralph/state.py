@@ -28,7 +28,7 @@ class Span(msgspec.Struct, frozen=True):
 class Try(msgspec.Struct, frozen=True):
     """An attempt at a task that was not enough; `kind` says what was missing, `trouble` goes into the next prompt."""
 
-    kind: Literal["unchanged", "gate", "error"]
+    kind: Literal["unchanged", "gate", "error", "git"]
     trouble: str
     reason: str = ""  # in one line, for people
     cut_off: bool = False  # the turn was interrupted by a limit
@@ -55,6 +55,7 @@ class RalphState(State):
     spans: Annotated[dict[str, list[Span]], reducers.merge] = {}  # by task: its turns
     broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn did not end well
     cut_off: Annotated[dict[str, bool], reducers.merge] = {}  # by task: whether a limit interrupted its last turn
+    misplaced: Annotated[dict[str, Try | None], reducers.merge] = {}  # by task: what its last turn did to the checkout
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
     forgiven: Annotated[dict[str, int], reducers.merge] = {}  # by task: how many of its tries do not count any more
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Sequence
 
 from atomic.errors import AtomicError
-from atomic.git import Picture
+from atomic.git import FileChange, Picture
 from atomic.providers.errors import ProviderError
 from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
+from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
-from atomic.workflows.ralph.own_work import has_moved, joined, own_changes, watch_turn
+from atomic.workflows.ralph.own_work import has_committed, has_moved, joined, own_changes, watch_turn
 from atomic.workflows.ralph.prompts import aim_of, gate_trouble, role_of, worker_prompt
 from atomic.workflows.ralph.state import MOST_ATTEMPTS, Span, Try
 
@@ -37,19 +38,29 @@ async def work(ctx: Ralph) -> NodeResult:
     desk, task = Desk(ctx), ctx.item
     desk.check_folder()
     tries = ctx.state.tries.get(task.id, [])
-    prompt = worker_prompt(
-        task,
-        desk.place(),
-        attempt=len(tries) + 1,
-        builds_on=_builds_on(desk, task),
-        trouble=tries[-1].trouble if tries else "",
-        cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
-        aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
-    )
+    checkout = Checkout(desk)
+    is_repair = bool(tries) and tries[-1].kind == "git"
     with desk.turn(task.id):
-        (error, is_cut), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt, role_of(task)))
+        async with checkout.turn(task.id, is_repair=is_repair):
+            prompt = worker_prompt(
+                task,
+                desk.place(),
+                attempt=len(tries) + 1,
+                builds_on=_builds_on(desk, task),
+                trouble=tries[-1].trouble if tries else "",
+                cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
+                aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
+            )
+            (error, is_cut), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt, role_of(task)))
     spans = joined([*ctx.state.spans.get(task.id, ()), *spans])
-    return NodeResult({"broken": {task.id: error}, "cut_off": {task.id: is_cut}, "spans": {task.id: spans}})
+    return NodeResult(
+        {
+            "broken": {task.id: error},
+            "cut_off": {task.id: is_cut},
+            "misplaced": {task.id: checkout.failed},
+            "spans": {task.id: spans},
+        }
+    )
 
 
 async def _ask(ctx: Ralph, prompt: str, role: str) -> tuple[str, bool]:
@@ -79,6 +90,7 @@ async def gate(ctx: Ralph) -> NodeResult:
     tries = ctx.state.tries.get(task.id, [])
     evidence, failed = await _look(ctx, desk, task, attempt=len(tries) + 1)
     desk.write_evidence(evidence)
+    await Checkout(desk).look(task.id)
     if failed is None:
         return NodeResult(goto=END)
     tries = [*tries, failed]
@@ -103,11 +115,14 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
     spans, now = state.spans[task.id], await desk.pictures.take()
     changes = await own_changes(desk.pictures, spans)
     error = state.broken.get(task.id, "")
+    misplaced = state.misplaced.get(task.id)
     results: Sequence[GateResult] = ()
-    if error:
+    if misplaced is not None:
+        reason, failed = misplaced.reason, misplaced
+    elif error:
         reason = error
         failed = Try("error", f"The turn did not end well: {error}", reason, state.cut_off.get(task.id, False))
-    elif not (changes or has_moved(spans) or task.metadata.get("no_change") is True):
+    elif not (changes or await has_committed(desk, spans) or task.metadata.get("no_change") is True):
         reason = "no file has changed"
         failed = Try("unchanged", f"When your turn had ended, {UNCHANGED}", reason)
     else:
@@ -141,10 +156,16 @@ async def evidence_of(
         tree=now.tree,
         changed_files=tuple(one.path for one in changes),
         diffstat=diffstat(changes),
-        protected_files=tuple(protected(changes, [gate.command for gate in desk.book.gates])),
+        protected_files=tuple(_protected(desk, task, changes)),
         reason=reason,
         uncommitted=tuple(one.path for one in changes if one.path in loose),
     )
+
+
+def _protected(desk: Desk, task: str, changes: Sequence[FileChange]) -> list[str]:
+    """The changed files that decide about checks, also those that git ignores."""
+    seen = protected(changes, [gate.command for gate in desk.book.gates])
+    return sorted({*seen, *Checkout(desk).hidden_changes(task)})
 
 
 def said_of(results: Sequence[GateResult]) -> str:

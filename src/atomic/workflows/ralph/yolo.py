@@ -10,9 +10,10 @@ from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
+from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
-from atomic.workflows.ralph.own_work import has_moved, joined, own_changes, watch_turn
+from atomic.workflows.ralph.own_work import has_committed, joined, own_changes, watch_turn
 from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
 from atomic.workflows.ralph.state import Halt, RalphState
 from atomic.workflows.ralph.working import evidence_of, said_of, same_words
@@ -27,14 +28,18 @@ async def turn(ctx: Ralph) -> NodeResult:
     desk, state = Desk(ctx), ctx.state
     desk.check_folder()
     number = state.iteration + 1
-    prompt = yolo_prompt(
-        desk.options.goal, desk.place(), attempt=number, trouble=state.trouble, cut_off=ctx.attempt > 1
-    )
+    checkout = Checkout(desk)
     with desk.turn():
-        (answer, error), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt))
+        async with checkout.turn(TASK, is_repair=state.misplaced.get(TASK) is not None):
+            prompt = yolo_prompt(
+                desk.options.goal, desk.place(), attempt=number, trouble=state.trouble, cut_off=ctx.attempt > 1
+            )
+            (answer, error), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt))
+    if checkout.failed is not None:
+        error = checkout.failed.reason
     again = bool(error) and same_words(error) == same_words(state.last_error)
     in_row = state.errors_in_row + 1 if again else int(bool(error))
-    changed = bool(await own_changes(desk.pictures, spans)) or has_moved(spans)
+    changed = bool(await own_changes(desk.pictures, spans)) or await has_committed(desk, spans)
     return NodeResult(
         {
             "iteration": number,
@@ -42,6 +47,7 @@ async def turn(ctx: Ralph) -> NodeResult:
             "last_error": error,
             "errors_in_row": in_row,
             "unchanged_in_row": 0 if changed else state.unchanged_in_row + 1,
+            "misplaced": {TASK: checkout.failed},
             "spans": {TASK: joined([*state.spans.get(TASK, ()), *spans])},
         }
     )
@@ -62,7 +68,10 @@ async def look(ctx: Ralph) -> NodeResult:
     still = state.unchanged_in_row
     facts: dict[str, Any] = {"answer": ""}
     red, denials = list[GateResult](), 0
-    if state.last_error:
+    misplaced = state.misplaced.get(TASK)
+    if misplaced is not None:
+        trouble = misplaced.trouble
+    elif state.last_error:
         trouble = f"The turn did not end well: {state.last_error}"
     elif not ends_with_signal(state.answer, PROMISE):
         trouble = ""
@@ -73,6 +82,7 @@ async def look(ctx: Ralph) -> NodeResult:
         denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
         trouble = f"You promised that all is done, but the gates say that it is not.\n\n{gate_trouble(red)}"
+    await Checkout(desk).look(TASK)
     return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still) or _denied_again(denials, red)})
 
 

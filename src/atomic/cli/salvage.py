@@ -1,0 +1,147 @@
+"""`atomic salvage ID [PATH...]`: put the user's uncommitted files back as they were before a run touched them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from atomic.cli.errors import FAILED, OK, CliError, UsageError
+from atomic.cli.resume import find_session
+from atomic.cli.streams import STDERR, STDIN, put
+from atomic.errors import closest
+from atomic.git import GitError, Repository, find_repository
+from atomic.graph.errors import JournalError
+from atomic.sessions.facts import read_facts
+from atomic.sessions.store import Session
+from atomic.terminal import one_line
+from atomic.workflows.ralph.users_files import Store, UsersFile, UsersFiles, content_of, put_back, read_users_files
+
+
+def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
+    """Put back what differs; 1 if something could not be put back."""
+    session = find_session(id)
+    if session.is_owned:
+        raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
+    users = _users_files(session)
+    wanted = _wanted(users, paths)
+    if not wanted:
+        put("The run found no uncommitted files of yours when it began: there is nothing to put back.\n")
+        return OK
+    root = Path(users.root)
+    if not root.is_dir():
+        raise CliError(f"{root} is not there: bring the folder back, then salvage")
+    store = Store(session.dir, session.redactor)
+    results = [_Salvage(root, path, file, store, users, force=force).run() for path, file in wanted.items()]
+    asyncio.run(_stage_again(root, wanted, store))
+    if all(result is None for result in results):
+        names = "it is" if len(wanted) == 1 else "they are"
+        put(f"Nothing to put back: {names} as you left {'it' if len(wanted) == 1 else 'them'}.\n")
+    return OK if all(result is not False for result in results) else FAILED
+
+
+def _users_files(session: Session) -> UsersFiles:
+    try:
+        facts: Mapping[str, Any] = read_facts(session.dir / "journal.db", session.id)
+    except JournalError as error:
+        raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
+    return read_users_files(facts)
+
+
+def _wanted(users: UsersFiles, paths: Sequence[str]) -> dict[str, UsersFile]:
+    """The files that are meant. Raises UsageError for one that was not the user's."""
+    if not paths:
+        return users.files
+    chosen: dict[str, UsersFile] = {}
+    for given in paths:
+        inside = os.path.relpath(given, users.root or ".")
+        path = inside if inside in users.files else given
+        if path not in users.files:
+            near = closest(path, users.files)
+            hint = f' (did you mean "{near}"?)' if near else ""
+            raise UsageError(f'"{given}" was not an uncommitted file of yours when the run began{hint}')
+        chosen[path] = users.files[path]
+    return chosen
+
+
+class _Salvage:
+    """One file."""
+
+    def __init__(self, root: Path, path: str, file: UsersFile, store: Store, users: UsersFiles, *, force: bool) -> None:
+        self._path, self._file, self._store, self._force = path, file, store, force
+        self._place, self._trouble = root / path, users.troubles.get(path)
+        self._name = one_line(path)
+
+    def run(self) -> bool | None:
+        """True: it was put back; False: it could not be; None: it is as it was."""
+        now = content_of(self._place)
+        if now == self._file.content:
+            return self._tell_of_commit()
+        if self._file.not_kept:
+            put(f"{self._name}: there is no copy of it, because {self._file.not_kept}\n")
+            return False
+        if not self._may_replace(now):
+            put(f"{self._name}: left as it is, because it has changed since the run (--force replaces it)\n")
+            return False
+        kept = self._keep(now)
+        try:
+            put_back(self._place, self._file, self._store)
+        except OSError as error:
+            put(f"{self._name}: cannot be written: {error.strerror}\n")
+            return False
+        put(f"{self._name}: put back{kept}\n")
+        self._tell_of_commit()
+        return True
+
+    def _tell_of_commit(self) -> None:
+        trouble = self._trouble
+        if trouble is not None and trouble.kind == "committed":
+            put(f"{self._name}: it is also in commit {trouble.commit[:12]}; the report has the way to undo it\n")
+
+    def _may_replace(self, now: str) -> bool:
+        """Bytes that the run has not left are the user's newer ones: those need a word."""
+        left_by_run = self._trouble is not None and self._trouble.content == now
+        if left_by_run or now == "deleted" or self._force:
+            return True
+        if not (os.isatty(STDIN) and os.isatty(STDERR)):
+            return False
+        os.write(STDERR, f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] ".encode())
+        return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
+
+    def _keep(self, now: str) -> str:
+        """Keep what is replaced beside the file; what is said of it."""
+        if now == "deleted":
+            return ""
+        number = 1
+        while os.path.lexists(aside := self._place.with_name(f"{self._place.name}.replaced-{number}")):
+            number += 1
+        os.rename(self._place, aside)
+        return f"; what was there is now {one_line(aside.name)}"
+
+
+async def _stage_again(root: Path, files: Mapping[str, UsersFile], store: Store) -> None:
+    """Bring back what was staged, where the index has lost it."""
+    repository = find_repository(root)
+    if repository is None:
+        return
+    head, _ = await repository.head()
+    staged = {} if head is None else await repository.staged(head)
+    for path, file in files.items():
+        if file.staged is not None and staged.get(path) != file.staged:
+            try:
+                await _stage(repository, path, file, store)
+            except (GitError, OSError) as error:
+                put(f"{one_line(path)}: what you had staged cannot be brought back: {one_line(str(error))}\n")
+            else:
+                put(f"{one_line(path)}: staged again\n")
+
+
+async def _stage(repository: Repository, path: str, file: UsersFile, store: Store) -> None:
+    assert file.staged is not None
+    mode, name = file.staged
+    if store.has(file.staged_content):
+        text = store.read(file.staged_content).decode("utf-8", "surrogateescape")
+        await repository.git("hash-object", "-w", "--stdin", input=text)
+    await repository.git("update-index", "-z", "--index-info", input=f"{mode} {name}\t{path}\0")

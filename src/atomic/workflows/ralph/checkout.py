@@ -1,0 +1,299 @@
+"""The user's checkout between turns: its branch, its history, and the files in it that are the user's own.
+
+A turn may add commits to the branch that was checked out, and nothing else: it may not leave the branch, rewrite it, or
+touch the user's uncommitted files. What moves while no turn runs, the user has moved: the run pauses and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from atomic.git import Picture, Repository, find_repository
+from atomic.graph import Suspend
+from atomic.workflows.ralph.desk import Desk, read_turns
+from atomic.workflows.ralph.hidden_files import HiddenFiles
+from atomic.workflows.ralph.state import Try
+from atomic.workflows.ralph.users_files import (
+    FACT,
+    Entry,
+    Store,
+    UsersFiles,
+    describe,
+    list_again,
+    list_users_files,
+    named,
+    read_users_files,
+    troubles_of,
+    way_back,
+)
+
+POSITION = "position"
+REASON = "branch_changed"
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A commit and the branch that it is on; None: there is none."""
+
+    head: str | None
+    branch: str | None
+
+    @property
+    def name(self) -> str:
+        """The branch in words."""
+        if self.branch is None:
+            return f"no branch (HEAD is {str(self.head)[:12]})"
+        return self.branch.removeprefix("refs/heads/")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The checkout at a moment when no turn was under way."""
+
+    position: Position
+    tree: str  # of all files
+    staged: dict[str, Entry | None] = {}  # what the index has of the user's files and HEAD has not
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Where the work belongs, and what was seen last; a fact of the run."""
+
+    good: Position  # the last one that a turn was right to leave
+    seen: Seen | None = None  # None: a turn is under way
+    told: Position | None = None  # the user was told of it
+
+
+class Checkout:
+    """What a node asks about the checkout; in a folder without git it has nothing to say."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._facts = desk, desk.facts
+        self.failed: Try | None = None
+        self._store = Store(desk.session, desk.redactor)
+        repository = find_repository(desk.cwd)
+        root = desk.cwd if repository is None else repository.root
+        self._hidden = HiddenFiles(desk.facts, root, [gate.command for gate in desk.book.gates])
+
+    @property
+    def files(self) -> UsersFiles:
+        return read_users_files(self._facts)
+
+    # at the start --------------------------------------------------------------------------------------------------
+
+    async def begin(self, before_checks: Picture, now: Picture) -> None:
+        """Note where the work belongs, and which files are the user's: not those that a check has written."""
+        repository = find_repository(self._desk.cwd)
+        if repository is None:
+            return
+        position = await _position(repository)
+        self._note(Known(position, Seen(position, now.tree)))
+        # Without a commit there is no line between the user's files and the project: all of it is the project.
+        if position.head is None:
+            return
+        pictures = self._desk.pictures
+        written = {change.path for change in await pictures.changes(before_checks, now)}
+        uncommitted = await pictures.uncommitted(now)
+        files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
+        if files.files:
+            self._facts.set(FACT, files)
+            staged = await self._staged(repository, position)
+            self._note(Known(position, Seen(position, now.tree, staged)))
+            self._desk.say(_announced(files))
+
+    # around a turn -------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def turn(self, task: str, *, is_repair: bool) -> AsyncGenerator[None]:
+        """Watch a turn, also one that is cut; `failed` is what it must not have done. Raises Suspend where its work
+        would go somewhere else.
+
+        `is_repair`: the turn is to bring back what the one before it has moved.
+        """
+        repository = find_repository(self._desk.cwd)
+        if (known := self._known()) is not None and repository is not None and not self._others(task):
+            if (seen := known.seen) is not None:
+                now = await _position(repository)
+                if not is_repair or now != seen.position:
+                    known = await self._moved(known, seen.position, now, repository)
+                await self._adopt(seen, repository)
+            self._note(msgspec.structs.replace(known, seen=None, told=None))
+        if not self._others(task):
+            await self._hidden.begin_turn()
+        try:
+            yield
+        finally:
+            await self._hidden.end_turn(task)
+            self.failed = await self._judge(task)
+            await self._see(task)
+
+    def hidden_changes(self, task: str) -> list[str]:
+        """The steering files and tools that turns of a task have changed although git ignores them."""
+        return self._hidden.changed_by(task)
+
+    def _others(self, task: str) -> bool:
+        """Whether another turn is under way: then nobody can tell who has moved what."""
+        return bool(read_turns(self._facts).open - {task, ""})
+
+    async def stay(self) -> None:
+        """Raises Suspend where the checkout is not on the branch of the run, or its history was rewritten."""
+        repository, known = find_repository(self._desk.cwd), self._known()
+        if known is None or known.seen is None or repository is None or self._others(""):
+            return
+        moved = await self._moved(known, known.seen.position, await _position(repository), repository)
+        self._note(msgspec.structs.replace(moved, told=None))
+
+    async def _see(self, task: str) -> None:
+        """Note what is there: whatever differs when the next turn begins is the user's."""
+        known, repository = self._known(), find_repository(self._desk.cwd)
+        if known is None or repository is None or self._others(task):
+            return
+        position, picture = await _position(repository), await self._desk.pictures.take()
+        seen = Seen(position, picture.tree, await self._staged(repository, position))
+        self._note(msgspec.structs.replace(known, seen=seen))
+
+    async def _staged(self, repository: Repository, position: Position) -> dict[str, Entry | None]:
+        files = self.files.files
+        if position.head is None or not files:
+            return {}
+        staged = await repository.staged(position.head)
+        return {path: entry for path, entry in staged.items() if path in files}
+
+    async def _moved(self, known: Known, seen: Position, now: Position, repository: Repository) -> Known:
+        """The user may add commits to the branch. Anything else stops the run, until the user resumes it there."""
+        good = known.good
+        if now.branch == good.branch and await _follows(repository, good, now):
+            return msgspec.structs.replace(known, good=now if seen == good else good)
+        if now == known.told:
+            return msgspec.structs.replace(known, good=now)
+        if now.branch != good.branch:
+            what = f"{good.name} was left for {now.name}"
+        else:
+            what = f"The history of {now.name} was rewritten: commit {str(good.head)[:12]} is not in it"
+        raise self._pause(known, now, f"{what}, {'by a turn' if now == seen else 'while no agent worked'}")
+
+    def _pause(self, known: Known, now: Position, what: str) -> Suspend:
+        self._note(msgspec.structs.replace(known, told=now))
+        id, good = self._desk.session.name, known.good
+        back = f"git switch {good.name}" if good.branch is not None else f"git switch --detach {good.head}"
+        return Suspend(
+            f"{what}. To continue where the run began: {back} && atomic resume {id}. "
+            f"To continue with {now.name} as it is: atomic resume {id}",
+            code=REASON,
+        )
+
+    async def _adopt(self, seen: Seen, repository: Repository, *, by_checks: bool = False) -> None:
+        """Take what has changed since then for the user's: no turn has done it. A check makes no file the user's."""
+        position, picture = await _position(repository), await self._desk.pictures.take()
+        if position.head is None:
+            return
+        staged = await self._staged(repository, position)
+        changed = {change.path for change in await self._desk.pictures.changes(Picture(None, seen.tree), picture)}
+        changed |= {path for path in self.files.files if _differ(path, seen.staged, staged)}
+        if seen.position.head is not None and seen.position.head != position.head:
+            changed |= await repository.differing(seen.position.head, position.head)
+        if by_checks:
+            changed &= self.files.files.keys()
+        if changed:
+            uncommitted = await self._desk.pictures.uncommitted(picture)
+            files = await list_again(self.files, repository, position.head, uncommitted, changed, self._store)
+            if files != self.files:
+                self._facts.set(FACT, files)
+
+    async def _judge(self, task: str) -> Try | None:
+        """What the turn must not have done, and the way back; None: nothing."""
+        known, repository = self._known(), find_repository(self._desk.cwd)
+        if known is None or repository is None:
+            return None
+        now = await _position(repository)
+        if now.branch != known.good.branch or not await _follows(repository, known.good, now):
+            return Try("git", await _way_home(repository, known.good, now), _said(known.good, now))
+        return await self._files_after_turn(known, now, repository, task)
+
+    async def _files_after_turn(self, known: Known, now: Position, repository: Repository, task: str) -> Try | None:
+        files = self.files
+        if not files.files or known.good.head is None:
+            self._note(msgspec.structs.replace(known, good=now))
+            return None
+        troubles = await troubles_of(files, repository, known.good.head, task)
+        for path, trouble in troubles.items():
+            self._store.keep(repository.root / path, trouble.content)  # the user may have written it just now
+        if troubles != files.troubles:
+            self._facts.set(FACT, msgspec.structs.replace(files, troubles=troubles))
+        if not troubles:
+            self._note(msgspec.structs.replace(known, good=now))
+        own = {path: trouble for path, trouble in troubles.items() if trouble.task == task}
+        if not own:
+            return None
+        text = way_back(files, own, known.good.head, self._store, self._desk.make_notes())
+        reason = "; ".join(describe(path, trouble) for path, trouble in list(own.items())[:3])
+        more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+        return Try("git", text, f"your uncommitted work was touched: {reason}{more}")
+
+    async def look(self, task: str) -> None:
+        """See what the checks have left: it is no turn's doing, and not the user's."""
+        known, repository = self._known(), find_repository(self._desk.cwd)
+        if known is None or repository is None or known.seen is None or self._others(task):
+            return
+        await self._adopt(known.seen, repository, by_checks=True)
+        await self._see(task)
+
+    def _known(self) -> Known | None:
+        found: Any = self._facts.get(POSITION)
+        return None if found is None else msgspec.convert(found, Known)
+
+    def _note(self, known: Known) -> None:
+        if known != self._known():
+            self._facts.set(POSITION, known)
+
+
+def _differ(path: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return (path in one, one.get(path)) != (path in other, other.get(path))
+
+
+async def _position(repository: Repository) -> Position:
+    return Position(*await repository.head())
+
+
+async def _follows(repository: Repository, old: Position, new: Position) -> bool:
+    """Whether nothing of the history is lost."""
+    if old.head is None or old.head == new.head:
+        return True
+    return new.head is not None and await repository.is_ancestor(old.head, new.head)
+
+
+def _said(good: Position, now: Position) -> str:
+    if now.branch != good.branch:
+        return f"the turn left the branch {good.name} for {now.name}"
+    return f"the turn rewrote the history of {good.name}: commit {str(good.head)[:12]} is not in it"
+
+
+async def _way_home(repository: Repository, good: Position, now: Position) -> str:
+    """What a worker is told that has left the branch or rewritten it."""
+    lines: list[str] = []
+    if now.branch != good.branch:
+        made = [] if good.head is None or now.head is None else await repository.commits(good.head, now.head)
+        lines.append(f"git switch {good.name}" if good.branch is not None else f"git switch --detach {good.head}")
+        lines += [f"git cherry-pick {commit}" for commit in reversed(made[:20])]
+    elif now.head is not None and await repository.is_ancestor(now.head, str(good.head)):
+        lines.append(f"git merge --ff-only {good.head}")
+    else:
+        lines.append(f"git reset --soft {good.head}")
+        lines.append("git commit --only -- YOUR FILES")
+    return (
+        f"{_said(good, now).capitalize()}. Only add commits to the branch that is checked out: no other branch, no "
+        "`commit --amend`, `rebase` or `reset` of commits that were there before. The way back, one step after the "
+        "other (look at `git status` between them):\n\n```sh\n" + "\n".join(lines) + "\n```"
+    )
+
+
+def _announced(files: UsersFiles) -> str:
+    count = len(files.files) + files.unlisted
+    many = "1 file is" if count == 1 else f"{count} files are"
+    lost = [path for path, file in files.files.items() if file.not_kept]
+    kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
+    return (
+        f"{many} not committed and yours: {named(files.paths, most=5)}. Workers must not touch them. "
+        f"Commit them before you start a run that is to work on them.{kept}"
+    )

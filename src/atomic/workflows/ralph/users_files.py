@@ -1,0 +1,289 @@
+"""The user's own uncommitted files: what they are, whether they are still as they were, and the way back.
+
+They are listed when a run begins, and a copy of each is kept in the session's folder. After each turn they are
+compared. What changes between two turns, no agent has changed: it is the user's, and becomes what is compared with.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from shlex import quote
+from typing import Any, Literal
+
+import msgspec
+
+from atomic.git import Repository
+from atomic.redact import Redactor
+from atomic.saving import replace_file
+from atomic.sessions.files import make_folder
+
+FACT = "users_files.json"
+STORE = "snapshots/users-files"  # below the session's folder: a file for each content, by its hash
+MOST_FILES = 2_000  # that are listed
+MOST_BYTES = 16 * 1024 * 1024  # of one file that is kept
+MOST_KEPT = 64 * 1024 * 1024  # bytes of all together
+MOST_NAMED = 30  # in one text
+_GONE = "deleted"
+_LINK = "link"
+
+Entry = tuple[str, str]  # mode and object of a file in git
+Kind = Literal["changed", "deleted", "committed", "unstaged"]
+
+
+class UsersFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file as the user left it; `content` is what `content_of` says."""
+
+    content: str
+    is_program: bool = False
+    staged: Entry | None = None  # what the index has of it, where that is not what HEAD has
+    is_removed: bool = False  # the index has removed it
+    staged_content: str = ""  # the hash of the staged bytes, where they are kept
+    not_kept: str = ""  # why there is no copy
+
+    @property
+    def is_staged(self) -> bool:
+        return self.staged is not None or self.is_removed
+
+
+class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is wrong with a file of the user."""
+
+    kind: Kind
+    task: str  # whose turn it was
+    commit: str = ""  # that has the file
+    content: str = ""  # what is there instead
+
+
+class UsersFiles(msgspec.Struct, frozen=True):
+    """All that a run knows of them; a fact of the run."""
+
+    root: str = ""  # the folder that paths begin at
+    files: dict[str, UsersFile] = {}
+    unlisted: int = 0  # more than can be listed
+    troubles: dict[str, Trouble] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        return list(self.files)
+
+
+# One file -----------------------------------------------------------------------------------------------------------
+
+
+def content_of(path: Path) -> str:
+    """What tells one content from another: a hash; of a large file its size and time, of a link its target."""
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            return f"{_LINK}:{os.readlink(path)}"
+        if not stat.S_ISREG(status.st_mode):
+            return "special"
+        if status.st_size > MOST_BYTES:
+            return f"large:{status.st_size}:{status.st_mtime_ns}"
+        return sha256(path.read_bytes()).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return _GONE
+    except OSError:
+        return "unreadable"
+
+
+class Store:
+    """Copies of files by the hash of their content. None is ever removed or replaced."""
+
+    def __init__(self, session: Path, redactor: Redactor) -> None:
+        self._folder, self._redactor = session / STORE, redactor
+
+    def keep(self, path: Path, content: str) -> str:
+        """Keep what a file has; why that is not done, or nothing."""
+        if content in (_GONE, "special") or content.startswith(f"{_LINK}:") or self.has(content):
+            return ""
+        if content.startswith("large:"):
+            return "it is larger than 16 MiB"
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            return f"it cannot be read ({error.strerror})"
+        return self.keep_bytes(data, content)
+
+    def keep_bytes(self, data: bytes, content: str) -> str:
+        if self._redactor.finds_in_file(data):
+            return "it holds something that looks like a secret"
+        if self._size() + len(data) > MOST_KEPT:
+            return "your uncommitted files are larger than 64 MiB together"
+        make_folder(str(self._folder))
+        replace_file(self._folder / content, data)
+        return ""
+
+    def has(self, content: str) -> bool:
+        return (self._folder / content).is_file()
+
+    def read(self, content: str) -> bytes:
+        """The bytes of a kept content. Raises OSError."""
+        return (self._folder / content).read_bytes()
+
+    def _size(self) -> int:
+        with suppress(FileNotFoundError):
+            return sum(entry.stat().st_size for entry in os.scandir(self._folder))
+        return 0
+
+
+def put_back(path: Path, file: UsersFile, store: Store) -> None:
+    """Make a file as the user left it. Raises OSError."""
+    if file.content == _GONE:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file.content.startswith(f"{_LINK}:"):
+        path.unlink(missing_ok=True)
+        path.symlink_to(file.content.removeprefix(f"{_LINK}:"))
+        return
+    replace_file(path, store.read(file.content))
+    path.chmod(0o755 if file.is_program else 0o644)
+
+
+# All of them --------------------------------------------------------------------------------------------------------
+
+
+async def list_users_files(
+    repository: Repository, commit: str, uncommitted: Iterable[str], store: Store, *, without: Iterable[str] = ()
+) -> UsersFiles:
+    """List the files that are not as the commit has them, and keep their bytes; those in `without` are not listed."""
+    staged = await repository.staged(commit)
+    paths = sorted({*uncommitted, *staged} - set(without))
+    plain = [path for path in paths if path.isprintable()]  # others cannot be written down
+    files = {path: await _listed(repository, path, staged, store) for path in plain[:MOST_FILES]}
+    return UsersFiles(str(repository.root), files, len(paths) - len(files))
+
+
+async def list_again(
+    known: UsersFiles,
+    repository: Repository,
+    commit: str,
+    uncommitted: Collection[str],
+    changed: Iterable[str],
+    store: Store,
+) -> UsersFiles:
+    """The list after the user has changed some files; one that is committed by now is the project's."""
+    staged = await repository.staged(commit)
+    files = dict(known.files)
+    for path in sorted(set(changed) - known.troubles.keys()):
+        files.pop(path, None)
+        if path.isprintable() and (path in uncommitted or path in staged) and len(files) < MOST_FILES:
+            files[path] = await _listed(repository, path, staged, store)
+    return msgspec.structs.replace(known, root=str(repository.root), files=dict(sorted(files.items())))
+
+
+async def _listed(repository: Repository, path: str, staged: Mapping[str, Entry | None], store: Store) -> UsersFile:
+    place = repository.root / path
+    content = content_of(place)
+    entry = staged.get(path)
+    kept, why = "", store.keep(place, content)
+    if entry is not None and entry[0] != "160000":
+        data = (await repository.git("cat-file", "blob", entry[1])).encode("utf-8", "surrogateescape")
+        kept = sha256(data).hexdigest()
+        why = why or ("" if store.has(kept) else store.keep_bytes(data, kept))
+    return UsersFile(
+        content=content,
+        is_program=os.access(place, os.X_OK),
+        staged=entry,
+        is_removed=path in staged and entry is None,
+        staged_content=kept,
+        not_kept=why,
+    )
+
+
+async def troubles_of(known: UsersFiles, repository: Repository, since: str, task: str) -> dict[str, Trouble]:
+    """What is wrong with the user's files now; `since` is the last commit that was without such trouble."""
+    head, _ = await repository.head()
+    committed = set[str]() if head is None or head == since else await repository.differing(since, head)
+    staged = {} if head is None else await repository.staged(head)
+    found: dict[str, Trouble] = {}
+    for path, file in known.files.items():
+        content = content_of(repository.root / path)
+        before = known.troubles.get(path)
+        whose = task if before is None else before.task
+        if path in committed:
+            found[path] = Trouble("committed", whose, await _commit_of(repository, since, path), content)
+        elif content != file.content:
+            found[path] = Trouble("deleted" if content == _GONE else "changed", whose, "", content)
+        elif file.is_staged and staged.get(path, ("", "")) != file.staged:
+            found[path] = Trouble("unstaged", whose, "", content)
+    return found
+
+
+async def _commit_of(repository: Repository, since: str, path: str) -> str:
+    """The first commit since then that has changed a file."""
+    words = ("log", "--format=%H", "--reverse", f"{since}..HEAD", "--", path)
+    return next(iter((await repository.git(*words)).split()), "")
+
+
+# Words --------------------------------------------------------------------------------------------------------------
+
+
+def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
+    """Names of files in a sentence."""
+    shown = ", ".join(f"`{path}`" for path in paths[:most])
+    return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
+
+
+def describe(name: str, trouble: Trouble) -> str:
+    """What is wrong with one file, in a few words; `name` is how the file is shown."""
+    match trouble.kind:
+        case "committed":
+            return f"{name} is in commit {trouble.commit[:12]}"
+        case "unstaged":
+            return f"{name} is no longer staged as it was"
+        case kind:
+            return f"{name} was {kind}"
+
+
+def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, store: Store, notes: Path) -> str:
+    """What a worker is told that has touched the user's files, with the commands that undo it."""
+    lines = [f"cd {quote(known.root)}"]
+    committed = [path for path, trouble in troubles.items() if trouble.kind == "committed"]
+    if committed:
+        words = " ".join(quote(path) for path in committed)
+        undo = f"git read-tree HEAD && git restore --staged --source={since} -- {words}"
+        script = f'{undo} && git commit -q -m "Leave out files that are not part of this work"'
+        lines.append(f"GIT_INDEX_FILE=$(mktemp -u) sh -c {quote(script)}")
+    for path, trouble in troubles.items():
+        lines += _put_back_lines(path, known.files[path], trouble, since, store, notes)
+    told = "\n".join(f"- {describe(f'`{path}`', trouble)}" for path, trouble in troubles.items())
+    return (
+        "Your turn has touched files of the user that were uncommitted before this run:\n"
+        f"{told}\n\n"
+        "They must be as the user left them, in the files, in the index, and in no commit of yours. "
+        "These commands put them back:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"
+        "Then finish the task without them."
+    )
+
+
+def _put_back_lines(
+    path: str, file: UsersFile, trouble: Trouble, since: str, store: Store, notes: Path
+) -> Iterable[str]:
+    word = quote(path)
+    if trouble.content != file.content:
+        if file.content == _GONE:
+            yield f"rm -f -- {word}"
+        elif file.not_kept:
+            yield f"# {path}: there is no copy, because {file.not_kept}; undo your change by hand"
+        else:
+            copy = notes / "users-files" / path
+            make_folder(str(copy.parent))
+            put_back(copy, file, store)
+            yield f"mkdir -p -- {quote(os.path.dirname(path) or '.')} && cp -pP -- {quote(str(copy))} {word}"
+    if file.staged is not None:
+        yield f"git update-index --add --cacheinfo {','.join(file.staged)},{word}"
+    elif file.is_removed:
+        yield f"git rm -q --cached --ignore-unmatch -- {word}"
+    elif trouble.kind == "committed":
+        yield f"git restore --staged --source={since} -- {word}"
+
+
+def read_users_files(facts: Mapping[str, Any]) -> UsersFiles:
+    return msgspec.convert(facts.get(FACT, {}), UsersFiles)

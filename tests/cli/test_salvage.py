@@ -1,0 +1,98 @@
+"""`atomic salvage`: the user's own files come back, and nothing newer is lost for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import complaint
+from tests.workflows.ralph.theatre import GOAL, PLAN, Theatre, worker
+
+TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
+
+
+class Wrecked(Theatre):
+    """A run whose worker has wrecked files of the user."""
+
+    def __init__(self, folder: Path, *steps: dict[str, Any]) -> None:
+        super().__init__(folder, PLAN, worker("1", {"write": {"part1.txt": "1\n"}}, *steps))
+        (self.project / "draft.md").write_text("my draft\n")
+        (self.project / "deep").mkdir()
+        (self.project / "deep" / "run.sh").write_text("echo mine\n")
+        (self.project / "deep" / "run.sh").chmod(0o755)
+        (self.project / "link").symlink_to("draft.md")
+
+    async def salvage(self, *words: str) -> Any:
+        return await self.user.atomic("salvage", self.session.name, *words)
+
+    def text(self, name: str) -> str:
+        return (self.project / name).read_text()
+
+
+async def test_files_come_back_as_they_were(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "rm -rf draft.md deep link; mkdir -p deep; echo theirs > deep/run.sh"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    done = await run.salvage()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "deep/run.sh: put back; what was there is now run.sh.replaced-1",
+        "draft.md: put back",
+        "link: put back",
+    ]
+    assert run.text("draft.md") == "my draft\n"
+    assert run.text("deep/run.sh") == "echo mine\n"
+    assert (run.project / "deep" / "run.sh").stat().st_mode & 0o111
+    assert (run.project / "link").readlink() == Path("draft.md")
+    assert run.text("deep/run.sh.replaced-1") == "theirs\n"
+    assert (await run.salvage()).stdout == "Nothing to put back: they are as you left them.\n"
+
+
+async def test_newer_bytes_of_the_user_are_replaced_only_with_force_and_are_kept(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "echo theirs > draft.md"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (run.project / "draft.md").write_text("my newer draft\n")
+    done = await run.salvage("draft.md")
+    assert done.exit_code == 1
+    assert done.stdout == "draft.md: left as it is, because it has changed since the run (--force replaces it)\n"
+    assert run.text("draft.md") == "my newer draft\n"
+    done = await run.salvage("draft.md", "--force")
+    assert done.exit_code == 0
+    assert run.text("draft.md") == "my draft\n"
+    assert run.text("draft.md.replaced-1") == "my newer draft\n"
+
+
+async def test_a_file_with_a_secret_is_not_kept_and_that_is_said(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "rm secret.env"})
+    (run.project / "secret.env").write_text(f"GITHUB={TOKEN}\n")
+    outcome = await run.ralph("--max-iterations", "1", GOAL)
+    assert "No copy is kept of `secret.env`" in outcome.warnings
+    assert "There is no copy of it" in run.report
+    done = await run.salvage("secret.env")
+    assert done.exit_code == 1
+    assert done.stdout == "secret.env: there is no copy of it, because it holds something that looks like a secret\n"
+    for path in run.session.rglob("*"):
+        assert path.is_dir() or TOKEN.encode() not in path.read_bytes()
+
+
+async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "true"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    refused = await run.salvage("draft.mdd")
+    assert refused.exit_code == 2
+    assert complaint(refused) == (
+        '"draft.mdd" was not an uncommitted file of yours when the run began (did you mean "draft.md"?)'
+    )
+    assert (await run.salvage()).stdout == "Nothing to put back: they are as you left them.\n"
+    assert (await run.user.atomic("salvage", "0f9b2c1e-1111-4222-8333-444455556666")).exit_code == 2
+
+
+@pytest.mark.parametrize("inside", [True, False])
+async def test_a_path_may_be_given_from_a_folder_below(tmp_path: Path, inside: bool) -> None:
+    run = Wrecked(tmp_path, {"sh": "rm -rf deep/run.sh"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    words = ("run.sh",) if inside else ("deep/run.sh",)
+    cwd = run.project / "deep" if inside else run.project
+    done = await run.user.atomic("salvage", run.session.name, *words, cwd=cwd)
+    assert (done.exit_code, done.stdout) == (0, "deep/run.sh: put back\n")

@@ -1,0 +1,83 @@
+"""A turn may only add commits to the branch that is checked out; what the user moves pauses the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+
+COMMIT = "git add -- part1.txt && git commit -q -m one -- part1.txt"
+
+
+def moving(command: str, **facts: Any) -> dict[str, Any]:
+    return worker("1", {"write": {"part1.txt": "part 1\n"}}, {"sh": command}, **facts)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(f"{COMMIT} && git reset -q --hard HEAD~2", id="reset --hard"),
+        pytest.param("git add . && git commit -q --amend -m other", id="commit --amend"),
+        pytest.param(f"git checkout -q -b mine && {COMMIT}", id="another branch"),
+        pytest.param(f"git checkout -q --detach && {COMMIT}", id="detached"),
+        pytest.param(f"{COMMIT} && git rebase -q --onto HEAD~2 HEAD~1", id="rebase"),
+    ],
+)
+async def test_a_turn_that_leaves_the_branch_has_failed(tmp_path: Path, command: str) -> None:
+    finish = f"test -e part1.txt || echo part 1 > part1.txt; {COMMIT} || true"
+    repair = worker("1", {"obey": True}, {"sh": finish}, attempt=2)
+    theatre = Theatre(tmp_path, PLAN, moving(command, attempt=1), repair, writing("2"), APPROVE)
+    (theatre.project / "second.txt").write_text("second\n")
+    theatre.commit_all("Second")
+    start = theatre.git("rev-parse", "HEAD")
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "worker 1 2" in theatre.cast
+    assert "the branch main" in outcome.warnings or "the history of main" in outcome.warnings
+    assert theatre.git("symbolic-ref", "HEAD") == "refs/heads/main"
+    theatre.git("merge-base", "--is-ancestor", start, "HEAD")
+    assert (theatre.project / "part1.txt").exists()
+
+
+async def test_an_empty_commit_is_no_change(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, worker("1", {"sh": "git commit -q --allow-empty -m Done"}))
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("blocked", "stuck", 5)
+    assert theatre.evidence("1")["reason"] == "no file has changed"
+
+
+async def test_a_user_who_switches_the_branch_while_nothing_runs_is_asked(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    theatre.git("checkout", "-q", "-b", "elsewhere", "HEAD~1")
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("paused", "branch_changed", 5)
+    assert "main was left for elsewhere" in outcome.end["message"]
+    assert "git switch main" in outcome.end["message"]
+    assert "worker 2 1" not in theatre.cast
+    theatre.git("switch", "-q", "main")
+    assert (await theatre.resume()).status == ("completed", "done", 0)
+    assert theatre.git("symbolic-ref", "HEAD") == "refs/heads/main"
+
+
+async def test_a_user_who_resumes_on_another_branch_gets_the_work_there(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    theatre.git("checkout", "-q", "-b", "elsewhere")
+    theatre.git("commit", "-q", "--amend", "-m", "Mine")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("paused", "branch_changed", 5)
+    assert (await theatre.resume()).status == ("completed", "done", 0)
+    assert theatre.git("symbolic-ref", "HEAD") == "refs/heads/elsewhere"
+    assert theatre.git("log", "-1", "--format=%s") == "Write part2.txt"
+
+
+async def test_commits_that_the_user_adds_between_turns_are_welcome(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (theatre.project / "draft.md").write_text("my draft\n")
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    theatre.commit_all("My draft")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert "uncommitted work was touched" not in theatre.report

@@ -1,0 +1,83 @@
+"""Nothing that git ignores hides a change, or what makes a check pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+
+CHEAT = "import os\nos._exit(0)\n"
+
+
+def cheating(*steps: dict[str, Any]) -> dict[str, Any]:
+    return worker("1", {"write": {"part1.txt": "1\n"}}, *steps)
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        pytest.param("mkdir -p .git/info && echo helper.py >> .git/info/exclude", id="info exclude"),
+        pytest.param("git config core.excludesFile $PWD/../rules && echo helper.py > ../rules", id="excludesFile"),
+        pytest.param("echo helper.py >> .gitignore", id="gitignore"),
+        pytest.param("mkdir -p sub && mv helper.py sub/helper.py && echo '*' > sub/.gitignore", id="gitignore below"),
+    ],
+)
+async def test_new_rules_of_git_hide_no_change(tmp_path: Path, hide: str) -> None:
+    cheat = cheating({"write": {"helper.py": "x\n"}}, {"sh": hide})
+    theatre = Theatre(tmp_path, PLAN, cheat, writing("2"), APPROVE)
+    assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
+    files = theatre.evidence("1")["changed_files"]
+    assert {"helper.py", "sub/helper.py"} & set(files)
+    if ".gitignore" in hide:
+        assert {".gitignore", "sub/.gitignore"} & set(theatre.evidence("1")["protected_files"])
+    if "info" in hide:
+        assert ".git/info/exclude" in theatre.evidence("1")["protected_files"]
+
+
+async def test_steering_files_and_tools_are_seen_though_they_are_ignored(tmp_path: Path) -> None:
+    tool = "#!/bin/sh\nexit 0\n"
+    planted = {
+        "ignored/conftest.py": CHEAT,
+        ".venv/lib/python3/site-packages/sitecustomize.py": CHEAT,
+        ".venv/lib/python3/site-packages/x.pth": "import x\n",
+        ".venv/bin/check": tool,
+        ".venv/bin/other": tool,
+        "node_modules/.bin/jest": tool,
+    }
+    theatre = Theatre(tmp_path)
+    (theatre.project / ".gitignore").write_text("ignored/\n.venv/\nnode_modules/\n")
+    theatre.commit_all("Ignore")
+    for name in (".venv/bin/check", "node_modules/.bin/jest"):
+        path = theatre.project / name
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\nexit 0\n# the real one\n")
+        path.chmod(0o755)
+    (theatre.project / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    theatre.play(PLAN, cheating({"write": planted}), writing("2"), APPROVE)
+    checks = ("--verify", "sh .venv/bin/check", "--verify", "sh ./node_modules/.bin/jest")
+    assert (await theatre.ralph(*checks, GOAL)).status == ("completed", "done", 0)
+    expected = sorted(planted.keys() - {".venv/bin/other"})
+    assert theatre.evidence("1")["protected_files"] == expected
+    assert theatre.evidence("2")["protected_files"] == []
+    assert "`.venv/bin/check`" in theatre.report
+
+
+async def test_a_planted_pyc_does_not_run(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    (theatre.project / "test_it.py").write_text("import lib\nassert lib.value == 1\n")
+    (theatre.project / "lib.py").write_text("value = 1\n")
+    (theatre.project / ".gitignore").write_text("__pycache__/\n*.pyc\n")
+    theatre.commit_all("Begin with a test")
+    # A compiled file that is never compared with its source says what the source does not.
+    plant = (
+        "cp lib.py good.py && python3 -c \"import py_compile; py_compile.compile('good.py', "
+        "py_compile and __import__('importlib.util').util.cache_from_source('lib.py'), "
+        "invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)\" && rm good.py && echo 'value = 2' > lib.py"
+    )
+    theatre.play(PLAN, cheating({"sh": plant}), APPROVE)
+    outcome = await theatre.ralph("--verify", "python3 test_it.py", "--max-iterations", "1", GOAL)
+    assert outcome.status[0] == "paused"
+    assert theatre.evidence("1")["status"] == "failed"

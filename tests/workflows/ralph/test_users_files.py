@@ -1,0 +1,131 @@
+"""The user's uncommitted files and branch stay the user's, whatever a worker does."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+
+DRAFT, EDIT, STAGED = "my draft\n", "a project\nwith my edit\n", "staged by me\n"
+TAKE_ALL = {"sh": "git add -A && git commit -q -m 'Take everything along'"}
+
+
+class Desk(Theatre):
+    """A theatre whose user has an untracked, a changed and a staged file."""
+
+    def __init__(self, folder: Path, *script: Any) -> None:
+        super().__init__(folder, *script)
+        (self.project / "draft.md").write_text(DRAFT)
+        (self.project / "README.md").write_text(EDIT)
+        (self.project / "staged.txt").write_text(STAGED)
+        self.git("add", "staged.txt")
+        self.before = self.state
+
+    def sh(self, command: str) -> None:
+        subprocess.run(["sh", "-ec", command], cwd=self.project, check=True, capture_output=True)
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """What the user has: the files, and how git sees them."""
+        names = ("draft.md", "README.md", "staged.txt")
+        paths = [self.project / name for name in names]
+        texts = [path.read_text() if path.exists() else "(gone)" for path in paths]
+        return (*texts, self.git("status", "--porcelain=v1", "--", *names))
+
+
+def taking(task: str, *steps: dict[str, Any], **facts: Any) -> dict[str, Any]:
+    return worker(task, {"write": {f"part{task}.txt": "done\n"}}, *steps, **facts)
+
+
+async def test_workers_are_told_which_files_are_the_users(tmp_path: Path) -> None:
+    commit = {"sh": "git add -- part1.txt && git commit -q --only -m one -- part1.txt"}
+    desk = Desk(tmp_path, PLAN, taking("1", commit), writing("2", times=0), worker("2", {"write": {"x": "x"}}), APPROVE)
+    outcome = await desk.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "3 files are not committed and yours" in outcome.warnings
+    for prompt in (one["prompt"] for one in desk.prompts if one["role"] == "worker"):
+        for name in ("draft.md", "README.md", "staged.txt"):
+            assert f"`{name}`" in prompt
+        assert "git commit --only" in prompt
+    assert desk.state == desk.before
+    assert "salvage" not in desk.report
+    assert not (desk.session / "snapshots" / "users-files").exists()  # nothing is left to be kept
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(TAKE_ALL, id="git add -A"),
+        pytest.param({"sh": "git add part1.txt && git commit -q -m 'Commit all that is staged'"}, id="what is staged"),
+        pytest.param({"sh": "git add part1.txt && git commit -q -a -m 'Commit all'"}, id="git commit -a"),
+        pytest.param({"sh": "git clean -fdq -e part1.txt && git checkout -q -- . "}, id="git clean and checkout"),
+        pytest.param({"write": {"draft.md": "mine now\n", "README.md": ""}}, id="overwritten"),
+        pytest.param({"sh": "git stash -q --include-untracked -- draft.md README.md staged.txt"}, id="git stash"),
+        pytest.param({"sh": "git reset -q"}, id="unstaged"),
+    ],
+)
+async def test_a_worker_that_touches_them_puts_them_back(tmp_path: Path, step: dict[str, Any]) -> None:
+    first = taking("1", step, attempt=1)
+    second = worker("1", {"obey": True}, attempt=2)
+    rest = worker("2", {"write": {"part2.txt": "2\n"}})
+    desk = Desk(tmp_path, PLAN, first, second, rest, APPROVE)
+    outcome = await desk.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert "your uncommitted work was touched" in outcome.warnings
+    assert desk.state == desk.before
+    assert (desk.project / "part1.txt").exists()
+    for name in ("draft.md", "staged.txt"):
+        assert name not in desk.git("ls-tree", "-r", "--name-only", "HEAD").split()
+    assert desk.git("show", "HEAD:README.md") == "a project"
+    assert desk.report.startswith("# Ralph completed: 2 of 2 tasks are done, not verified by a gate, reviewed\n")
+
+
+async def test_what_stays_touched_is_in_the_title_and_can_be_salvaged(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PLAN, taking("1", TAKE_ALL, {"sh": "rm -f draft.md; echo gone > README.md"}), APPROVE)
+    outcome = await desk.ralph(GOAL)
+    assert outcome.status[0] == "blocked"
+    title = desk.report.partition("\n")[0]
+    assert "your uncommitted work" in title
+    assert "`draft.md`" in title
+    assert f"atomic salvage {desk.session.name}" in desk.report
+    done = await desk.user.atomic("salvage", desk.session.name, "--force")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert desk.state[:3] == desk.before[:3]
+
+
+async def test_undo_commands_leave_them_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PLAN, taking("1", TAKE_ALL), APPROVE)
+    await desk.ralph(GOAL)
+    block = desk.report.partition("### All of it")[2].partition("```sh\n")[2].partition("```")[0]
+    commands = [line for line in block.splitlines() if "undo" in line]
+    assert commands
+    for line in commands:
+        desk.sh(line)
+    assert desk.state[:3] == desk.before[:3]
+    assert not (desk.project / "part1.txt").exists()
+
+
+async def test_what_the_user_writes_between_turns_stays(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PLAN, taking("1"), taking("2", TAKE_ALL, attempt=1), worker("2", {"obey": True}), APPROVE)
+    assert (await desk.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (desk.project / "draft.md").write_text("my better draft\n")
+    (desk.project / "new.md").write_text("my new file\n")
+    assert (await desk.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert (desk.project / "draft.md").read_text() == "my better draft\n"
+    assert (desk.project / "new.md").read_text() == "my new file\n"
+    assert "`new.md`" in desk.prompts[-3]["prompt"]
+    assert desk.git("status", "--porcelain=v1", "--", "new.md") == "?? new.md"
+
+
+async def test_what_a_check_writes_is_not_the_users(tmp_path: Path) -> None:
+    touch = {"sh": "date +%N >> coverage.data"}
+    desk = Desk(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
+    (desk.project / "coverage.data").write_text("old\n")
+    outcome = await desk.ralph("--verify", "date +%N >> coverage.data", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "coverage.data" not in outcome.warnings
