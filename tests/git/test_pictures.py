@@ -181,7 +181,7 @@ async def test_a_folder_that_was_moved_away_is_an_error(tmp_path: Path) -> None:
         await pictures.take()
 
 
-async def test_a_committed_file_is_seen_though_git_ignores_it_and_one_ignored_later_is_not(tmp_path: Path) -> None:
+async def test_a_file_is_seen_though_git_ignores_it_if_it_is_committed_or_was_seen_before(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
     write(one, {"cache": "1\n"})
     pictures = pictures_of(one)
@@ -193,7 +193,43 @@ async def test_a_committed_file_is_seen_though_git_ignores_it_and_one_ignored_la
     write(one, {".gitignore": "*.log\ncache\n"})
     ignored = await pictures.take()
     write(one, {"cache": "2\n", "a.log": "2\n"})
-    assert await statuses(pictures, ignored, await pictures.take()) == {"a.log": "modified"}
+    assert await statuses(pictures, ignored, await pictures.take()) == {"a.log": "modified", "cache": "modified"}
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_rules_that_come_later_hide_nothing(tmp_path: Path, is_resumed: bool) -> None:
+    one = new_repository(tmp_path / "one", {".gitignore": "*.log\n", "deep/er/.gitignore": "/only\nany\n!keep.log\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    if is_resumed:
+        pictures = pictures_of(one)
+    write(tmp_path, {"users": "users.txt\n"})
+    git(one, "config", "core.excludesFile", str(tmp_path / "users"))
+    (one / ".git" / "info").mkdir(exist_ok=True)
+    write(one / ".git" / "info", {"exclude": "excluded.txt\n"})
+    hidden = {
+        "users.txt": "x",
+        "excluded.txt": "x",
+        "new/ignored.txt": "x",
+        "again.log": "x",
+        "deep/er/x/keep.log": "x",
+    }
+    always = {"x.log": "x", "deep/er/only": "x", "deep/er/x/any": "x"}
+    write(one, {**hidden, **always, ".gitignore": "!again.log\n", "new/.gitignore": "*\n", "deep/er/x/only": "x"})
+    del hidden["again.log"]  # the first rules hide it still
+    changed = {".gitignore": "modified", "new/.gitignore": "added", "deep/er/x/only": "added"}
+    expected = {**changed, **dict.fromkeys(hidden, "added")}
+    assert await statuses(pictures, before, await pictures.take()) == expected
+
+
+async def test_new_rules_for_the_outputs_of_tools_count(tmp_path: Path) -> None:
+    one = new_repository(tmp_path / "one", {"a": "1\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    outputs = {"target/debug/a": "x", "sub/node_modules/b/c.js": "x", ".venv/lib/d.py": "x", ".venv/.gitignore": "*\n"}
+    write(one, {**outputs, ".gitignore": "/target\nhelper.py\n", "sub/.gitignore": "node_modules/\n", "helper.py": "x"})
+    visible = {".gitignore": "added", "sub/.gitignore": "added", "helper.py": "added"}
+    assert await statuses(pictures, before, await pictures.take()) == visible
 
 
 async def test_flags_that_hide_files_from_git_hide_nothing(tmp_path: Path) -> None:
@@ -324,29 +360,6 @@ async def test_where_nothing_has_changed_one_call_of_git_says_so(
     asked.clear()
     assert await pictures.take() == before
     assert asked == ["ls-files"]
-
-
-async def test_a_setting_that_changes_between_two_pictures_counts(tmp_path: Path) -> None:
-    one = new_repository(tmp_path / "one")
-    write(tmp_path, {"ignored": "*.log\n"})
-    write(one, {"a.log": "a\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
-    git(one, "config", "core.excludesFile", str(tmp_path / "ignored"))
-    assert await statuses(pictures, before, await pictures.take()) == {"a.log": "deleted"}
-    write(tmp_path, {"ignored": "nothing\n"})
-    assert await pictures.take() == before
-
-
-async def test_a_setting_of_the_user_that_comes_later_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
-    one = new_repository(tmp_path / "one")
-    write(one, {"a.log": "a\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
-    write(tmp_path, {"ignored": "*.log\n", ".gitconfig": f"[core]\n\texcludesFile = {tmp_path}/ignored\n"})
-    assert await statuses(pictures, before, await pictures.take()) == {"a.log": "deleted"}
 
 
 async def test_head_is_where_git_says_that_it_is_however_it_is_kept(tmp_path: Path) -> None:

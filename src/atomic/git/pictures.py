@@ -1,6 +1,7 @@
 """Pictures of a working folder that are kept: what differs between two of them, however it came about.
 
-A picture is a tree of all files, committed or not, tracked or not, but for those that git ignores. It is kept in a
+A picture is a tree of all files, committed or not, tracked or not, but for those that git ignored when the first one
+was taken: whoever changes the rules later hides nothing (but see `ignoring.OUTPUT_FOLDERS`). It is kept in a
 git folder of our own, outside the user's repository, whose index, refs and objects are not touched. That folder has an
 index too, so that a second picture reads only the files that have changed.
 
@@ -24,9 +25,10 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from atomic.git import ignoring
 from atomic.git.errors import GitError
 from atomic.git.repository import Mark, Repository, find_repository, mark
-from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, split
+from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, put_file, split
 from atomic.git.watch import count_files
 from atomic.redact import Redactor
 
@@ -80,6 +82,8 @@ class Pictures:
         self._next: asyncio.Task[Picture] | None = None  # has been asked for, and is not begun
         self._trees: dict[bytes, str] = {}  # by the checksum of an index
         self._tracked: tuple[Mark, set[str]] = None, set()
+        self._rules: list[str] | None = None  # what git ignored when the first picture was taken
+        self._rule_files: set[str] = set()  # where `.gitignore` files were seen
         self._has_secret = has_secret or Redactor.of_environment().finds_in_file
         self._searched: dict[str, tuple[_Stamp, bool]] = {}  # by path: the file as it was, and whether it has a secret
 
@@ -197,7 +201,7 @@ class Pictures:
         for path, content in secret.items():
             await _put_line(scratch, index, path, _line_for(content))
         if {*known, *files} - tracked:
-            await _remove_ignored(scratch, index, tracked)
+            await _remove_ignored(scratch, index, tracked, await self._exclude(scratch, index))
         return await self._tree(scratch, index)
 
     async def _with_secrets(self, scratch: Scratch, paths: Sequence[str]) -> dict[str, str]:
@@ -247,11 +251,45 @@ class Pictures:
 
     async def _listed(self, scratch: Scratch, index: str) -> tuple[set[str], list[str]]:
         """The files that the index has, and those that are not as it has them."""
-        words = ("ls-files", "-z", "-t", "-c", "-o", "-m", "-d", "--exclude-standard")
-        listed = [(line[0], line[2:]) for line in split(await scratch.git(*words, index=index))]
+        listed = await self._listed_by_rules(scratch, index)
         changed = dict.fromkeys(path for tag, path in listed if tag in _CHANGED)
         inner = await _inner_files(scratch, [path for path in changed if path.endswith("/")])
         return {path for tag, path in listed if tag not in _CHANGED}, [*changed, *inner]
+
+    async def _listed_by_rules(self, scratch: Scratch, index: str) -> list[tuple[str, str]]:
+        """The files and how git marks each; once more if a new `.gitignore` has turned up that names an output."""
+        words = ("ls-files", "-z", "-t", "-c", "-o", "-m", "-d")
+        while True:
+            exclude = await self._exclude(scratch, index)
+            listed = [(line[0], line[2:]) for line in split(await scratch.git(*words, exclude, index=index))]
+            found = {path for _, path in listed if path.rpartition("/")[2] == ignoring.NAME}
+            if found <= self._rule_files:
+                return listed
+            self._rule_files |= found
+
+    async def _exclude(self, scratch: Scratch, index: str) -> str:
+        """The option that tells git what to ignore: the rules of the first picture, and new ones for outputs."""
+        if self._rules is None:
+            self._rules = await self._first_rules(scratch, index)
+        now = await self._rules_now(scratch)
+        new = [rule for rule in ignoring.output_rules(now) if rule not in self._rules]
+        file = self._store / "exclude"
+        put_file(file, _joined_rules([*self._rules, *new]))
+        return f"--exclude-from={file}"
+
+    async def _first_rules(self, scratch: Scratch, index: str) -> list[str]:
+        kept = self._store / "first-rules"
+        if not kept.is_file():
+            listed = split(await scratch.git("ls-files", "-z", "-c", "-o", "--exclude-standard", index=index))
+            self._rule_files = {path for path in listed if path.rpartition("/")[2] == ignoring.NAME}
+            put_file(kept, _joined_rules(await self._rules_now(scratch)))
+        return kept.read_bytes().decode("utf-8", "surrogateescape").splitlines()
+
+    async def _rules_now(self, scratch: Scratch) -> list[str]:
+        repository = scratch.repository
+        settings = {} if repository is None else await repository.settings()
+        files = {ignoring.NAME, *self._rule_files}
+        return await asyncio.to_thread(ignoring.rules_of, repository, scratch.root, settings, files)
 
     def _without_ours(self, root: Path, paths: Iterable[str]) -> list[str]:
         """The paths without what is Atomic's own, and without folders, which are other repositories."""
@@ -297,6 +335,10 @@ def shared_pictures(
     return known[store, project]
 
 
+def _joined_rules(rules: Iterable[str]) -> bytes:
+    return "".join(f"{rule}\n" for rule in rules).encode("utf-8", "surrogateescape")
+
+
 def _checksum(index: Path) -> bytes:
     """What git has put at the end of an index, over all of it; nothing if there is no index."""
     try:
@@ -335,9 +377,9 @@ async def _believe_no_flags(scratch: Scratch, index: str) -> None:
     await _update(scratch, index, "--no-skip-worktree", paths=skipped)
 
 
-async def _remove_ignored(scratch: Scratch, index: str, tracked: set[str]) -> None:
+async def _remove_ignored(scratch: Scratch, index: str, tracked: set[str], exclude: str) -> None:
     """Take out what git ignores by now, but for what the user's index has all the same."""
-    ignored = split(await scratch.git("ls-files", "-z", "-c", "-i", "--exclude-standard", index=index))
+    ignored = split(await scratch.git("ls-files", "-z", "-c", "-i", exclude, index=index))
     await _update(scratch, index, "--force-remove", paths=[path for path in ignored if path not in tracked])
 
 

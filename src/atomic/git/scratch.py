@@ -191,15 +191,15 @@ def furnish(folder: Path, repository: Repository | None, settings: Mapping[str, 
     """Put into a folder what makes it a git folder; one that is there already is brought up to date."""
     for name in ("objects/info", "refs", "info"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    _put(folder / "HEAD", b"ref: refs/heads/none\n")
-    _put(folder / "info" / "attributes", _ATTRIBUTES.encode())
-    _put(folder / "config", settings_file({"core.bare": "false", "core.quotepath": "false", **settings}))
+    put_file(folder / "HEAD", b"ref: refs/heads/none\n")
+    put_file(folder / "info" / "attributes", _ATTRIBUTES.encode())
+    put_file(folder / "config", settings_file({"core.bare": "false", "core.quotepath": "false", **settings}))
     if repository is None:
         return
-    _put(folder / "objects" / "info" / "alternates", os.fsencode(f"{repository.common_dir / 'objects'}\n"))
+    put_file(folder / "objects" / "info" / "alternates", os.fsencode(f"{repository.common_dir / 'objects'}\n"))
     for name in ("info/exclude", "shallow"):
         if (repository.common_dir / name).is_file():
-            _put(folder / name, (repository.common_dir / name).read_bytes())
+            put_file(folder / name, (repository.common_dir / name).read_bytes())
         else:
             (folder / name).unlink(missing_ok=True)
 
@@ -211,7 +211,7 @@ def copy_index(repository: Repository, folder: Path, *, name: str = "index") -> 
             shutil.copy2(index, folder / (name if index.name == "index" else index.name))
 
 
-def _put(path: Path, data: bytes) -> None:
+def put_file(path: Path, data: bytes) -> None:
     """Write a file, unless it says that already: another call of git may be reading it."""
     if not path.is_file() or path.read_bytes() != data:
         replace_file(path, data, durable=False)
