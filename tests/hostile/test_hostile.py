@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile import bombs
 from tests.hostile.repositories import PROJECTS
 from tests.hostile.visit import COMMANDS, Visit
 
+assert bombs  # more of them
 QUICK = ("recording_that_climbs_one_folder", "settings_that_push_and_spend", "a_package_called_atomic")
 ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in PROJECTS]
 

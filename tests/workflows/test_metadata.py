@@ -117,7 +117,6 @@ def test_a_broken_file_is_one_remark_with_its_line(kind: str) -> None:
         b"\xef\xbb\xbf" + b'name = "bom"\n',
         b'name = "bom"\r\n',
         b'name = "bom"\r',
-        b'# -*- coding: latin-1 -*-\n# \xe9\nname = "bom"\n',
         b'x = "\\d"\nname = "bom"\n',  # a warning of Python's
     ],
 )
@@ -162,3 +161,10 @@ def test_whatever_a_text_says_it_can_be_written_as_json(text: str) -> None:
 )
 def test_versions_are_compared_by_their_numbers(wanted: str, have: str, newer: bool) -> None:
     assert is_newer(wanted, have) is newer
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-7", "shift_jis", "utf-16"])
+def test_code_in_another_encoding_than_utf_8_is_refused(encoding: str) -> None:
+    said = read_metadata(f"# -*- coding: {encoding} -*-\nname = 'x'\n".encode(), "stem")
+    assert said.name == "stem"
+    assert said.remarks[0].fatal

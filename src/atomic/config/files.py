@@ -7,7 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
+from atomic.bounded import read_bounded
 from atomic.config.errors import ConfigError
+from atomic.toml import DeepKeyError, load_toml
 
 MAX_BYTES = 1024 * 1024
 
@@ -41,9 +43,11 @@ def read_file(path: Path) -> ConfigFile:
     content = _content(path)
     try:
         text = content.decode()
-        return ConfigFile(path, text, tomllib.loads(text))
+        return ConfigFile(path, text, load_toml(text))
     except UnicodeDecodeError as error:
         raise ConfigError(path, content.count(b"\n", 0, error.start) + 1, "this is not UTF-8 text") from error
+    except DeepKeyError as error:
+        raise ConfigError(path, error.line, str(error)) from error
     except RecursionError as error:
         raise ConfigError(path, 1, "values inside of values go too deep") from error
     except tomllib.TOMLDecodeError as error:
@@ -53,13 +57,12 @@ def read_file(path: Path) -> ConfigFile:
 
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        return read_bounded(path, MAX_BYTES)
     except OSError as error:
-        raise ConfigError(path, 1, f"this file cannot be read: {error.strerror}") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigError(path, 1, f"this file is longer than {MAX_BYTES:,} bytes")
-    return content
+        reason = error.strerror or str(error)
+        if not reason.startswith("this "):
+            reason = f"this file cannot be read: {reason}"
+        raise ConfigError(path, 1, reason) from error
 
 
 def _place(message: str, *, last: int) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.bounded import read_bounded
 from atomic.config import common_folder, git_folder
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
@@ -34,6 +35,7 @@ _SETTINGS = {
 }
 _NOT_SHOWN = {"config", "config.worktree", "hooks"}
 _ENVIRONMENT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")  # says where settings are
+_MOST_REFS = 64 * 1024 * 1024  # bytes of a file of refs; a longer one is for git to read, which has a time limit
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 Mark = tuple[int, int, int, int] | None  # of a file that is replaced as a whole: it differs when the file does
@@ -206,7 +208,7 @@ def _text_of(path: Path) -> str:
     """What is in a plain file, else nothing: links and pipes are for git to read, which has a time limit."""
     try:
         if stat.S_ISREG(path.lstat().st_mode):
-            return path.read_text("utf-8", "surrogateescape").strip()
+            return read_bounded(path, _MOST_REFS).decode("utf-8", "surrogateescape").strip()
     except OSError:
         pass
     return ""

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.bounded import read_bounded
 from atomic.git.calls import run_git
+from atomic.git.errors import GitError
 from atomic.git.repository import Repository, settings_file
 from atomic.saving import replace_file
 
@@ -199,9 +201,16 @@ def furnish(folder: Path, repository: Repository | None, settings: Mapping[str, 
     put_file(folder / "objects" / "info" / "alternates", os.fsencode(f"{repository.common_dir / 'objects'}\n"))
     for name in ("info/exclude", "shallow"):
         if (repository.common_dir / name).is_file():
-            put_file(folder / name, (repository.common_dir / name).read_bytes())
+            put_file(folder / name, _content(repository.common_dir / name))
         else:
             (folder / name).unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_bounded(path, MAX_FILE)
+    except OSError as error:
+        raise GitError(("status",), f"{path}: {error.strerror}") from error
 
 
 def copy_index(repository: Repository, folder: Path, *, name: str = "index") -> None:

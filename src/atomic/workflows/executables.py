@@ -138,10 +138,10 @@ def _gates(root: Root) -> Iterator[Found]:
     file = root.read(".atomic/config.toml")
     if file is None:
         return
-    import tomllib  # most projects have no such file
+    from atomic.toml import load_toml  # most projects have no such file
 
     try:
-        data: Any = tomllib.loads(file.data.decode())
+        data: Any = load_toml(file.data.decode())
     except (ValueError, RecursionError):  # whoever reads the settings says what is wrong with it
         return
     for command in _commands(data.get("workflows")):

@@ -27,7 +27,8 @@ from atomic.workflows.definition import (
     WorkflowStateParams,
 )
 from atomic.workflows.errors import WorkflowCodeError, WorkflowLoadError, WorkflowProblem
-from atomic.workflows.metadata import SourceError, is_newer, parse_source, read_metadata
+from atomic.workflows.metadata import SourceError, is_newer, parse_source
+from atomic.workflows.metadata_reading import read_metadata_of
 from atomic.workflows.modules import SourceFiles
 
 GRAPHS = ("graph_config", "workflow")
@@ -37,7 +38,7 @@ def define(
     path: Path, source: bytes, *, of: WorkflowSource, loader: Callable[[WorkflowDefinition], LoadedWorkflow]
 ) -> WorkflowDefinition:
     """What a file says of itself; nothing of it runs."""
-    said = read_metadata(source, path.stem)
+    said = read_metadata_of(source, path.stem)
     problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in said.remarks]
     refused = any(remark.fatal for remark in said.remarks)
     if said.min_sdk_version and is_newer(said.min_sdk_version, __version__):

@@ -44,6 +44,14 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
 
 
+class WrittenTool(msgspec.Struct, frozen=True):
+    """A public function with a docstring: its name, the first line of its docstring, and its line."""
+
+    name: str
+    description: str
+    line: int
+
+
 class SourceError(Exception):
     """A text that is no Python file."""
 
@@ -54,16 +62,32 @@ class SourceError(Exception):
 
 def read_metadata(source: bytes, stem: str) -> Metadata:
     """What a file's top level says; whatever its bytes are, this ends and does not raise."""
-    fallback = stem if is_name(stem) else ""
     try:
         reading = _Reading(parse_source(source))
     except SourceError as error:
-        return Metadata(
-            name=fallback,
-            description=f"Custom workflow: {fallback}",
-            remarks=(Remark(error.line, error.reason, fatal=True),),
-        )
-    return reading.metadata(fallback)
+        return fallback_metadata(stem, Remark(error.line, error.reason, fatal=True))
+    return reading.metadata(stem if is_name(stem) else "")
+
+
+def fallback_metadata(stem: str, remark: Remark) -> Metadata:
+    """Return what is known of a file that cannot be read."""
+    name = stem if is_name(stem) else ""
+    return Metadata(name=name, description=f"Custom workflow: {name}", remarks=(remark,))
+
+
+def read_tools(source: bytes) -> list[WrittenTool] | Remark:
+    """Return the tools that a file defines, or what keeps it from being read."""
+    try:
+        tree = parse_source(source)
+    except SourceError as error:
+        return Remark(error.line, error.reason, fatal=True)
+    found: list[WrittenTool] = []
+    for statement in tree.body:
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) or statement.name.startswith("_"):
+            continue
+        if docstring := ast.get_docstring(statement):
+            found.append(WrittenTool(statement.name, docstring.partition("\n")[0], statement.lineno))
+    return found
 
 
 def is_name(word: str) -> bool:
@@ -87,7 +111,10 @@ def parse_source(source: bytes) -> ast.Module:
 
 
 def decode_source(source: bytes) -> str:
-    """The text of a file, in the encoding that it declares. Raises SourceError."""
+    """Return the text of a file, which must be UTF-8. Raises SourceError.
+
+    Python itself would obey a line such as `# coding: utf-7`, in which what looks like a comment can be code.
+    """
     if b"\0" in source:
         raise SourceError(source.count(b"\n", 0, source.index(b"\0")) + 1, "there is a NUL character")
     try:
@@ -96,6 +123,8 @@ def decode_source(source: bytes) -> str:
         encoding, reason = "utf-8", str(error)
     else:
         reason = ""
+    if encoding not in ("utf-8", "utf-8-sig"):
+        raise SourceError(1, f"this file declares the encoding {encoding}: code must be UTF-8")
     try:
         text = source.decode(encoding)
     except UnicodeDecodeError as error:

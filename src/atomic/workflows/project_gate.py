@@ -72,10 +72,10 @@ def _python_gate(root: Root) -> Gate | None:
 
 def _names_pytest(text: str) -> bool:
     """Whether pytest is configured, or among the dependencies of any kind."""
-    import tomllib  # the reader of each kind of project is for projects of that kind
+    from atomic.toml import load_toml  # most projects have no such file
 
     try:
-        data: Any = tomllib.loads(text)
+        data: Any = load_toml(text)
     except (ValueError, RecursionError):  # pytest will say what is wrong with it
         return False
     tools = _table(data, "tool")

@@ -6,8 +6,7 @@ project only if it is trusted.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import ToolNotFoundError, WorkflowLoadError, WorkflowProblem
 from atomic.workflows.loader import problem_of
-from atomic.workflows.metadata import SourceError, parse_source
+from atomic.workflows.metadata import Remark
+from atomic.workflows.metadata_reading import read_tools_of
 from atomic.workflows.shelves import Shelf
 
 
@@ -83,22 +83,13 @@ class ToolCatalog:
 
     def _read(self, shelf: Shelf, name: str, data: bytes) -> None:
         path = shelf.root / name
-        try:
-            functions = list(_functions(parse_source(data)))
-        except SourceError as error:
-            self.problems.append(WorkflowProblem(path, error.line, error.reason))
+        written = read_tools_of(data)
+        if isinstance(written, Remark):
+            self.problems.append(WorkflowProblem(path, written.line, written.reason))
             return
-        for function in functions:
-            description = (ast.get_docstring(function) or "").partition("\n")[0]
-            tool = ToolDefinition(function.name, description, shelf.source, path, function.lineno)
-            winner = self._tools.setdefault(function.name, (tool, shelf, name))[0]
+        for one in written:
+            tool = ToolDefinition(one.name, one.description, shelf.source, path, one.line)
+            winner = self._tools.setdefault(one.name, (tool, shelf, name))[0]
             if winner is not tool and winner.source is tool.source:
                 reason = f'the tool "{tool.name}" is already defined in {winner.path.name}'
                 self.problems.append(WorkflowProblem(path, tool.line, reason))
-
-
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for statement in tree.body:
-        is_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
-        if is_function and not statement.name.startswith("_") and ast.get_docstring(statement):
-            yield statement

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from atomic.bounded import read_bounded_text
 from atomic.config import Settings
 from atomic.providers.base import SessionOptions
 from atomic.providers.opencode.configuration import (
@@ -85,4 +86,4 @@ def _other_settings(cwd: Path, *, trusted: bool) -> Iterator[str]:
         folders += [place for one in (cwd, *cwd.parents) for place in (one, one / ".opencode")]
     for file in (folder / name for folder in folders for name in _SETTINGS):
         if file.is_file():
-            yield file.read_text(errors="replace")
+            yield read_bounded_text(file)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from atomic.bounded import beginning_of
 from atomic.config import up_to_repository
 from atomic.providers.opencode.trust import project_code
 
@@ -53,8 +54,7 @@ def _files_that_say(words: str, *patterns: str) -> Check:
 
 def _beginning(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
-            return stream.read(_FRONT).decode(errors="replace")
+        return beginning_of(file, _FRONT).decode(errors="replace")
     except OSError:
         return "\\"  # it cannot be looked at: that is no reason to trust it
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from atomic import jsonc
+from atomic.bounded import read_bounded_text
 from atomic.providers.base import AgentLike, McpServer
 from atomic.providers.errors import ProviderError
 from atomic.providers.modelnames import named_model
@@ -181,7 +182,7 @@ def _home(env: Mapping[str, str]) -> Path:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text("utf-8", "replace")
+        return read_bounded_text(path)
     except OSError:
         return None
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from atomic import jsonc
+from atomic.bounded import read_bounded
 from atomic.config import up_to_repository
 from atomic.providers.errors import UntrustedProjectError
 
@@ -57,7 +58,7 @@ def _files_that_name_code(place: Path) -> Iterator[Path]:
 def _names_code(file: Path) -> bool:
     """Whether it names plugins or references; one that cannot be read here may be readable for OpenCode."""
     try:
-        text = file.read_text("utf-8")
+        text = read_bounded(file).decode()
         return bool(text.strip()) and any(jsonc.parse(text).get(key) for key in _KEYS)
     except (OSError, ValueError):  # UnicodeDecodeError is one
         return True

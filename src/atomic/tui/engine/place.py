@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from atomic.bounded import read_bounded_text
 from atomic.commands import CommandRegistry
 from atomic.config import ConfigError, Settings, atomic_home, find_project
 from atomic.git import find_repository
@@ -63,7 +64,7 @@ class Place:
         if repository is None:
             return ""
         try:
-            head = (repository.git_dir / "HEAD").read_text("utf-8", "replace").strip()
+            head = read_bounded_text(repository.git_dir / "HEAD").strip()
         except OSError:
             return ""
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:8]

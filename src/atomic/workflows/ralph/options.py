@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from atomic.bounded import read_bounded, read_bounded_text
 from atomic.config import read_duration
 from atomic.errors import AtomicError
 from atomic.tasks import ProblemKind, TaskList, TasksError, convert_feature_list
@@ -20,6 +21,7 @@ from atomic.workflows.ralph.definition import DEFAULTS
 
 OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
 SETTINGS = "config.toml"  # where a gate is from that nobody gave by a flag
+MAX_LIST = 256 * 1024 * 1024  # bytes of a list of tasks
 MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
 _FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
 _SPEC_ENDINGS = (".md", ".markdown", ".txt", ".rst", ".adoc")
@@ -94,7 +96,7 @@ def _read_any(path: Path) -> TaskList:
     except TasksError as error:
         raise StartError(str(error)) from error
     if tasks.tasks and all("passes" in task.metadata for task in tasks.tasks):
-        return convert_feature_list(path.read_bytes())
+        return convert_feature_list(read_bounded(path, MAX_LIST))
     return tasks
 
 
@@ -209,7 +211,7 @@ def _spec(prompt: str, cwd: Path) -> tuple[str, str]:
 
 def _read_spec(path: Path) -> str:
     try:
-        text = path.read_text("utf-8", "replace")
+        text = read_bounded_text(path, 4 * MAX_SPEC)
     except OSError as error:
         raise StartError(f"{path}: {error.strerror or error}") from error
     if not text.strip():
