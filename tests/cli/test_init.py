@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.cli.command import User, complaint
 from tests.cli.files import write
+from tests.git.shop import git
 
 
 async def test_a_new_project_gets_a_configuration_and_a_workflow_that_loads(user: User) -> None:
@@ -30,7 +31,7 @@ async def test_what_is_there_stays_as_it_is(user: User) -> None:
 
 
 async def test_below_a_repository_it_is_the_repository_that_is_begun(user: User) -> None:
-    (user.project / ".git").mkdir()
+    git(user.project, "init", "-q")
     inner = user.project / "src" / "deep"
     inner.mkdir(parents=True)
     assert (await user.atomic("init", cwd=inner)).exit_code == 0

@@ -79,6 +79,12 @@ NOT_THERE = [
     ".claude/commands/node_modules/x.md",
 ]
 
+REPOSITORY = {
+    ".git/HEAD": "ref: refs/heads/main\n",
+    ".git/objects/x": "",
+    ".git/refs/x": "",
+}  # the least that git takes for one
+
 
 @pytest.mark.parametrize(("provider", "kind", "file", "name"), PROJECT, ids=lambda value: value)
 def test_a_file_in_the_project_is_found(tmp_path: Path, provider: str, kind: str, file: str, name: str) -> None:
@@ -134,7 +140,7 @@ def test_the_environment_moves_the_users_folders(
     default = {"CLAUDE_CONFIG_DIR": ".claude", "XDG_CONFIG_HOME": ".config", "COPILOT_HOME": ".copilot"}
     home = write(tmp_path / "home", {f"{default.get(variable, '.atomic')}/{file}": HEAD.replace("found", "old")})
     moved = write(tmp_path / "moved", {file: HEAD})
-    project = write(tmp_path / "project", {".git/HEAD": ""})
+    project = write(tmp_path / "project", REPOSITORY)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv(variable, str(moved))
     monkeypatch.chdir(project)
@@ -147,7 +153,7 @@ def test_the_environment_moves_the_users_folders(
 
 
 def test_the_project_is_that_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = write(tmp_path / "project", {".git/HEAD": "", ".claude/commands/x.md": "Hi", "src/deep/a.txt": ""})
+    project = write(tmp_path / "project", {**REPOSITORY, ".claude/commands/x.md": "Hi", "src/deep/a.txt": ""})
     home = write(tmp_path / "home", {})
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

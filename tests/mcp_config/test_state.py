@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from atomic.mcp import McpStateError, load_mcp_entries, set_enabled
+from tests.git.shop import git
 
 SERVERS = {"on": {"command": "a"}, "off": {"command": "b", "disabled": True}}
 
@@ -24,7 +25,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def project_in(folder: Path) -> Path:
-    (folder / ".git").mkdir(parents=True)
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q")
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": SERVERS}))
     return folder
 
