@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,8 +44,12 @@ class SessionMcp(msgspec.Struct, frozen=True):
 class Wiring:
     """The settings, entities, workflows, commands and MCP servers of one project and its user."""
 
-    def __init__(self, project: Path | None = None, user: Path | None = None) -> None:
+    def __init__(
+        self, project: Path | None = None, user: Path | None = None, *, is_approved: Callable[[], bool] | None = None
+    ) -> None:
+        """`is_approved`: whether the project is, for a host that knows it by other means than the list of approvals."""
         self.project, self._user = project or find_project(), user
+        self._is_approved = is_approved or self._is_listed
 
     @cached_property
     def settings(self) -> Settings:
@@ -56,7 +60,25 @@ class Wiring:
     def entities(self) -> EntityRegistry:
         from atomic.entities import EntityRegistry
 
-        return EntityRegistry.load(self.project, self._user)
+        return EntityRegistry.load(self.project, self._user, is_trusted=self._is_approved)
+
+    def _is_listed(self) -> bool:
+        from atomic.workflows import trust
+
+        return trust.look(self.project, home=None if self._user is None else self._user / ".atomic").approved
+
+    @property
+    def entity_notices(self) -> list[str]:
+        """What to say of files of the project that have names of built-in agents and skills: one line, or none."""
+        if not (covering := self.entities.covering):
+            return []
+        named = ", ".join(f"{entity.name} ({self._shown(entity.source.path)})" for entity in covering)
+        if self.entities.ignored:
+            return [f"Built-in ones are used instead of the project's {named}: it is not trusted (atomic trust)"]
+        return [f"Used from the project instead of the built-in: {named}"]
+
+    def _shown(self, path: Path) -> str:
+        return os.path.relpath(path, self.project or os.curdir)
 
     @cached_property
     def commands(self) -> CommandRegistry:

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.command import ATOMIC, User, complaint
 from tests.cli.files import agent, skill, write
 from tests.cli.terminal import in_terminal
+from tests.git.shop import git
 
 FIELDS = [
     "kind", "name", "description", "aliases", "tools", "denied_tools", "model", "original_model", "argument_hint",
@@ -67,7 +68,7 @@ async def test_only_one_kind_is_listed(user: User, kind: str) -> None:
 
 async def test_people_get_a_table_by_kind(user: User) -> None:
     write(user.project / ".claude" / "commands" / "a" / "b.md", "Do it.")
-    skill(user.project / ".claude", "commit", "Mine.", head="argument-hint: '[a very long hint of many words]'\n")
+    skill(user.home / ".claude", "commit", "Mine.", head="argument-hint: '[a very long hint of many words]'\n")
     done = await user.atomic("entities")
     lines = done.stdout.splitlines()
     assert [line for line in lines if line and not line.startswith(" ")] == [
@@ -77,7 +78,7 @@ async def test_people_get_a_table_by_kind(user: User) -> None:
     ]
     (row,) = [line for line in lines if line.startswith("  commit ")]
     assert "  [a very long hint of...  " in row
-    assert "claude, project, hides 1" in row
+    assert "claude, user, hides 1" in row
     assert row.endswith("About commit.")
     assert any(line.startswith("  a:b ") for line in lines)
 
@@ -166,7 +167,7 @@ async def test_each_verb_has_help(user: User) -> None:
 
 async def test_the_entities_of_the_project_above_are_found_from_below(user: User) -> None:
     skill(user.project / ".claude", "tidy", "x")
-    (user.project / ".git").mkdir()
+    git(user.project, "init", "-q")
     below = user.project / "a" / "b"
     below.mkdir(parents=True)
     done = await user.atomic("entities", "--kind", "skill", cwd=below)

@@ -79,8 +79,13 @@ def test_files_on_the_disk_win_in_the_same_order(
     assert registry.find("command", "x") is None
 
 
-def test_a_project_beats_the_package(tmp_path: Path) -> None:
-    registry = load(tmp_path, {".github/skills/Commit/SKILL.md": "---\ndescription: ours\n---\nHi"})
+def test_a_project_beats_the_package_only_if_it_is_trusted(tmp_path: Path) -> None:
+    files = {".github/skills/Commit/SKILL.md": "---\ndescription: ours\n---\nHi"}
+    registry = load(tmp_path, files)
+    assert registry.require("skill", "commit").source.location == "builtin"
+    assert [entity.description for entity in registry.ignored] == ["ours"]
+    assert "is a built-in name" in registry.diagnostics[0].reason
+    registry = EntityRegistry.load(tmp_path / "project", tmp_path / "home", is_trusted=lambda: True)
     winner = registry.require("skill", "commit")
     assert winner.description == "ours"
     assert [entity.source.location for entity in registry.hides(winner)] == ["builtin"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
+LEDGER = "AGENT_LEDGER"  # names a file for what the agent is told
 PLAN: dict[str, Any] = {"tasks": [{"id": "t1", "title": "Greet", "description": "Write a greeting.", "blocked_by": []}]}
 
 
@@ -24,6 +26,9 @@ def main() -> None:
                 result = {"sessionId": "s"}
             case "session/prompt":
                 prompt = json.dumps(message["params"]["prompt"])
+                if LEDGER in os.environ:
+                    with open(os.environ[LEDGER], "a", encoding="utf-8") as ledger:
+                        ledger.write(f"{prompt}\n")
                 text = json.dumps(PLAN) if "role=planner" in prompt else "Hello, I am your own agent."
                 said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
                 send({"method": "session/update", "params": {"sessionId": "s", "update": said}})

@@ -150,7 +150,7 @@ class Place:
     def wiring(self) -> Wiring:
         from atomic.wiring import Wiring
 
-        return Wiring(self.project)
+        return Wiring(self.project, is_approved=lambda: self.catalog.snapshot.approved)
 
     @property
     def settings(self) -> Settings:
@@ -204,7 +204,7 @@ class Place:
         async with self._trying:
             if provider.name not in self._servers:
                 found = self._servers[provider.name] = await self.wiring.session_mcp(provider, trusted=options.trusted)
-                for notice in found.notices:
+                for notice in (*found.notices, *self.wiring.entity_notices):
                     tell(notice)
         return self._servers[provider.name].added_to(options)
 

@@ -13,7 +13,7 @@ from atomic.cli.crew import CrewHost
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.prompt import Prompt
 from atomic.cli.signals import Stop
-from atomic.cli.streams import screen_width
+from atomic.cli.streams import screen_width, tell
 from atomic.cli.turn import Host, TurnHost, TurnRequest, recordable
 from atomic.cli.verbs import VERBS
 from atomic.commands import (
@@ -94,6 +94,8 @@ class HeadlessContext(LimitedContext):
         self.shown.append(text)
 
     async def turn(self, prompt: TurnPrompt) -> None:
+        for notice in self._wiring.entity_notices:
+            tell(notice)
         request = msgspec.structs.replace(self._request, prompt=prompt.text, entity=prompt)
         self.exit_code = await TurnHost(request, self._stop).run()
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from atomic.entities.discovery import Discovery
 from atomic.entities.errors import EntityNotFoundError
-from atomic.entities.model import AnyPath, Diagnostic, Entity, EntityKind, Provider, Rank, fold
+from atomic.entities.model import AnyPath, Diagnostic, Entity, EntityKind, Location, Provider, Rank, fold
 from atomic.entities.places import places_of
 from atomic.entities.search import Searchable, search
 
@@ -26,6 +26,9 @@ class EntityRegistry:
     def __init__(self, entities: Iterable[Entity] = ()) -> None:
         self._registered = dict.fromkeys(entities)  # the same one twice is one
         self._discovery: Discovery | None = None
+        self._is_trusted: Callable[[], bool] = lambda: False
+        self.covering: Sequence[Entity] = ()  # of the project, with a name of the package
+        self.ignored: Sequence[Entity] = ()  # those of them that do not count, because the project is not trusted
         self._rebuild()
 
     @classmethod
@@ -34,14 +37,19 @@ class EntityRegistry:
         project: AnyPath | None = None,
         user: AnyPath | None = None,
         providers: Iterable[Provider | str] | None = None,
+        *,
+        is_trusted: Callable[[], bool] = lambda: False,
     ) -> EntityRegistry:
         """Read what the project, the user and the package define.
 
         project: its folder; None: the project of the current folder.
         user: the home folder; None: the real one, with the folders that the environment names.
         providers: only the files of these; None: of all.
+        is_trusted: whether the project is, asked when it defines a name of the package; where it is not, the package's
+            own definition counts.
         """
         registry = cls()
+        registry._is_trusted = is_trusted
         registry._discovery = Discovery(places_of(project, user, providers))
         registry._discovery.scan()
         registry._rebuild()
@@ -50,8 +58,9 @@ class EntityRegistry:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What could not be read, by file."""
-        return self._discovery.diagnostics if self._discovery else []
+        """What could not be read or does not count, by file."""
+        found = self._discovery.diagnostics if self._discovery else []
+        return [*found, *map(_ignored, self.ignored)]
 
     def find(self, kind: EntityKind | str, name: str) -> Entity | None:
         """The entity with that name or alias, whatever the case; None if there is none."""
@@ -110,7 +119,33 @@ class EntityRegistry:
 
     def _rebuild(self) -> None:
         found = self._discovery.entities if self._discovery else ()
-        self._index = _Index((*self._registered, *found))
+        self.covering = covering_builtins(found)
+        self.ignored = () if not self.covering or self._is_trusted() else self.covering
+        self._index = _Index((*self._registered, *(entity for entity in found if entity not in self.ignored)))
+
+
+def covering_builtins(entities: Iterable[Entity]) -> list[Entity]:
+    """Return those of a project that have a name of the package. A skill and a command are called in the same way."""
+    known = [*entities]
+    builtin = {_called(entity) for entity in known if entity.source.location is Location.BUILTIN}
+    return [entity for entity in known if entity.source.location is Location.PROJECT and _called(entity) in builtin]
+
+
+def _called(entity: Entity) -> tuple[bool, str]:
+    return entity.kind is EntityKind.AGENT, fold(entity.name)
+
+
+def _ignored(entity: Entity) -> Diagnostic:
+    what = f'"{entity.name}" is a built-in name, and this project is not trusted'
+    return Diagnostic(entity.source.path, 1, f"ignored: {what} (atomic trust)")
+
+
+def find_covering(project: AnyPath) -> list[Entity]:
+    """Return what a project defines under names of the package, whether it counts or not."""
+    places = [place for place in places_of(project) if place.location is not Location.USER]
+    discovery = Discovery(places)
+    discovery.scan()
+    return covering_builtins(discovery.entities)
 
 
 class _Index:

@@ -53,6 +53,7 @@ class Caller(msgspec.Struct, frozen=True):
     node: str
     task: str | None = None
     role: str | None = None
+    file: str | None = None  # with the words of an agent that is not built in
 
     def speaking(self, prompt: str) -> Caller:
         """With what the prompt says of itself in its first line."""
@@ -171,6 +172,7 @@ class Call:
         about, caller = self.about, self.about.caller
         line = {
             "time": time.time(), "node": caller.node, "task": caller.task, "role": caller.role,
+            **({} if caller.file is None else {"file": caller.file}),
             "provider": about.provider, "model": about.model, "prompt": about.prompt, "reason": str(ended.reason),
             "usage": ended.usage, "seconds": round(perf_counter() - self._began, 3),
             "error": ended.error or self._why_cut(ended), "call": self._account.id,

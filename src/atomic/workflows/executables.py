@@ -18,6 +18,7 @@ import msgspec
 
 from atomic import jsonc
 from atomic.config import atomic_home, up_to_repository
+from atomic.entities.registry import find_covering
 from atomic.workflows.guarded import FoundFile, Root
 from atomic.workflows.project_gate import find_gate
 
@@ -35,6 +36,7 @@ class Kind(StrEnum):
     HOOK = "hook"
     PLUGIN = "plugin"
     SETTINGS = "settings"  # of an agent, with something in it that could run
+    ENTITY = "entity"  # an agent, skill or command of the project with a built-in name
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ def find_executables(project: Path) -> Executables:
         return Executables()
     root = Root.of_project(project)
     own = () if has_users_folder(project) else _atomics(root)
-    found = [*own, *_agents(project)]
+    found = [*own, *_agents(project), *_entities(root)]
     ours = [(item, file) for item, file in found if item.kind in (Kind.WORKFLOW, Kind.TOOL)]
     return Executables(
         tuple(sorted((item for item, _ in found), key=lambda item: (item.path, item.kind, item.sha256))),
@@ -169,6 +171,15 @@ def _commands(workflows: object) -> Iterator[str]:
 
 
 # the agents' -------------------------------------------------------------------------------------------------------
+
+
+def _entities(root: Root) -> Iterator[Found]:
+    """Files that take the place of built-in agents and skills: with their words an agent works and reviews."""
+    paths = {os.path.relpath(entity.source.path, root.folder) for entity in find_covering(root.folder)}
+    for path in sorted(paths):
+        if (file := root.read(path)) is not None:
+            yield _item(Kind.ENTITY, file), file
+
 
 Judge = Callable[[FoundFile], Sequence[Kind]]
 

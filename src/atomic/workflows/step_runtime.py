@@ -128,7 +128,7 @@ class StepRuntime:
         Raises TurnFailedError, ProviderError.
         """
         entity = None if agent is None else self.entities.require("agent", agent)
-        caller = self.caller(prompt, agent)
+        caller = msgspec.structs.replace(self.caller(prompt, agent), file=_file_of(entity))
         wanted = model or self._ctx.model or _model_of(entity)
 
         async def work(chosen: AgentProvider, name: str) -> str:
@@ -351,6 +351,12 @@ async def _answer(session: GuardedSession, prompt: str) -> str:
     if ended.reason is not EndReason.DONE:
         raise TurnFailedError(str(ended.reason), ended.error or f"the turn ended with '{ended.reason}'")
     return ended.text
+
+
+def _file_of(entity: EntityLike | None) -> str | None:
+    """The file with an agent's words, if the agent is not built in."""
+    source = getattr(entity, "source", None)
+    return None if source is None or source.location == "builtin" else str(source.path)
 
 
 def _model_of(entity: EntityLike | None) -> str | None:

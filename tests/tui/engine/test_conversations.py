@@ -272,7 +272,7 @@ async def test_mcp_servers_are_shown_and_switched(user: User) -> None:
 
 
 async def test_agents_work_side_by_side(user: User) -> None:
-    for name in ("planner", "checker"):
+    for name in ("thinker", "checker"):
         agent_file(user.project / ".atomic", name, f"You are the {name}.")
     agent = recording(
         user,
@@ -281,13 +281,13 @@ async def test_agents_work_side_by_side(user: User) -> None:
         call(end(reason="error", error="no idea"), match="fail"),
     )
     async with engine(user, "--agent", agent) as screen:
-        ended = await screen.ask("@planner plan it @checker check it")
+        ended = await screen.ask("@thinker plan it @checker check it")
         assert (ended.status, screen.started("r1").kind) == ("done", "crew")
         events = [(type(event).__name__, getattr(event, "agent", None)) for event in screen.events("r1")]
         assert events[:2] == [("SubagentStarted", None)] * 2
         assert events.count(("SubagentEnded", None)) == 2
-        assert {who for kind, who in events if kind == "TextDelta"} == {"planner-1", "checker-2"}
+        assert {who for kind, who in events if kind == "TextDelta"} == {"thinker-1", "checker-2"}
         await screen.until(lambda news: isinstance(news, StatusChanged) and news.usage.input == 7)
-        ended = await screen.ask("/planner fail")
-        assert (ended.status, ended.message) == ("failed", "planner: no idea")
+        ended = await screen.ask("/thinker fail")
+        assert (ended.status, ended.message) == ("failed", "thinker: no idea")
         screen.check_ends()

@@ -123,7 +123,7 @@ async def test_a_killed_agent_is_reported_once_with_what_to_do(user: User) -> No
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["claude", "opencode", "copilot"])
 async def test_commands_of_a_conversation(user: User, name: str) -> None:
-    agent_file(user.project / ".atomic", "planner", "You plan like nobody else.")
+    agent_file(user.project / ".atomic", "thinker", "You plan like nobody else.")
     agent_file(user.project / ".atomic", "checker", "You check like nobody else.")
     skill(user.project / ".claude", "tidy", "Tidy $ARGUMENTS. @@tidy@@", head="allowed-tools: Bash, Read\n")
     scripts = {
@@ -150,7 +150,7 @@ async def test_commands_of_a_conversation(user: User, name: str) -> None:
             assert (await screen.ask("@@two@@ go on")).status == "done"
             two = [call for call in server.calls if call.script == "two"][-1]
             assert {tool.casefold() for tool in two.tools} & {"write", "create"}
-            ended = await screen.ask("@planner go @@plan@@ @checker see @@check@@")
+            ended = await screen.ask("@thinker go @@plan@@ @checker see @@check@@")
             assert ended.status == "done", ended
             assert "You plan like nobody else." in next(call for call in server.calls if call.script == "plan").system
             ended = await screen.ask("/compact", limit=90)

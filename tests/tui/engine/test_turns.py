@@ -255,9 +255,9 @@ async def test_events_of_an_end_by_error_say_why(user: User) -> None:
 @pytest.mark.full
 async def test_an_agent_that_does_not_start_is_an_error(user: User) -> None:
     user.sets('[acp.mute]\ncommand = ["sleep", "300"]\n')
-    agent_file(user.project / ".atomic", "planner", "You plan.")
+    agent_file(user.project / ".atomic", "thinker", "You plan.")
     async with engine(user, "--agent", "acp:mute") as screen:
-        crew = screen.submit("@planner plan it")
+        crew = screen.submit("@thinker plan it")
         turn = screen.submit("hello")
         for run in (crew, turn):
             ended = await screen.ended(run, limit=40)

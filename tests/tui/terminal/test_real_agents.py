@@ -94,7 +94,7 @@ def _say(tmux: Tmux, text: str) -> None:
 
 async def test_commands_of_a_conversation(user: User) -> None:
     """Sub-agents, another model, a summary, another agent: each from the prompt, each seen."""
-    agent_file(user.project / ".atomic", "planner", "You plan like nobody else.")
+    agent_file(user.project / ".atomic", "thinker", "You plan like nobody else.")
     scripts = {"one": "One. " * 50, "plan": "A plan.", "two": "Two.", "three": "Aye."}
     async with ModelServer(scripts, models=("scripted-1", "scripted-2")) as server:
         prepare(user, "claude", server)
@@ -108,7 +108,7 @@ def _command(user: User, model: str) -> None:
         tmux.shows("claude")
         _say(tmux, "@@one@@ begin")
         tmux.shows("One. One.", timeout=60)
-        _say(tmux, "/planner think @@plan@@ of it")
+        _say(tmux, "/thinker think @@plan@@ of it")
         tmux.shows("A plan.", timeout=60)
         _say(tmux, f"/model {model}")
         tmux.shows(f"claude · {model}", timeout=60)

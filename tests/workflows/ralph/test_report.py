@@ -337,11 +337,14 @@ def test_a_review_that_nobody_could_read_is_named(finished: Run) -> None:
 def test_what_atomic_chose_is_told(finished: Run) -> None:
     finished.record(options={"agents": {"reviewer": "copilot"}, "models": {}})
     finished.call("worker", model=None)
-    finished.call("reviewer", provider="copilot", model="gpt")
+    finished.call("reviewer", provider="copilot", model="gpt", file="/project/.claude/agents/reviewer.md")
     told = section(finished.report(), "Choices, and who made them")
     assert "Gate: `make test` (found in `Makefile` by Atomic, none was given); green before the run" in told
-    assert "Agent of the worker: `claude` with its own default model (no flag named one)\n" in told
-    assert "Agent of the reviewer: `copilot` with model `gpt`" in told
+    assert (
+        "Agent of the worker: `claude` with its own default model (no flag named one); its instructions: built in\n"
+        in told
+    )
+    assert "with model `gpt`; its instructions: `/project/.claude/agents/reviewer.md`\n" in f"{told}\n"
     assert "`gpt` (chosen" not in told
     assert "Review: approved" in told
 

@@ -98,7 +98,7 @@ class Place:
         if known is not None:
             return known, ()
         found = self._mcp[provider.name] = await self.wiring.session_mcp(provider, trusted=await self.is_trusted())
-        return found, found.notices
+        return found, [*found.notices, *self.wiring.entity_notices]
 
     def switch_mcp_server(self, name: str, enabled: bool) -> None:
         """Raises McpStateError."""

@@ -23,6 +23,7 @@ class Call(msgspec.Struct, frozen=True):
     reason: str | None = None
     usage: dict[str, Any] | None = None
     seconds: float = 0.0
+    file: str | None = None  # with the words of the role; None: they are built in
 
     @property
     def who(self) -> str:

@@ -71,7 +71,9 @@ def _agent_lines(account: Account) -> list[str]:
     for role, calls in account.by_role():
         used = sorted({_agent(call) for call in calls})
         given = any(_is_given(options.get(kind), role) for kind in ("agents", "models"))
-        lines.append(f"Agent of the {cell(role)}: {', '.join(used)}{'' if given else ' (no flag named one)'}")
+        words = ", ".join(sorted({code(call.file) if call.file else "built in" for call in calls}))
+        flags = "" if given else " (no flag named one)"
+        lines.append(f"Agent of the {cell(role)}: {', '.join(used)}{flags}; its instructions: {words}")
     return lines
 
 
