@@ -274,7 +274,7 @@ async def test_a_question_is_answered_days_later_by_another_process(user: User) 
     assert ledger(user) == ["first 1", "last blue Hello you."]
     assert (session(user)["status"], session(user)["questions"]) == ("completed", [])
     done = await user.atomic("answer", id, "red")
-    assert (done.exit_code, complaint(done)) == (2, "This run has asked nothing")
+    assert (done.exit_code, complaint(done)) == (2, '"Which colour?" is answered already: blue')
 
 
 async def test_the_command_that_answers_can_be_given_to_any_shell(user: User) -> None:
@@ -337,7 +337,31 @@ workflow = graph(S).node("work", work).compile()
     assert (done.exit_code, last["type"], last["reason"]) == (6, "run_ended", "max_cost"), done.stderr
 
 
-async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
+async def test_the_same_answer_may_be_given_twice(user: User) -> None:
+    code = """
+async def both(ctx):
+    name, age = await asyncio.gather(ctx.ask(Question("Name?", id="name")), ctx.ask(Question("Age?", id="age")))
+    note(name, age)
+
+workflow = graph(S).node("both", both).compile()
+"""
+    workflow(user, "ask", code)
+    assert (await user.atomic("run", "ask", "go")).exit_code == 5
+    id = session(user)["id"]
+    assert [question["id"] for question in session(user)["questions"]] == ["name", "age"]
+    for _ in range(2):
+        assert (await user.atomic("answer", id, "--no-resume", "age", "42")).exit_code == 0
+    for _ in range(2):
+        assert (await user.atomic("answer", id, "age", "42")).exit_code == 5
+        assert [question["id"] for question in session(user)["questions"]] == ["name"]
+    done = await user.atomic("answer", id, "age", "43")
+    assert (done.exit_code, complaint(done)) == (2, '"Age?" is answered already: 42')
+    for _ in range(2):
+        assert (await user.atomic("answer", id, "name", "Bob")).exit_code == 0
+    assert ledger(user) == ["Bob 42"]
+
+
+async def test_a_refused_answer_is_not_recorded(user: User) -> None:
     code = 'class T(S):\n    old: int = 1\n\nworkflow = graph(T).ask_user("q", "Well?").compile()\n'
     workflow(user, "grow", f"state_version = 1\n{code}")
     assert (await user.atomic("run", "grow")).exit_code == 5
@@ -345,11 +369,13 @@ async def test_an_answer_that_cannot_be_used_now_is_kept(user: User) -> None:
     workflow(user, "grow", newer)
     id = session(user)["id"]
     done = await user.atomic("answer", id, "yes")
-    assert (done.exit_code, "give migrate_state" in complaint(done), session(user)["state_version"]) == (1, True, 1)
+    assert (done.exit_code, "give migrate_state" in done.stderr, session(user)["state_version"]) == (1, True, 1)
+    assert done.stderr.splitlines()[-1] == "atomic: the answer was not recorded"
     workflow(
         user, "grow", f"{newer}\ndef migrate_state(old, version):\n    return {{'prompt': old['prompt'], 'new': 2}}\n"
     )
-    assert (await user.atomic("resume", id)).exit_code == 0
+    assert (await user.atomic("resume", id)).exit_code == 5
+    assert (await user.atomic("answer", id, "yes")).exit_code == 0
     assert (session(user)["status"], session(user)["state_version"]) == ("completed", 2)
 
 

@@ -95,7 +95,6 @@ AHEAD: dict[str, tuple[list[Any], list[str]]] = {
     "inserted before what is done": ([say("new"), say("a"), say("b"), ask(), say("c")], ["a", "b", "c"]),
     "inserted between what is done": ([say("a"), say("new"), say("b"), ask(), say("c")], ["a", "b", "c"]),
     "inserted after what is done": ([say("a"), say("b"), say("new"), ask(), say("c")], ["a", "b", "new", "c"]),
-    "question reworded": ([say("a"), say("b"), ask(text="Really?"), say("c")], ["a", "b", "c"]),
     "rest in an if": ([say("a"), say("b"), ask(), graph(S).if_(lambda s: True, say("c"))], ["a", "b", "c"]),
     "rest in a loop": (
         [say("a"), say("b"), graph(S).loop([ask(), say("c")], until=lambda s: True)],

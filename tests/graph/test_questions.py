@@ -19,9 +19,11 @@ from atomic.workflows import (
     Option,
     Question,
     QuestionError,
+    Retry,
     RunResult,
     RunStatus,
     Signal,
+    StateError,
     ask_user_node,
     compile_graph,
     graph,
@@ -158,7 +160,7 @@ async def test_an_answer_is_not_open_any_more_when_it_was_given() -> None:
     compiled = graph(S).ask_user("one", "?").ask_user("two", "?").compile()
     await paused(compiled, journal)
     assert ids(await answered(compiled, journal, one="1")) == ["two"]
-    with pytest.raises(QuestionError, match="two"):
+    with pytest.raises(QuestionError, match='open: "two"'):
         await answered(compiled, journal, one="again")
     assert (await answered(compiled, journal, two="2")).state.outputs == {"one": "1", "two": "2"}
 
@@ -524,3 +526,197 @@ async def test_a_stream_tells_the_step_before_it_pauses() -> None:
     steps = [step.node_id async for step in compiled.stream(journal=journal, execution_id=RUN)]
     assert steps == ["n"]
     assert journal.list()[0].status == "paused"
+
+
+# answers belong to their questions -------------------------------------------------------------------------------
+
+
+async def name_and_age(ctx: NodeContext[S]) -> dict[str, Any]:
+    name, age = await asyncio.gather(
+        ctx.ask(Question("What is your name?", id="name")), ctx.ask(Question("How old are you?", id="age"))
+    )
+    return {"outputs": {"name": name, "age": age}}
+
+
+@pytest.mark.parametrize("place", ["plain", "branch", "item"])
+async def test_answers_in_another_order_reach_their_questions(place: str) -> None:
+    journal = MemoryJournal()
+    both = node("n", name_and_age)
+    compiled = {
+        "plain": graph(S).then(both),
+        "branch": graph(S).parallel([both, say("b")]),
+        "item": graph(S).map("m", over=lambda s: [1], node=[both, say("b")]),
+    }[place].compile()
+    result = await paused(compiled, journal)
+    assert ids(result) == ["name", "age"]
+    result = await answered(compiled, journal, age="42")
+    assert (result.status, ids(result)) == (RunStatus.PAUSED, ["name"])
+    result = await answered(compiled, journal, name="Bob")
+    assert result.status is RunStatus.COMPLETED
+    updates = [record.update for record in journal.records(RUN) if record.node_id.startswith("n")]
+    assert updates == [{"outputs": {"name": "Bob", "age": "42"}}]
+
+
+async def test_questions_with_one_text_are_told_apart_by_their_ids() -> None:
+    journal = MemoryJournal()
+
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        return {"log": await asyncio.gather(ctx.ask("Well?"), ctx.ask("Well?"))}
+
+    compiled = graph(S).node("n", run).compile()
+    assert ids(await paused(compiled, journal)) == ["n-1", "n-2"]
+    await answered(compiled, journal, **{"n-2": "second"})
+    assert (await answered(compiled, journal, **{"n-1": "first"})).state.log == ["first", "second"]
+
+
+async def test_a_question_that_is_asked_in_a_loop_takes_its_answers_in_order() -> None:
+    journal = MemoryJournal()
+
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        said: list[str] = []
+        while said[-1:] != ["no"]:
+            said.append(await ctx.ask(Question("Again?", id="again")))
+        return {"log": said}
+
+    compiled = graph(S).node("n", run).compile()
+    await paused(compiled, journal)
+    for answer in ("yes", "maybe", "no"):
+        result = await answered(compiled, journal, again=answer)
+    assert (result.status, result.state.log) == (RunStatus.COMPLETED, ["yes", "maybe", "no"])
+
+
+@pytest.mark.parametrize("how", ["gather", "group", "branches"])
+async def test_two_open_questions_with_one_id_are_refused(how: str) -> None:
+    def ask(ctx: NodeContext[S], text: str) -> Any:
+        return ctx.ask(Question(text, id="q"))
+
+    async def gathered(ctx: NodeContext[S]) -> None:
+        await asyncio.gather(ask(ctx, "One?"), ask(ctx, "Two?"))
+
+    async def grouped(ctx: NodeContext[S]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask(ctx, "One?"))
+            group.create_task(ask(ctx, "Two?"))
+
+    async def one(ctx: NodeContext[S]) -> None:
+        await ask(ctx, "One?")
+
+    async def two(ctx: NodeContext[S]) -> None:
+        await ask(ctx, "Two?")
+
+    compiled = {
+        "gather": graph(S).node("n", gathered),
+        "group": graph(S).node("n", grouped),
+        "branches": graph(S).parallel([node("n", one), node("m", two)]),
+    }[how].compile()
+    result = await within(compiled.run())
+    asker = "m" if how == "branches" else "n"
+    assert result.status is RunStatus.FAILED
+    assert str(result.error) == (
+        f"{asker}: question \"q\" ('Two?') is asked while another one with this id is open ('One?', of 'n'); "
+        "give each open question an id of its own"
+    )
+
+
+async def test_an_id_is_free_again_when_its_question_is_closed() -> None:
+    """Answered, lost in a race, or of an attempt that failed."""
+    journal = MemoryJournal()
+
+    async def ask(ctx: NodeContext[S]) -> None:
+        await ctx.ask(Question("One?", id="q"))
+
+    asking = node("one", ask)
+    raced = graph(S).parallel([asking, say("fast")], strategy="race").ask_user("q", "Two?").compile()
+    result = await within(raced.run(journal=journal, execution_id=RUN))
+    assert [(question.id, question.text) for question in result.questions] == [("q", "Two?")]
+    assert (await answered(raced, journal, q="yes")).state.outputs == {"q": "yes"}
+
+    async def flaky(ctx: NodeContext[S]) -> dict[str, Any]:
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(ctx.ask(Question("One?", id="q")))
+            if ctx.attempt == 1:
+                group.create_task(broken())
+        return {"log": [asked.result()]}
+
+    async def broken() -> None:
+        raise ValueError("no")
+
+    retried = graph(S).node("n", flaky, retry=Retry(0, jitter=False)).compile()
+    result = await within(retried.run())
+    assert (result.status, ids(result)) == (RunStatus.PAUSED, ["q"])
+
+
+def asks(*texts: str | Question) -> CompiledGraph[S]:
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        return {"log": [f"{getattr(text, 'text', text)} {await ctx.ask(text)}" for text in texts]}
+
+    return graph(S).node("n", run).compile()
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_question_that_is_inserted_does_not_shift_the_answers(named: bool) -> None:
+    def question(text: str) -> str | Question:
+        return Question(text, id=text.lower().strip("?")) if named else text
+
+    journal = MemoryJournal()
+    old, new = asks(question("Name?"), question("Town?")), asks(*map(question, ("Age?", "Name?", "Town?")))
+    first = await paused(old, journal)
+    await answered(old, journal, **{first.questions[0].id: "Bob"})
+    result = await answered(new, journal)
+    assert [question.text for question in result.questions] == ["Age?"]
+    result = await answered(new, journal, **{result.questions[0].id: "42"})
+    assert [question.text for question in result.questions] == ["Town?"]
+    result = await answered(new, journal, **{result.questions[0].id: "Rome"})
+    assert (result.status, result.state.log) == (RunStatus.COMPLETED, ["Age? 42", "Name? Bob", "Town? Rome"])
+
+
+async def test_a_question_with_another_text_is_asked_again_and_that_is_said() -> None:
+    journal = MemoryJournal()
+    old = asks(Question("Delete the file?", id="sure"), "Well?")
+    new = asks(Question("Delete the disk?", id="sure"), "Well?")
+    await paused(old, journal)
+    await answered(old, journal, sure="yes")
+    result = await answered(new, journal)
+    assert [question.text for question in result.questions] == ["Delete the disk?"]
+    (warning,) = [event.data["text"] for event in result.warnings]
+    assert warning == (
+        "n: question \"sure\" was 'Delete the file?' when it was answered and is 'Delete the disk?' now; "
+        "it is asked again"
+    )
+    result = await answered(new, journal, sure="no")
+    result = await answered(new, journal, **{"n-2": "ok"})
+    assert result.state.log == ["Delete the disk? no", "Well? ok"]
+
+
+async def test_the_same_answer_may_be_given_twice_and_another_one_may_not() -> None:
+    journal = MemoryJournal()
+    compiled = graph(S).ask_user("one", "?").ask_user("two", "?", options=["a", "b"], multi_select=True).compile()
+    await paused(compiled, journal)
+    for _ in range(3):
+        assert ids(await answered(compiled, journal, one="1")) == ["two"]
+    with pytest.raises(
+        QuestionError, match="Question \"one\" is answered already: '1'; to answer it differently, fork"
+    ):
+        await answered(compiled, journal, one="2")
+    with pytest.raises(QuestionError, match='No open question "three"; open: "two"'):
+        await answered(compiled, journal, one="1", two="a", three="3")
+    assert (await answered(compiled, journal, one="1", two="a")).state.outputs == {"one": "1", "two": ["a"]}
+    assert (await answered(compiled, journal, two="a")).status is RunStatus.COMPLETED
+
+
+class Newer(S):
+    more: int
+
+
+async def test_a_refused_resume_has_recorded_nothing() -> None:
+    journal = MemoryJournal()
+    compiled = graph(S).ask_user("one", "?").ask_user("two", "?").compile()
+    await paused(compiled, journal)
+    before = journal.history(RUN).rows
+    with pytest.raises(QuestionError):
+        await answered(compiled, journal, one="1", three="3")
+    newer = graph(Newer).ask_user("one", "?").ask_user("two", "?").compile()
+    with pytest.raises(StateError, match="more"):
+        await newer.resume(journal, RUN, answers={"one": "1"})
+    assert journal.history(RUN).rows == before
+    assert ids(await answered(compiled, journal)) == ["one"]

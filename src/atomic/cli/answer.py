@@ -12,6 +12,8 @@ from atomic.cli.errors import OK, UsageError
 from atomic.cli.resume import find_session, go_on
 from atomic.cli.running import RunFlags, host, read_flags
 from atomic.cli.streams import json_line, put, tell
+from atomic.graph import RunNotFoundError
+from atomic.graph.past import Past
 from atomic.hosts import leave_answer, put_answer
 from atomic.questions import Question
 from atomic.sessions.inbox import POLL_SECONDS
@@ -28,7 +30,13 @@ def answer_command(arguments: Arguments) -> int:
     """Record the answer; if nobody owns the run it goes on here."""
     flags = read_flags(arguments)
     session = find_session(arguments.words[0])
-    question, answer = _meant(session.record.questions, arguments.words[1:])
+    words = arguments.words[1:]
+    try:
+        question, answer = _meant(session.record.questions, words)
+    except UsageError:
+        if not _is_given_already(session, words):
+            raise
+        return _given_already(session, arguments, flags)
     if arguments.has("--no-resume") or (session.is_owned and asyncio.run(_hand_over(session, question, answer))):
         if arguments.has("--no-resume"):
             leave_answer(session, question.id, answer)
@@ -37,12 +45,64 @@ def answer_command(arguments: Arguments) -> int:
 
 
 def _resume(session: Session, flags: RunFlags, question: OpenQuestion, answer: str | list[str]) -> int:
-    put_answer(session, question.id, answer)  # first: where the run cannot go on now, the next resume finds it
+    put_answer(session, question.id, answer)  # first: where we are killed now, the next resume finds it
 
     async def start(person: Person | None) -> WorkflowRun:
         return await go_on(session, flags, person, {question.id: answer})
 
+    code = host(start, as_json=flags.as_json)
+    session.reload()
+    if not session.is_owned and question.id in session.inbox.answers():
+        session.inbox.forget({question.id})  # the run was refused, and so was the answer
+        tell("the answer was not recorded")
+    return code
+
+
+def _given_already(session: Session, arguments: Arguments, flags: RunFlags) -> int:
+    """The same answer a second time: it does what the first one did, as far as that is not done."""
+    if arguments.has("--no-resume") or session.is_owned:
+        return _tell_kept(session, _unheard(arguments), as_json=flags.as_json)
+
+    async def start(person: Person | None) -> WorkflowRun:
+        return await go_on(session, flags, person)
+
     return host(start, as_json=flags.as_json)
+
+
+def _is_given_already(session: Session, words: Sequence[str]) -> bool:
+    """Whether a question that is not open any more has this answer. Raises UsageError where it has another one."""
+    known = _answered_questions(session)
+    names = words[:1] if len(words) > 1 else [] if session.record.questions else list(known)[-1:]
+    for name in names:
+        if name in known:
+            question, answer = known[name]
+            if _read(question, words[-1]) == answer:
+                return True
+            said = answer if isinstance(answer, str) else ", ".join(answer)
+            raise UsageError(f'"{question.text}" is answered already: {said}')
+    return False
+
+
+def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, str | list[str]]]:
+    """What was asked and answered, the newest last: in the journal, or in the inbox for the next resume."""
+    journal = session.journal()
+    try:
+        past = Past(journal.history(session.id))
+    except RunNotFoundError:
+        return {}
+    finally:
+        journal.close()
+    found = {id: (given.question, given.answer) for id, given in past.answers.items() if id not in past.asked}
+    left = session.inbox.answers()
+    found |= {id: (asked.question, left[id]) for id, asked in past.asked.items() if id in left}
+    return {id: (_open_question(question), answer) for id, (question, answer) in found.items()}
+
+
+def _open_question(question: Question) -> OpenQuestion:
+    labels = [option.label for option in question.options]
+    return OpenQuestion(
+        question.id, question.text, labels, multi_select=question.multi_select, default=question.default
+    )
 
 
 def _meant(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQuestion, str | list[str]]:

@@ -70,7 +70,7 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
         try:
             return accept(token, await _one_attempt(op, ctx))
         except BaseException as raised:
-            _, failure = token.judge(raised)
+            _, failure = token.judge(raised, ctx)
             if failure is None:
                 raise
             failed += 1
@@ -158,7 +158,7 @@ def check_recovery(token: Token, target: str) -> None:
 
 async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:
     token.errors = (*token.errors, error)
-    ctx.forget_parts()
+    ctx.start_over()
     retry = {"step_id": ctx.step_id, "attempt": ctx.attempt, "error": str(error)}
     token.run.tell_live(ctx.node_id, Event("retrying", retry))
     if token.run.pen is not None:

@@ -16,7 +16,7 @@ from atomic.errors import AtomicError, closest
 from atomic.graph.continuity import check_name, check_order, check_reducers
 from atomic.graph.control import Event, RunStatus, Suspend, status_of
 from atomic.graph.edits import current_names
-from atomic.graph.errors import NodeError, QuestionError, StateError
+from atomic.graph.errors import NodeError, StateError
 from atomic.graph.journal import (
     AnsweredBody,
     EndedBody,
@@ -338,15 +338,9 @@ def _from_other_code(error: StateError) -> StateError:
 def _read_answers(past: Past, answers: Answers) -> list[Row]:
     """Take answers to open questions; the rows are still to be written. Raises QuestionError."""
     rows: list[Row] = []
-    answers = {past.current_id(name): answer for name, answer in answers.items()}
-    unknown = [name for name in answers if name not in past.asked]
-    if unknown:
-        raise QuestionError(unknown, past.asked)
-    for name, answer in answers.items():
+    current = {past.current_id(name): answer for name, answer in answers.items()}
+    for name, given in past.new_answers(current).items():
         asked = past.asked[name]
-        given = answer if isinstance(answer, str) else list(answer)
-        if asked.question.multi_select and isinstance(given, str):
-            given = [given]
         body = AnsweredBody(asked.step_id, name, time.time(), given, past.scope_of_question(asked))
         rows.append(encode_row(RowKind.ANSWERED, body))
         past.answered(body)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.errors import AtomicError
-from atomic.graph.control import Event
+from atomic.graph.control import Event, Suspend
+from atomic.graph.errors import DuplicateQuestionError
 from atomic.graph.state import encode_value
 from atomic.questions import Question
 
@@ -29,6 +30,9 @@ class StepContext:
     # What is not set costs nothing: one of these is made for every step.
     _state: Any = None
     _asked = 0
+    _taken: frozenset[int] = frozenset()  # which of the recorded answers the node has been given again
+    waiting: tuple[Suspend, ...] = ()  # what it has asked and nobody has answered
+    refusal: DuplicateQuestionError | None = None
     events: list[Event] | None = None
     usage: dict[str, float] | None = None
     programs: set[asyncio.Task[Any]] | None = None  # who waits for a program right now
@@ -97,15 +101,47 @@ class StepContext:
     async def ask(self, question: Question | str) -> Answer:
         asked = Question(question) if isinstance(question, str) else question
         self._asked += 1
-        if not asked.id:
+        is_named = bool(asked.id)
+        if not is_named:
             asked = msgspec.structs.replace(asked, id=f"{self.node_id}-{self._asked}")
-        token = self._token
-        return await token.run.ask(asked, self.step_id, self.node_id, place=self._asked - 1, scope=token.place.path)
+        known = self._recorded_answer(asked, is_named=is_named)
+        return await self._put_question(asked) if known is None else known
 
     async def ask_for_agent(self, question: Question) -> Answer:
         """`ask` for somebody who may ask something else the second time: answers are found by the question's words."""
+        known = self.answers_for_agent().get(question.text)
+        return await self._put_question(question, by_agent=True) if known is None else known
+
+    async def _put_question(self, question: Question, *, by_agent: bool = False) -> Answer:
+        if self._over:
+            raise AtomicError(f"{self.node_id}: the step is over, it cannot ask {question.text!r:.60} any more")
         token = self._token
-        return await token.run.ask(question, self.step_id, self.node_id, place=-1, scope=token.place.path)
+        try:
+            return await token.run.ask(question, self.step_id, self.node_id, token=token, by_agent=by_agent)
+        except Suspend as suspend:  # `asyncio.gather` passes on one of several
+            self.waiting = (*self.waiting, suspend)
+            raise
+        except DuplicateQuestionError as error:
+            self.refusal = error
+            raise
+
+    def _recorded_answer(self, question: Question, *, is_named: bool) -> Answer | None:
+        """What was answered before the step was cut; a question with another text is asked again, and that is said."""
+        past = self._token.run.past
+        given = () if past is None else past.answers_of(self.step_id)
+        left = [index for index in range(len(given)) if index not in self._taken]
+        same_id = [index for index in left if given[index].question.id == question.id]
+        fitting = [index for index in same_id if given[index].is_text_of(question)]
+        if not fitting and not is_named:  # its id is only its place in the node, which may have got more questions
+            fitting = [index for index in left if given[index].is_unnamed and given[index].is_text_of(question)]
+        if fitting:
+            self._taken |= {fitting[0]}
+            return given[fitting[0]].answer
+        if same_id:
+            before = given[same_id[0]].question.text
+            text = f'question "{question.id}" was {before!r:.60} when it was answered and is {question.text!r:.60} now'
+            self._token.run.warn(self.node_id, f"{text}; it is asked again")
+        return None
 
     def answers_for_agent(self) -> Mapping[str, Answer]:
         """What agents asked in earlier attempts of this step, by the question's words."""
@@ -127,9 +163,17 @@ class StepContext:
             self._parts = {} if past is None else dict(past.parts_of(self.step_id))
         return self._parts
 
-    def forget_parts(self) -> None:
-        """The attempt failed: the next one starts afresh."""
-        self._parts = {}
+    def start_over(self) -> None:
+        """The attempt failed: the next one remembers nothing and asks again."""
+        self._parts, self._asked, self._taken, self.waiting, self.refusal = {}, 0, frozenset(), (), None
+        run = self._token.run
+        run.close_questions(self.step_id)
+        if run.past is not None:
+            run.past.forget_answers(self.step_id)
+
+    def pauses(self, raised: Sequence[Suspend]) -> list[Suspend]:
+        """What the step waits for: its questions in the order of asking, and what else was raised."""
+        return [*self.waiting, *(pause for pause in raised if pause not in self.waiting)]
 
     @contextmanager
     def resting(self) -> Generator[None]:
@@ -168,9 +212,13 @@ class StepContext:
         finally:
             self.programs.discard(cast("asyncio.Task[Any]", task))
 
+    def close(self) -> None:
+        """The step is over: what it has left behind may neither ask nor start anything."""
+        self._over = True
+
     async def end_programs(self) -> None:
         """End what a node has started and not waited for."""
-        self._over = True
+        self.close()
         left = [task for task in self.programs or () if task is not asyncio.current_task()]
         for task in left:
             task.cancel()

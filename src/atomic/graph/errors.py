@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from atomic.errors import AtomicError, closest
+from atomic.questions import Question
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -51,13 +52,33 @@ class NodeError(AtomicError):
 
 
 class QuestionError(AtomicError):
-    """An answer was given to a question that is not open."""
+    """An answer was given to a question that is not open; `answered` are those that have another answer."""
 
-    def __init__(self, unknown: Iterable[str], open_ids: Iterable[str]) -> None:
-        self.unknown, self.open_ids = tuple(unknown), tuple(open_ids)
-        names = ", ".join(f'"{name}"' for name in self.unknown)
+    def __init__(
+        self, unknown: Iterable[str], open_ids: Iterable[str], answered: Mapping[str, str | Sequence[str]] | None = None
+    ) -> None:
+        self.unknown, self.open_ids, self.answered = tuple(unknown), tuple(open_ids), dict(answered or {})
         known = ", ".join(f'"{name}"' for name in self.open_ids) or "none"
-        super().__init__(f"No open question {names}; open: {known}")
+        parts = [
+            f'Question "{name}" is answered already: {answer!r:.60}; '
+            "to answer it differently, fork the run at an earlier step"
+            for name, answer in self.answered.items()
+        ]
+        if self.unknown:
+            names = ", ".join(f'"{name}"' for name in self.unknown)
+            parts.append(f"No open question {names}")
+        super().__init__(f"{'. '.join(parts)}; open: {known}")
+
+
+class DuplicateQuestionError(AtomicError):
+    """A question was asked while another one with the same id was open."""
+
+    def __init__(self, question: Question, node_id: str, other: Question, other_node_id: str) -> None:
+        self.question, self.other = question, other
+        super().__init__(
+            f'question "{question.id}" ({question.text!r:.60}) is asked while another one with this id is open '
+            f"({other.text!r:.60}, of '{other_node_id}'); give each open question an id of its own"
+        )
 
 
 class RunNotFoundError(AtomicError):

@@ -35,6 +35,10 @@ class Branching(Protocol):
 
     async def join(self) -> Step[Any] | None: ...
 
+    def close_questions(self) -> None:
+        """Close the questions of branches that wait: the others have decided."""
+        ...
+
     def done_so_far(self) -> list[Entry]:
         """What the branches have done, for somebody who looks; they may not have met yet."""
         ...
@@ -245,6 +249,9 @@ class Fork(Crew, ABC):
         if self._decided:
             return []
         return [suspend for child in self.children.values() for suspend in child.suspended]
+
+    def close_questions(self) -> None:
+        self.run.close_suspended(self.children.values())
 
     def done_so_far(self) -> list[Entry]:
         return [entry for child in self.children.values() for entry in child.done_so_far()]

@@ -324,6 +324,9 @@ class GroupBranching:
     def suspended(self) -> list[Suspend]:
         return self.group.suspended()
 
+    def close_questions(self) -> None:
+        self.group.parent.run.close_suspended(self.group.stopped)
+
     async def join(self) -> Step[Any] | None:
         self.group.finish()
         return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import time
+import zlib
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from types import TracebackType
@@ -132,6 +133,7 @@ class AskedBody(_Body, frozen=True):
     question: Question
     scope: str = ""
     by_agent: bool = False  # of an agent that the step has called
+    text_hash: int = 0  # of the question's text, which may be redacted here; 0: unknown, written by an older version
 
 
 class AnsweredBody(_Body, frozen=True):
@@ -283,6 +285,11 @@ def decode_body(row: Row, body_type: type[BodyT]) -> BodyT:
 def step_id_of(execution_id: str, node_id: str, n: int) -> str:
     """The key of a step: the same in every attempt and after every resume."""
     return f"{execution_id}:{node_id}#{n}"
+
+
+def hash_text(text: str) -> int:
+    """A short number for a text, never 0: enough to tell the questions of one step apart."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) or 1
 
 
 def describe_run(start: StartBody, newest_first: Iterable[Row]) -> RunInfo:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from atomic.graph.errors import JournalError, NodeError, StateError
+from atomic.graph.errors import JournalError, NodeError, QuestionError, StateError
 from atomic.graph.journal import (
     AnsweredBody,
     AskedBody,
@@ -25,6 +25,7 @@ from atomic.graph.journal import (
     StepBody,
     decode_body,
     error_from,
+    hash_text,
     own_rows,
     step_id_of,
 )
@@ -70,6 +71,26 @@ def encode_snapshot(token: Token, id: str, goto: tuple[str, ...] | None, loops: 
         return None
 
 
+class Given(NamedTuple):
+    """An answer, and the question that it answers."""
+
+    question: Question
+    text_hash: int
+    answer: Answer
+    is_unnamed: bool  # the question's id is only its place in the node
+
+    def is_text_of(self, question: Question) -> bool:
+        """Whether that question has the text that was answered."""
+        if self.text_hash:
+            return self.text_hash == hash_text(question.text)
+        return self.question.text == question.text
+
+
+def _is_unnamed(asked: AskedBody) -> bool:
+    start, _, number = asked.question.id.rpartition("-")
+    return start == asked.node_id and number.isdigit()
+
+
 class Past:
     """What a journal tells about a run, sorted by scope.
 
@@ -89,7 +110,9 @@ class Past:
         self.asked: dict[str, AskedBody] = {}
         self.migrated: MigratedBody | None = None
         self.snapshot = _read_snapshot(history.snapshot)
-        self._answers: dict[str, list[Answer]] = {}
+        self.answers: dict[str, Given] = {}  # the last answer to each question
+        self._asked_by: dict[tuple[str, str], AskedBody] = {}  # the last question of each id in each step
+        self._given: dict[str, list[Given]] = {}  # what steps that are not over have been answered
         self._told_agents: dict[str, dict[str, Answer]] = {}
         self._parts: dict[str, dict[str, bytes]] = {}  # of steps that are not over, by their ids
         self._scopes: dict[str, list[Visit]] = {}
@@ -141,10 +164,11 @@ class Past:
                 step_id = self.current_step(failed.step_id)
                 self._attempt(step_id, failed.attempt)
                 self.forget_parts(step_id)
+                self.forget_answers(step_id)
                 self._errors.setdefault(failed.scope, []).append(error_from(failed.error))
             case RowKind.ASKED:
                 asked = self._current_question(decode_body(row, AskedBody))
-                self.asked[asked.question.id] = asked
+                self.asked[asked.question.id] = self._asked_by[asked.step_id, asked.question.id] = asked
             case RowKind.ANSWERED:
                 self.answered(self._current_answer(decode_body(row, AnsweredBody)))
             case RowKind.PART:
@@ -167,6 +191,8 @@ class Past:
         self.updated = max(self.updated, body.started + body.seconds)
         if self._parts:
             self.forget_parts(step_id_of(self.start.execution_id, node_id, body.n))
+        if self._given and body.status == "completed":
+            self.forget_answers(step_id_of(self.start.execution_id, node_id, body.n))
         if body.error is not None:
             self._errors.setdefault(body.scope, []).append(error_from(body.error))
         if body.status != "completed":
@@ -247,13 +273,43 @@ class Past:
     # answers -----------------------------------------------------------------------------------------------
 
     def answered(self, body: AnsweredBody) -> None:
-        asked = self.asked.pop(body.question_id, None)
-        if asked is not None and asked.by_agent:
-            self._told_agents.setdefault(body.step_id, {})[asked.question.text] = body.answer
-        elif body.scope is None:
-            self._answers.setdefault(body.step_id, []).append(body.answer)
-        else:
+        open_one = self.asked.get(body.question_id)
+        asked = self._asked_by.pop((body.step_id, body.question_id), open_one)
+        if open_one is asked:
+            self.asked.pop(body.question_id, None)
+        if asked is not None:
+            given = Given(asked.question, asked.text_hash, body.answer, is_unnamed=_is_unnamed(asked))
+            self.answers[body.question_id] = given
+            if asked.by_agent:
+                self._told_agents.setdefault(body.step_id, {})[asked.question.text] = body.answer
+            elif body.scope is None:
+                self._given.setdefault(body.step_id, []).append(given)
+        if body.scope is not None:
             self._scopes.setdefault(body.scope, []).append(body)
+
+    def new_answers(self, answers: Mapping[str, str | Sequence[str]]) -> dict[str, Answer]:
+        """The answers that are still to be recorded; one that is recorded already is no news.
+
+        Raises QuestionError where a question is not known, or has another answer.
+        """
+        new: dict[str, Answer] = {}
+        unknown: list[str] = []
+        other: dict[str, Answer] = {}
+        for name, answer in answers.items():
+            asked, known = self.asked.get(name), self.answers.get(name)
+            question = asked.question if asked is not None else known.question if known is not None else None
+            given = answer if isinstance(answer, str) else list(answer)
+            if question is not None and question.multi_select and isinstance(given, str):
+                given = [given]
+            if asked is not None:
+                new[name] = given
+            elif known is None:
+                unknown.append(name)
+            elif known.answer != given:
+                other[name] = known.answer
+        if unknown or other:
+            raise QuestionError(unknown, self.asked, other)
+        return new
 
     def scope_of_question(self, asked: AskedBody) -> str | None:
         """The scope whose state the answer changes, if the step that asked is finished."""
@@ -263,11 +319,13 @@ class Past:
         """What agents of a step asked, by the question's words."""
         return self._told_agents.get(step_id, {})
 
-    def answer_to(self, question: Question, step_id: str, place: int) -> Answer | None:
-        if place < 0:
-            return self.told_agents(step_id).get(question.text)
-        answers = self._answers.get(step_id, ())
-        return answers[place] if place < len(answers) else None
+    def answers_of(self, step_id: str) -> Sequence[Given]:
+        """What a step that was cut has been answered, in the order of the answers."""
+        return self._given.get(step_id, ())
+
+    def forget_answers(self, step_id: str) -> None:
+        """The step is over, or starts again and asks anew."""
+        self._given.pop(step_id, None)
 
     # parts -------------------------------------------------------------------------------------------------
 

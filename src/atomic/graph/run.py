@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import msgspec
 
 from atomic.errors import AtomicError
 from atomic.graph.control import Event, RunStatus, Suspend
-from atomic.graph.errors import NodeError
-from atomic.graph.journal import AnsweredBody, AskedBody, ErrorBody, PartBody, RowKind, encode_row, step_id_of
+from atomic.graph.errors import DuplicateQuestionError, NodeError
+from atomic.graph.journal import (
+    AnsweredBody,
+    AskedBody,
+    ErrorBody,
+    PartBody,
+    RowKind,
+    encode_row,
+    hash_text,
+    step_id_of,
+)
 from atomic.graph.state import StateT, Values, encode_value
 from atomic.questions import Question
 
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
     from atomic.graph.context import Answer, StepContext
     from atomic.graph.past import Past
     from atomic.graph.pen import Pen
+    from atomic.graph.token import Token
 
 
 class Entry(NamedTuple):
@@ -46,6 +56,15 @@ class Step(msgspec.Struct, Generic[StateT], frozen=True):
     events: Sequence[Event] = ()
 
 
+class Waiting(NamedTuple):
+    """An open question: what is asked, by which step, and who walks that step."""
+
+    question: Question
+    node_id: str
+    step_id: str
+    token: Token
+
+
 class Run:
     """What all tokens of one run share."""
 
@@ -60,7 +79,7 @@ class Run:
         self.max_steps = max_steps
         self.turns = 0
         self.counts: dict[str, int] = {}  # how often a node, or a fork, has begun
-        self.asked: dict[str, Question] = {}
+        self.waiting: dict[str, Waiting] = {}  # the open questions, by their ids
         self.warnings: list[Event] = []
         self.jumps: set[tuple[str, str]] = set()  # the ways of the graph's own nodes that a goto took
         self._task: asyncio.Task[Any] | None = None
@@ -104,27 +123,69 @@ class Run:
             await self.pen.write(encode_row(RowKind.PART, PartBody(step_id, key, time.time(), msgspec.Raw(packed))))
 
     async def ask(
-        self, question: Question, step_id: str, node_id: str, *, place: int, scope: str, finished: bool = False
+        self,
+        question: Question,
+        step_id: str,
+        node_id: str,
+        *,
+        token: Token,
+        finished: bool = False,
+        by_agent: bool = False,
     ) -> Answer:
-        """A recorded answer, or a host's, or the end of this step until somebody answers.
+        """A host's answer, or the end of this step until somebody answers.
 
         `finished`: the step itself is recorded, so that the answer is an update of its scope by itself.
-        `place` is which question of the step it is, -1 for one of an agent, whose questions have no order.
+        Raises DuplicateQuestionError where another question with that id is open.
         """
-        if self.past is not None and (known := self.past.answer_to(question, step_id, place)) is not None:
-            return known
-        if self.pen is not None:
-            body = AskedBody(step_id, node_id, time.time(), question, scope, place < 0)
-            await self.pen.write(encode_row(RowKind.ASKED, body))
-        self.tell_live(node_id, Event("asked", question))
-        broker = getattr(self.deps, "broker", None)
-        if broker is None:
-            raise Suspend(f"waits for an answer to '{question.id}'", question=question, node_id=node_id)
-        answer = _answer_for(question, await broker.ask(question))
-        if self.pen is not None:
-            told = AnsweredBody(step_id, question.id, time.time(), answer, scope if finished else None)
-            await self.pen.write(encode_row(RowKind.ANSWERED, told))
+        self._open_question(Waiting(question, node_id, step_id, token), by_agent=by_agent)
+        scope = token.place.path
+        try:
+            if self.pen is not None:
+                body = AskedBody(step_id, node_id, time.time(), question, scope, by_agent, hash_text(question.text))
+                await self.pen.write(encode_row(RowKind.ASKED, body))
+            self.tell_live(node_id, Event("asked", question))
+            broker = getattr(self.deps, "broker", None)
+            if broker is None:
+                raise Suspend(f"waits for an answer to '{question.id}'", question=question, node_id=node_id)
+            answer = _answer_for(question, await broker.ask(question))
+            if self.pen is not None:
+                told = AnsweredBody(step_id, question.id, time.time(), answer, scope if finished else None)
+                await self.pen.write(encode_row(RowKind.ANSWERED, told))
+        except Suspend:
+            raise  # it stays open
+        except BaseException:
+            self.waiting.pop(question.id, None)
+            raise
+        self.waiting.pop(question.id, None)
         return answer
+
+    def _open_question(self, asked: Waiting, *, by_agent: bool) -> None:
+        """Note that a question is open. Two agents of one step may ask the same, which is one question."""
+        other = self.waiting.get(asked.question.id)
+        is_stale = other is not None and other.token is asked.token and other.step_id != asked.step_id
+        if other is not None and not is_stale and not by_agent:
+            raise DuplicateQuestionError(asked.question, asked.node_id, other.question, other.node_id)
+        self.waiting[asked.question.id] = asked
+
+    def close_questions(self, step_id: str) -> None:
+        """The step is over or starts again: what it asked is not open any more."""
+        for id in [id for id, asked in self.waiting.items() if asked.step_id == step_id]:
+            del self.waiting[id]
+
+    def close_suspended(self, tokens: Iterable[Token]) -> None:
+        """These branches do not go on: what they asked is not open any more."""
+        if not self.waiting:
+            return
+        for token in tokens:
+            for suspend in token.suspended:
+                if suspend.question is not None:
+                    self.waiting.pop(suspend.question.id, None)
+
+    def warn(self, node_id: str, text: str) -> None:
+        """Tell the host something that is no failure."""
+        event = Event("warning", {"node": node_id, "text": f"{node_id}: {text}"})
+        self.warnings.append(event)
+        self.tell_live(node_id, event)
 
 
 def _answer_for(question: Question, answer: Any) -> Answer:

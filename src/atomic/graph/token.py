@@ -170,9 +170,11 @@ class Token:
                         self.values, self.borrowed = self.values.copy(), False
                     self.spec.apply(self.values, update)
             except BaseException as error:
-                pauses, failure = self.judge(error)
-                if ctx is not None and ctx.programs is not None:
-                    await ctx.end_programs()
+                pauses, failure = self.judge(error, ctx)
+                if ctx is not None:
+                    ctx.close()
+                    if ctx.programs is not None:
+                        await ctx.end_programs()
                 if failure is None:
                     return self._suspend(op, n, attempt, pauses, perf_counter() - start)
                 failed = as_node_error(node_id, failure)
@@ -287,6 +289,7 @@ class Token:
             await run.pen.write(encode_row(RowKind.STEP, body))
         run.counts[node_id] -= 1  # whoever runs it again goes on with the same step
         step_id, state = run.step_id(node_id, n), self.state if run.listening else None
+        run.close_questions(step_id)
         if run.past is not None:
             run.past.forget_parts(step_id)
         self._catch(error)
@@ -306,9 +309,11 @@ class Token:
         if error not in self.errors:
             self.errors = (*self.errors, error)
 
-    def judge(self, error: BaseException) -> tuple[list[Suspend], BaseException | None]:
+    def judge(self, error: BaseException, ctx: StepContext | None = None) -> tuple[list[Suspend], BaseException | None]:
         """Split what a node raised into its pauses and its failure. Raises a cancellation that was meant for it."""
         pauses, failure = sort_raised(error)
+        if ctx is not None and failure is None:
+            pauses, failure = ctx.pauses(pauses), ctx.refusal
         if isinstance(failure, asyncio.CancelledError):
             if self.is_cancelled():
                 raise failure
@@ -357,7 +362,7 @@ class Token:
         assert self.pending is not None
         question, step_id = self.pending
         try:
-            answer = await self.run.ask(question, step_id, question.id, place=0, scope=self.place.path, finished=True)
+            answer = await self.run.ask(question, step_id, question.id, token=self, finished=True)
         except BaseException as error:
             pauses, failure = self.judge(error)
             if failure is None:
@@ -448,17 +453,13 @@ class Token:
         if enough:
             self.pc = op.next
         elif op.max_iterations and done >= op.max_iterations:
-            self._warn(op.id, f"stopped after {op.max_iterations} iterations, and its condition does not hold")
+            self.run.warn(
+                self.place.public_id(op.id),
+                f"stopped after {op.max_iterations} iterations, and its condition does not hold",
+            )
             self.pc = op.next
         else:
             self.pc = op.again
-
-    def _warn(self, node_id: str, text: str) -> None:
-        event = Event(
-            "warning", {"node": self.place.public_id(node_id), "text": f"{self.place.public_id(node_id)}: {text}"}
-        )
-        self.run.warnings.append(event)
-        self.run.tell_live(self.place.public_id(node_id), event)
 
     def _choose(self, op: IfOp) -> None:
         for condition, pc in op.branches:
@@ -515,6 +516,7 @@ class Token:
         if waiting := branching.suspended():
             self.suspended = waiting
             return None
+        branching.close_questions()
         step = await branching.join()  # if that fails, what was done stays in sight
         if self.branching is branching and not self.suspended:
             self.branching = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -164,6 +164,11 @@ class Report:
         )
         self._session.save(questions=tuple(self.questions.values()))
         self.tell(QuestionAsked, question=question, node=node)
+
+    def keep_questions(self, open_ids: Collection[str]) -> None:
+        """Only these are open: what a branch has asked that others decided against is not."""
+        for id in [id for id in self.questions if id not in open_ids]:
+            self.close_question(id)
 
     def close_question(self, id: str) -> None:
         if self.questions.pop(id, None) is not None:

@@ -308,6 +308,8 @@ class Work:
         return self._ended(self._streaming.result())
 
     def _ended(self, result: RunResult[Any]) -> Ending:
+        if result.status is RunStatus.PAUSED:
+            self.report.keep_questions({question.id for question in result.questions})
         self._warn_of_unused_roles(result)
         ending = ending_of(result, None, self._session.id)
         if result.status is RunStatus.FAILED and isinstance(result.error, NodeError):
