@@ -515,7 +515,7 @@ async def test_what_a_run_was_started_with_lets_it_go_on_and_nothing_else(user: 
 CHANGE = """
 async def change(ctx):
     await ctx.deps.turn("first")
-    open(".atomic/workflows/more.py", "w").write('# one more\\n')
+    open(".mcp.json", "w").write('{"more": 1}')
     note("changed", await ctx.deps.turn("second"))
 
 async def last(ctx):
@@ -540,7 +540,8 @@ async def trust_all(user: User) -> None:
 
 async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(user: User) -> None:
     workflow(user, "change", CHANGE)
-    made = in_the_project(user, "change").with_name("more.py")
+    in_the_project(user, "change")
+    made = user.project / ".mcp.json"
     await trust_all(user)
     agent = recording(user, call(end("1"), match="first"), call(end("2"), match="second"), slow_call(60))
     async with started(user, "run", "change", "-a", agent, "--json", "x") as run:
@@ -552,14 +553,41 @@ async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(u
         await run.process.wait()
     id = run.events[0]["run"]
     recording(user, call(end("3"), match="last"))
-    made.write_text("# by a stranger\n")
+    made.write_text('{"by a stranger": 1}')
     assert (await user.atomic("resume", id)).exit_code == 4
-    made.write_text("# one more\n")
-    (user.project / ".mcp.json").write_text("{}")
+    made.write_text('{"more": 1}')
+    (user.project / ".vscode").mkdir()
+    (user.project / ".vscode" / "mcp.json").write_text("{}")
     assert (await user.atomic("resume", id)).exit_code == 4
-    (user.project / ".mcp.json").unlink()
+    (user.project / ".vscode" / "mcp.json").unlink()
     done = await user.atomic("resume", id)
     assert (done.exit_code, ledger(user)) == (0, ["changed 2", "3"])
+
+
+async def test_a_resume_takes_the_workflow_that_the_run_was_started_with(user: User) -> None:
+    """Whatever an agent or a `git pull` has put in its place since, also in a project that is trusted."""
+    (user.project / ".mcp.json").write_text("{}")
+    await trust_all(user)
+    workflow(user, "change", CHANGE)
+    agent = recording(user, call(end("1"), match="first"), call(end("2"), match="second"), slow_call(60))
+    async with started(user, "run", "change", "-a", agent, "--json", "x") as run:
+        await run.until("node_started", node="last")
+        run.signal(signal.SIGKILL)
+        await run.process.wait()
+    id = run.events[0]["run"]
+    kept = session(user)
+    assert (kept["workflow_source"], len(kept["workflow_sha256"])) == ("user", 64)
+    recording(user, call(end("3"), match="last"))
+    evil = user.project / ".atomic" / "workflows" / "change.py"
+    evil.parent.mkdir(parents=True)
+    evil.write_text("open('evil', 'w').close()\n" + (user.home / ".atomic/workflows/change.py").read_text())
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, ledger(user)) == (0, ["changed 2", "3"])
+    assert not (user.project / "evil").exists()
+    (user.home / ".atomic" / "workflows" / "change.py").unlink()
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, "put it back" in done.stderr) == (2, True)
+    assert not (user.project / "evil").exists()
 
 
 async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_not_trusted(user: User) -> None:

@@ -373,24 +373,34 @@ def test_secrets_are_neither_kept_nor_shown(world: World) -> None:
 
 
 def test_what_a_run_changes_itself_does_not_revoke_its_trust(world: World) -> None:
-    world.flow("a", "x = 1\n")
-    gone = world.flow("b", "x = 1\n")
     world.file(".mcp.json", "{}")
+    gone = world.file(".claude/hooks/b.sh", "x")
     world.trust()
     at_start = RunTrust.of(world.look())
     assert at_start.strange(world.look()) == ()
-    world.flow("a", "x = 2\n")
-    world.flow("c", "new\n")
+    world.file(".mcp.json", '{"a": 1}')
+    world.file(".claude/hooks/c.sh", "new")
     gone.unlink()
-    expected = ("workflow .atomic/workflows/a.py", "workflow .atomic/workflows/b.py", "workflow .atomic/workflows/c.py")
+    expected = ("hook .claude/hooks/b.sh", "hook .claude/hooks/c.sh", "mcp .mcp.json")
     assert at_start.strange(world.look()) == expected
     noted = at_start.note(world.look())
     assert msgspec.json.decode(msgspec.json.encode(noted), type=RunTrust) == noted
     assert noted.strange(world.look()) == ()
     world.file(".mcp.json", '{"evil": 1}')
-    world.flow("a", "x = 3\n")
-    assert noted.strange(world.look()) == ("mcp .mcp.json", "workflow .atomic/workflows/a.py")
-    world.file(".mcp.json", "{}")
+    assert noted.strange(world.look()) == ("mcp .mcp.json",)
+    world.file(".mcp.json", '{"a": 1}')
+    world.file(".claude/hooks/b.sh", "x")  # the run took it away, and somebody has put it back
+    assert noted.strange(world.look()) == ("hook .claude/hooks/b.sh",)
+
+
+def test_a_run_never_approves_what_atomic_itself_would_run(world: World) -> None:
+    world.flow("a", "x = 1\n")
+    world.trust()
+    at_start = RunTrust.of(world.look())
     world.flow("a", "x = 2\n")
-    world.flow("b", "x = 1\n")  # the run took it away, and somebody has put it back
-    assert noted.strange(world.look()) == ("workflow .atomic/workflows/b.py",)
+    world.flow("ralph", "new\n")
+    world.file(".atomic/tools/t.py", "new\n")
+    world.file(".atomic/worktree-setup", "new\n")
+    world.file("Makefile", "test:\n\ttrue\n")
+    strange = at_start.note(world.look()).strange(world.look())
+    assert [key.split()[0] for key in strange] == ["gate", "tool", "workflow", "workflow", "worktree-setup"]

@@ -9,11 +9,12 @@ from pathlib import Path
 from atomic.cli.arguments import Arguments
 from atomic.cli.errors import UsageError
 from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_settings
+from atomic.cli.streams import tell
 from atomic.config import atomic_home
 from atomic.sessions.errors import SessionError
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.catalog import WorkflowCatalog
-from atomic.workflows.definition import WorkflowDefinition
+from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
 from atomic.workflows.executor import WorkflowRun, run_workflow
 from atomic.workflows.host_runtime import Person
 
@@ -65,8 +66,9 @@ async def go_on(
     place = _place_of(session, flags)
     os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in
     warn_of_settings(place)
-    definition = place.catalog.definition(record.workflow)
-    if workflow is not None and place.catalog.find(workflow.removeprefix("/")) is not definition:
+    definition = _definition_of(session, place.catalog)
+    named = None if workflow is None else place.catalog.find(workflow.removeprefix("/"))
+    if workflow is not None and (named is None or named.name != definition.name):
         raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
     loaded = definition.load()
     runtime = await place.runtime(flags, loaded, person)
@@ -75,6 +77,17 @@ async def go_on(
         definition, record.prompt, runtime,
         session=session, config=flags.config, resume=True, answers=answers, model=model,
     )  # fmt: skip
+
+
+def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:
+    """The workflow that the run was started with, never another one that has taken its name since."""
+    record = session.record
+    if not record.workflow_source:  # of an older version, which did not keep it
+        return catalog.definition(record.workflow)
+    definition = catalog.started(record.workflow, record.workflow_source, record.workflow_path)
+    if definition.sha256 != record.workflow_sha256 and definition.source is WorkflowSource.PROJECT:
+        tell(f"{record.workflow_path} has changed since this run was started")  # it loads only if it is approved
+    return definition
 
 
 def _place_of(session: Session, flags: RunFlags) -> Place:

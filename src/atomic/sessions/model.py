@@ -55,6 +55,9 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     workflow: str
     workflow_version: str = ""
+    workflow_source: str = ""  # builtin, user or project; empty in records of older versions
+    workflow_path: str = ""  # of its file; empty for a built-in one
+    workflow_sha256: str = ""  # of that file when the run was started
     project: str = ""
     prompt: str = ""
     status: SessionStatus = SessionStatus.RUNNING

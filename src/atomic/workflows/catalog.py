@@ -20,7 +20,13 @@ from atomic.workflows import trust
 from atomic.workflows.builtin import builtin_workflows
 from atomic.workflows.capabilities import all_nodes, references_of
 from atomic.workflows.definition import Capabilities, LoadedWorkflow, WorkflowDefinition, WorkflowSource
-from atomic.workflows.errors import UntrustedError, WorkflowLoadError, WorkflowNotFoundError, WorkflowProblem
+from atomic.workflows.errors import (
+    UntrustedError,
+    WorkflowGoneError,
+    WorkflowLoadError,
+    WorkflowNotFoundError,
+    WorkflowProblem,
+)
 from atomic.workflows.executables import shown_path
 from atomic.workflows.loader import define, line_of_node, load_file
 from atomic.workflows.shelves import Shelf, project_shelf, user_shelf
@@ -71,6 +77,17 @@ class WorkflowCatalog:
         if found is None:
             raise WorkflowNotFoundError(name, [word for one in self.all() for word in (one.name, *one.aliases)])
         return found
+
+    def started(self, name: str, source: str, path: str) -> WorkflowDefinition:
+        """The workflow that a run was started with, also where another one has its name by now.
+
+        Raises WorkflowGoneError if it is not there.
+        """
+        self._look()
+        for one in (*self._found, *self.hidden):
+            if fold(one.name) == fold(name) and one.source == source and str(one.path or "") == path:
+                return one
+        raise WorkflowGoneError(name, path)
 
     def require(self, name: str) -> CompiledGraph[Any]:
         """The graph of a workflow, for a node that calls it by name.

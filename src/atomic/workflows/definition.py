@@ -124,6 +124,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     roles: Sequence[str] = ()  # all that `--agent` and `--model` may name; empty: whatever its prompts say
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None
+    sha256: str = ""  # of its file
     problems: Sequence[WorkflowProblem] = ()
     refused: bool = False  # one of the problems keeps it from being loaded
     loader: Callable[[WorkflowDefinition], LoadedWorkflow] | None = None

@@ -77,6 +77,16 @@ class WorkflowNotFoundError(AtomicError):
         super().__init__(f'Workflow not found: "{name}" ({hint})')
 
 
+class WorkflowGoneError(AtomicError):
+    """The workflow that a run was started with is not there any more."""
+
+    exit_code = 2
+
+    def __init__(self, name: str, path: str) -> None:
+        where = f"from {path}" if path else "that is built in"
+        super().__init__(f'The run was started with the workflow "{name}" {where}, which is not there: put it back')
+
+
 class UnknownRoleError(AtomicError):
     """A flag names a role that the workflow does not have."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import traceback
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from inspect import iscoroutinefunction
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +51,7 @@ def define(
         min_sdk_version=said.min_sdk_version, state_version=said.state_version, argument_hint=said.argument_hint,
         default_config=said.default_config, node_descriptions=said.node_descriptions,
         config_descriptions=said.config_descriptions, source=of, path=path,
+        sha256=sha256(source).hexdigest(),
         problems=tuple(problems), refused=refused, loader=loader,
     )  # fmt: skip
 

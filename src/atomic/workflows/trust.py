@@ -71,6 +71,9 @@ class ItemChange(msgspec.Struct, frozen=True):
     before: ApprovedItem | None = None
 
 
+_RUN_BY_ATOMIC = frozenset({Kind.WORKFLOW, Kind.TOOL, Kind.SETUP, Kind.GATE})
+
+
 class RunTrust(msgspec.Struct, frozen=True):
     """What a run was started with, and what it changed itself; kept with the run, it lets the run go on."""
 
@@ -83,9 +86,13 @@ class RunTrust(msgspec.Struct, frozen=True):
         return cls(_digests(snapshot))
 
     def note(self, snapshot: Snapshot) -> RunTrust:
-        """The same with what is different now as the run's own work; for moments at which only the run could do it."""
+        """The same with what is different now as the run's own work; for moments at which only the run could do it.
+
+        What Atomic itself would run is never its own work: an agent could write it, and so get out of its place.
+        """
         now = _digests(snapshot)
-        return RunTrust(self.start, {key: now.get(key) for key in _differing(self.start, now)})
+        differ = [key for key in _differing(self.start, now) if key.partition(" ")[0] not in _RUN_BY_ATOMIC]
+        return RunTrust(self.start, {key: now.get(key) for key in differ})
 
     def strange(self, snapshot: Snapshot) -> tuple[str, ...]:
         """The items that are neither as they were at the start nor as the run left them; none: it may go on.
