@@ -100,6 +100,7 @@ class RunEnded(_News, frozen=True, kw_only=True, tag="run_ended"):
     message: str
     exit_code: int
     resume: str = ""
+    verified: bool | None = None  # whether a check has proven the work; None: the workflow does not say
 
 
 WorkflowEvent: TypeAlias = (

@@ -1,6 +1,6 @@
 """`atomic demo`: a workflow's recorded agents at work in a scratch repository, for whoever has no agent yet.
 
-The agents are played; all else is the real thing: the run, the gates, the files and the commits. Nothing of the user's
+The agents are played; all else is the real thing: the run, the checks, the files and the commits. Nothing of the user's
 own configuration, entities and servers takes part, so that it is the same for everybody.
 """
 

@@ -122,6 +122,7 @@ SHAPE: Mapping[str, Shape] = {
     },
     "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command)}),
     "env": {"pass": Key("a list of names of variables", _names)},
+    "checks": {"env": Key("a list of names of variables", _names)},
     "workflows": Each(Each(Key("", _anything))),
 }
 

@@ -28,6 +28,12 @@ class EnvSettings(msgspec.Struct, frozen=True):
     pass_: Sequence[str] = msgspec.field(default=(), name="pass")
 
 
+class CheckSettings(msgspec.Struct, frozen=True):
+    """`[checks]`: variables that checks get though they look like secrets."""
+
+    env: Sequence[str] = ()
+
+
 class CapSettings(msgspec.Struct, frozen=True):
     """`[caps]`: what a run and its turns may take; None means the default. Times are seconds."""
 
@@ -51,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
     providers: Mapping[str, ProviderSettings] = {}
     acp: Mapping[str, AcpSettings] = {}
     env: EnvSettings = EnvSettings()
+    checks: CheckSettings = CheckSettings()
     workflows: Mapping[str, Mapping[str, Any]] = {}  # over a workflow's own `default_config`
     warnings: tuple[str, ...] = ()  # what was ignored, and where it stands
 

@@ -133,9 +133,17 @@ class Suspend(BaseException):
         begun: bool = True,
     ) -> None:
         self.reason, self.status, self.question, self.node_id = reason, status, question, node_id
-        self.begun = begun  # False: the step stopped before it did anything
+        self.begun = begun  # False: nothing that counts was done, and a task is still to be begun
         self.code = code  # one word for programs: why it waits
         super().__init__(reason)
+
+
+class Postpone(Suspend):
+    """Raised by the first node of an item of a task loop: the given tasks come first, then the item is taken again."""
+
+    def __init__(self, first: Sequence[Any]) -> None:
+        self.first = first
+        super().__init__("other tasks come first", begun=False)
 
 
 def status_of(suspended: Sequence[Suspend]) -> RunStatus:

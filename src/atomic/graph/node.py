@@ -249,7 +249,11 @@ class Dispatcher(Protocol):
         ...
 
     def put_back(self, key: str) -> None:
-        """The item was taken, and none of its steps has been done: it may be taken again."""
+        """The item was taken, and nothing that counts was done for it: it is still to be begun."""
+        ...
+
+    def postpone(self, key: str, first: Sequence[Any]) -> None:
+        """The item was taken, and these come first: nothing else is taken before they are done."""
         ...
 
     def finished(self) -> Sequence[str]:

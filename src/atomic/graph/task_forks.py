@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from atomic.graph.control import Event, RunStatus, Suspend
+from atomic.graph.control import Event, Postpone, RunStatus, Suspend
 from atomic.graph.errors import NodeError
 from atomic.graph.failures import as_node_error
 from atomic.graph.forks import Fork
@@ -88,9 +88,15 @@ class TasksFork(Fork):
                     await self._done()
 
     def _see_pause(self, name: str, token: Token) -> None:
+        first = [item for pause in token.suspended if isinstance(pause, Postpone) for item in pause.first]
+        if first and token.last == "":
+            del self.children[name]
+            self._ask(lambda: self.dispatcher.postpone(name, first))
+            self._tell()
+            return
         if any(pause.question is None for pause in token.suspended):
             self._stop = True
-        if token.suspended and token.last == "" and not any(pause.begun for pause in token.suspended):
+        if token.suspended and not any(pause.begun for pause in token.suspended):
             self._ask(lambda: self.dispatcher.put_back(name))
             self._tell()
 
@@ -179,8 +185,10 @@ class TasksFork(Fork):
         return await super().join()
 
     def _code(self) -> str:
-        """The word that the failures of items have for why nothing can go on, if they have one."""
-        codes = [getattr(error.__cause__, "code", "") for error in self.errors.values()]
+        """The word that the failures of items have for why nothing can go on; a decisive one comes first."""
+        causes = [error.__cause__ for error in self.errors.values()]
+        causes.sort(key=lambda cause: not getattr(cause, "decisive", False))
+        codes = [getattr(cause, "code", "") for cause in causes]
         return next((code for code in codes if code), "")
 
     def merge(self) -> None:

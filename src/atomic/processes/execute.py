@@ -18,6 +18,7 @@ import msgspec
 
 from atomic.processes.errors import ExecOutputError, ExecTimeoutError
 from atomic.processes.groups import GRACE, end_group, send_signal
+from atomic.processes.marks import end_marked, mark_in
 from atomic.processes.starting import guard, shared_guard, start
 from atomic.processes.watching import ExitWatch
 
@@ -43,6 +44,7 @@ async def execute(
     errors: str = "replace",
     hear: Callable[[bytes], None] | None = None,
     is_short: bool = False,
+    mark: dict[str, str] | None = None,
 ) -> ExecResult:
     """Run a program to its end, never through a shell; an exit code other than 0 is a result, not an error.
 
@@ -51,7 +53,8 @@ async def execute(
     `hear` is given what the program says, stdout and stderr as one, in order and as it comes: nothing is kept then, and
     there is no limit to it.
     `is_short`: it starts no programs and ends by itself, as most of git does; to start it costs a third then.
-    What the program leaves running in its group is ended when it exits.
+    What the program leaves running in its group is ended when it exits. `mark`: a variable of `new_mark` that is part
+    of `env`; by it children are found and ended that have moved to a session of their own (on Linux).
 
     Raises:
         ProgramNotFoundError: there is no such program.
@@ -72,6 +75,7 @@ async def execute(
             errors=errors,
             hear=hear,
             is_short=is_short,
+            mark=mark,
         )
     )
     interruption: asyncio.CancelledError | None = None
@@ -101,15 +105,21 @@ async def _supervise(
     errors: str,
     hear: Callable[[bytes], None] | None,
     is_short: bool,
+    mark: dict[str, str] | None,
 ) -> ExecResult:
     """Run, wait for the end or for `stop`, and clean up; the result of a stopped one is for nobody."""
-    with _running(argv, cwd=cwd, env=env, input=input, max_output=max_output, hear=hear, is_short=is_short) as child:
+    words = "" if mark is None else mark_in(mark)
+    with _running(
+        argv, cwd=cwd, env=env, input=input, max_output=max_output, hear=hear, is_short=is_short, mark=words
+    ) as child:
         await _first_of(child.over, stop, timeout=timeout)
         timed_out = not (child.over.done() or stop.done())
         if child.exit_code is not None:
             # A child of the program may hold the pipes: it may finish its sentence, not keep us.
             await _first_of(child.drained, stop, timeout=GRACE)
         survivors = await end_group(child.group)
+        if mark is not None:
+            survivors += [str(pid) for pid in await end_marked(mark)]
         child.look()
     if timed_out and timeout is not None:
         said = child.text(1, errors), child.text(2, errors)
@@ -134,10 +144,11 @@ def _running(
     max_output: int,
     hear: Callable[[bytes], None] | None,
     is_short: bool,
+    mark: str,
 ) -> Generator[_Child]:
     with ExitStack() as stack:
         has_input, one_pipe = input is not None, hear is not None
-        announcements = None if is_short else stack.enter_context(guard())
+        announcements = None if is_short else stack.enter_context(guard(mark))
         process = start(argv, cwd=cwd, env=env, has_input=has_input, announcements=announcements, one_pipe=one_pipe)
         try:
             if is_short:

@@ -62,7 +62,14 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[str, Any] = {}  # what the run has set in `ctx.deps.facts`
 
 
-AtEnd = Callable[[RunEnd], "str | None"]  # what it returns is said where the ending has no words of its own
+class EndNote(msgspec.Struct, frozen=True):
+    """What a workflow adds to its end: the message, where there is no other, and whether a check proved the work."""
+
+    message: str = ""
+    verified: bool | None = None
+
+
+AtEnd = Callable[[RunEnd], "str | EndNote | None"]  # a text is the message of an EndNote
 
 
 class Capabilities(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from atomic.sessions.model import SessionStatus
 
 SAVED_END = (SessionStatus.COMPLETED, SessionStatus.CHAT)  # nothing is left to do
 CAPS = ("max_cost", "max_tokens", "max_time", "max_iterations")
-BLOCKED = ("nothing_runnable", "same_blocker", "review_rounds", "not_approved", "stuck")
+BLOCKED = ("nothing_runnable", "same_blocker", "review_rounds", "not_approved", "stuck", "check_red", "moving_tree")
 FAILED = ("no_plan",)
 
 
@@ -33,6 +33,7 @@ class Ending(msgspec.Struct, frozen=True):
     message: str
     exit_code: int
     resume: str = ""
+    verified: bool | None = None
 
 
 def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> Ending:

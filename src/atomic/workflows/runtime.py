@@ -193,6 +193,16 @@ class WorkflowRuntime(Protocol):
         ...
 
     @property
+    def check_variables(self) -> Sequence[str]:
+        """The variables that checks get though they look like secrets."""
+        ...
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the user has approved what the project brings to run."""
+        ...
+
+    @property
     def configured(self) -> Sequence[str]:
         """The providers that flags and settings name, without looking whether they work."""
         ...

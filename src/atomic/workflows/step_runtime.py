@@ -81,6 +81,16 @@ class StepRuntime:
         return self._run.facts
 
     @property
+    def check_variables(self) -> Sequence[str]:
+        """The variables that checks get though they look like secrets."""
+        return self._host.settings.checks.env
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the user has approved what the project brings to run."""
+        return self._host.trusted
+
+    @property
     def configured(self) -> Sequence[str]:
         return self._run.configured
 

@@ -19,6 +19,7 @@ from atomic.tasks import Task, TaskList, TaskStatus
 TaskSelector = Callable[[Sequence[Task], StateT], Task | None]
 WriteTasks = Callable[[str, TaskList], None]
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})(.*)")
+COMES_FIRST = "comes_first"  # in the metadata of a task: nothing else is taken before it is done
 _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
 
@@ -65,12 +66,15 @@ class TaskDispatcher:
         self._path, self._max_iterations, self._selector, self._write = path, max_iterations, selector, write
         self._tasks = TaskList.read(path)
         self._started = 0
+        self._first = {task.id for task in self._tasks.tasks if task.metadata.get(COMES_FIRST) is True}
         self._failures: dict[str, str] = {}  # of this process
 
     def take(self, state: Callable[[], Any]) -> tuple[str, Task] | None:
         if self._max_iterations and self._started >= self._max_iterations:
             return None
         ready = self._tasks.ready()
+        if waiting := self._undone_first():
+            ready = [task for task in ready if task.id in waiting]
         task = self._selector(ready, state()) if self._selector is not None and ready else next(iter(ready), None)
         if task is None:
             return None
@@ -85,6 +89,17 @@ class TaskDispatcher:
     def put_back(self, key: str) -> None:
         self._started -= 1
         self._change(key, TaskStatus.PENDING)
+
+    def postpone(self, key: str, first: Sequence[Task]) -> None:
+        known = {task.id for task in self._tasks.tasks}
+        new = [task for task in first if task.id not in known]
+        tasks = self._tasks
+        self._tasks = TaskList([*tasks.tasks, *new], metadata=tasks.metadata, problems=tasks.problems)
+        self._first.update(task.id for task in first)
+        self.put_back(key)
+
+    def _undone_first(self) -> list[str]:
+        return [id for id in self._first if self._tasks.require(id).status not in _DONE]
 
     def _change(self, task_id: str, status: TaskStatus) -> Task:
         task = self._tasks.set_status(task_id, status)
@@ -126,6 +141,10 @@ class TaskDispatcher:
         left = [task for task in tasks if task.status not in _DONE]
         if not left:
             return None
+        for id in self._undone_first():
+            if id in self._failures:
+                rest = f"; {len(left) - 1} more tasks wait for it" if len(left) > 1 else ""
+                return f"{id} ({self._tasks.require(id).title}) failed: {self._failures[id]}{rest}"
         reasons = self._tasks.waiting()
         lines = "; ".join(f"{task.id}: {self._why(task, reasons)}" for task in left)
         bound = self._max_iterations

@@ -37,7 +37,7 @@ from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, this_owner
 from atomic.tasks import TaskFileError
 from atomic.workflows.builder import graph
-from atomic.workflows.definition import RunEnd
+from atomic.workflows.definition import EndNote, RunEnd
 from atomic.workflows.endings import SAVED_END, Ending, Stop, ending_of
 from atomic.workflows.events import (
     RunEnded,
@@ -379,9 +379,9 @@ class Work:
             )  # fmt: skip
         if not questions:
             self._session.inbox.forget()
-        said = self._call_at_end(ending)
-        if said and not ending.message:
-            ending = msgspec.structs.replace(ending, message=said)
+        note = self._call_at_end(ending)
+        message = ending.message or note.message
+        ending = msgspec.structs.replace(ending, message=message, verified=note.verified)
         self.report.tell(RunEnded, **msgspec.to_builtins(ending))
 
     def _last_state(self, journal: Journal) -> Any:
@@ -396,20 +396,22 @@ class Work:
             self._session.logs.error("the last state cannot be read", error)
             return None
 
-    def _call_at_end(self, ending: Ending) -> str | None:
+    def _call_at_end(self, ending: Ending) -> EndNote:
         if (at_end := self._order.loaded.at_end) is None:
-            return None
+            return EndNote()
         end = RunEnd(
             session_dir=self._dir, status=ending.status, reason=ending.reason, message=ending.message,
             save=self._session.write, state=self._last, facts=self.runtime.facts,
         )  # fmt: skip
         try:
             said: object = at_end(end)  # a user's function may return anything
-            return said if isinstance(said, str) else None
+            if isinstance(said, EndNote):
+                return said
+            return EndNote(said) if isinstance(said, str) else EndNote()
         except (Exception, SystemExit) as error:  # a user's function may raise anything; the run has ended all the same
             self._session.logs.error("at_end failed", error)
             self.report.warn(f"at_end of {self._order.definition.name} failed: {_words_of(error)}")
-            return None
+            return EndNote()
 
     def _warn_of_unused_roles(self, result: RunResult[Any]) -> None:
         if result.status is not RunStatus.COMPLETED:

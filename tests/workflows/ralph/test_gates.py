@@ -178,18 +178,26 @@ async def test_a_gate_tells_its_end_and_what_it_said_in_order(tmp_path: Path) ->
     assert 0 < result.seconds < LIMIT
 
 
-async def test_a_gate_has_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = ("ANTHROPIC_API_KEY", "GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "ATOMIC_HOME", "PYTHONPATH")
-    for name in planted:
+async def test_a_check_gets_the_users_variables_and_nobodys_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASS"):
         monkeypatch.setenv(name, "planted")
-    monkeypatch.setenv("LANG", "C.UTF-8")
-    monkeypatch.delenv("TMPDIR", raising=False)
+    for name in ("RUSTUP_HOME", "JAVA_HOME", "NVM_DIR"):
+        monkeypatch.setenv(name, "/somewhere")
     (result,) = await book_of(tmp_path, "tr '\\0' '\\n' < /proc/self/environ; pwd").check(tmp_path, LIMIT)
     *variables, folder = result.output_tail.splitlines()
-    names = {line.partition("=")[0] for line in variables}
-    assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "HOME", "LANG"}  # the shell adds some of its own
+    assert {"RUSTUP_HOME=/somewhere", "JAVA_HOME=/somewhere", "NVM_DIR=/somewhere"} <= {*variables}
+    assert {"PYTHONDONTWRITEBYTECODE=1", "PYTHONNOUSERSITE=1"} <= {*variables}
     assert "planted" not in result.output_tail
     assert folder == str(tmp_path)
+
+
+async def test_children_that_leave_the_group_of_a_check_are_ended(tmp_path: Path) -> None:
+    command = "setsid sh -c 'echo $$ > new; mv new pid; exec sleep 1000' & while [ ! -f pid ]; do sleep 0.01; done"
+    (result,) = await book_of(tmp_path, command).check(tmp_path, LIMIT)
+    assert result.exit_code == 0
+    assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
 async def test_a_gate_that_hangs_has_failed_and_is_not_run_again(tmp_path: Path) -> None:

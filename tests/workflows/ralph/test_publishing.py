@@ -76,6 +76,7 @@ class Deps:
 
     files: Files
     facts: Facts
+    check_variables: tuple[str, ...] = ()
     urls: list[str] = field(default_factory=list[str])
 
     def publish(self, url: str) -> None:
@@ -205,7 +206,7 @@ async def test_on_the_default_branch_the_work_goes_to_a_branch_of_its_own(ready:
 async def test_the_body_is_what_is_done_with_its_evidence(ready: Project) -> None:
     await ready.publish()
     body = (ready.bin / "opened").read_text()
-    assert body.startswith("1 of 1 task is done, not verified by a gate, reviewed.\n")
+    assert body.startswith("1 of 1 task is done, not verified by a check, reviewed.\n")
     assert "### `t1` Add the board" in body
     assert "Cost" not in body
 

@@ -119,12 +119,12 @@ async def test_touched_tests_are_shown_everywhere(tmp_path: Path, deed: str) -> 
 
 async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--verify", "false", "--verify", "true", GOAL)
+    outcome = await theatre.ralph("--red-checks", "ignore", "--verify", "false", "--verify", "true", GOAL)
     assert outcome.status == DONE
     red, green = theatre.evidence("1")["gates"]
     assert (red["exit_code"], red["baseline_exit_code"], red["blocking"]) == (1, 1, False)
     assert green["blocking"]
-    assert "false was red before" in outcome.warnings
+    assert "false: red before the run, and ignored" in outcome.warnings
     told = theatre.prompts[1]["prompt"]
     assert "`false` (was red before this run, so it does not stop anybody; make it pass only if that is what" in told
     assert "red before" in theatre.report
@@ -135,7 +135,7 @@ async def test_a_gate_blocks_from_when_it_has_passed_once(tmp_path: Path) -> Non
         tmp_path, PLAN, writing("1"), worker("2", {"sh": "git rm -q part1.txt && git commit -qm gone"}, attempt=1),
         worker("2", {"sh": "git revert --no-edit HEAD && git mv README.md READ.md && git commit -qm two"}), APPROVE,
     )  # fmt: skip
-    assert (await theatre.ralph("--verify", "test -f part1.txt", GOAL)).status == DONE
+    assert (await theatre.ralph("--red-checks", "goal", "--verify", "test -f part1.txt", GOAL)).status == DONE
     assert theatre.cast[1:4] == ["worker 1 1", "worker 2 1", "worker 2 2"]
 
 
@@ -173,14 +173,13 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
 
 
 async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path) -> None:
-    """The gate turns red by itself after both tasks have passed it."""
-    gate = "n=$(cat ../runs || echo 0); echo $((n + 1)) > ../runs; touch run$n; test $n -lt 3 || test -e mended"
-    mending = {"role": "fixer", "do": [{"write": {"mended": ""}}, {"say": "ok"}]}
-    theatre = Theatre(tmp_path, writing("gate-1"), writing("gate-3"), mending, APPROVE)
-    (theatre.project / "list.json").write_text('[{"id": "gate-1", "title": "A"}, {"id": "gate-3", "title": "B"}]')
-    outcome = await theatre.ralph("--verify", gate, "--tasks", "list.json")
+    meddling = {"role": "reviewer", "do": [{"write": {"part2.txt": "BROKEN\n"}}, *APPROVE["do"]], "times": 1}
+    mending = {"role": "fixer", "do": [{"write": {"part2.txt": "mended\n"}}, {"say": "ok"}]}
+    theatre = Theatre(tmp_path, writing("check-1"), writing("check-3"), mending, meddling, APPROVE)
+    (theatre.project / "list.json").write_text('[{"id": "check-1", "title": "A"}, {"id": "check-3", "title": "B"}]')
+    outcome = await theatre.ralph("--verify", CLEAN, "--tasks", "list.json")
     assert outcome.status == DONE
-    assert theatre.cast == ["worker gate-1 1", "worker gate-3 1", "fixer gate-2 1", "reviewer 1"]
+    assert theatre.cast == ["worker check-1 1", "worker check-3 1", "reviewer 1", "fixer check-2 1", "reviewer 1"]
 
 
 async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert theatre.statuses["fix-1-1"] == "completed"
     assert theatre.evidence("fix-1-1")["status"] == "passed"
     shown = await theatre.user.atomic("sessions", "show", theatre.session.name)
-    for ran in ("│✓plan ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
+    for ran in ("│✓plan ", "│✓begin ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
         assert ran in shown.stdout
     assert "│ publish " in shown.stdout
     page = await theatre.user.atomic("sessions", "show", theatre.session.name, "--html")
@@ -273,12 +272,12 @@ async def test_all_reviewers_must_approve(tmp_path: Path) -> None:
 async def test_a_failed_task_holds_up_its_dependants_alone(tmp_path: Path) -> None:
     tasks = [*TASKS, {"id": "3", "title": "Write part three"}]
     plan = saying("planner", json.dumps({"tasks": tasks}))
-    theatre = Theatre(tmp_path, plan, worker("1", BROKEN, {"sh": "date +%N >> more.txt"}), writing("3"), APPROVE)
-    fixer = worker("3", {"write": {"part1.txt": "mended\n"}}, {"write": {"part3.txt": "x\n"}})
-    theatre.play(plan, worker("1", BROKEN, {"sh": "date +%N >> more.txt"}), fixer, APPROVE)
+    fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "mended\n"}}]}  # nobody works on a red tree
+    broken = worker("1", BROKEN, {"sh": "date +%N >> more.txt"})
+    theatre = Theatre(tmp_path, plan, broken, fixer, writing("3"), APPROVE)
     outcome = await theatre.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == ("blocked", "nothing_runnable", 5)
-    assert theatre.statuses == {"1": "failed", "2": "pending", "3": "completed"}
+    assert theatre.statuses == {"1": "failed", "2": "pending", "3": "completed", "check-1": "completed"}
     assert not any(one.startswith("reviewer") for one in theatre.cast)
     assert "exit code 1" in outcome.end["message"]
     assert '"1"' in outcome.end["message"]
@@ -351,8 +350,8 @@ async def test_without_a_gate_it_says_so(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     outcome = await theatre.ralph(GOAL)
     assert outcome.status == DONE
-    assert "not verified by a gate" in outcome.warnings
-    assert "not verified by a gate" in theatre.report
+    assert "not verified by a check" in outcome.warnings
+    assert "not verified by a check" in theatre.report
 
 
 async def test_the_projects_own_gate_is_found_and_named(tmp_path: Path) -> None:
@@ -479,7 +478,7 @@ async def test_a_run_that_was_killed_before_its_first_step_still_knows_who_gave_
         path.unlink()
     (session / "session.json").write_text(json.dumps({**record, "status": "running", "ended_at": None}))
     assert (await theatre.resume()).status == DONE
-    assert f"- Gate: `{CLEAN}` (given by `--verify`)" in theatre.report
+    assert f"- Check: `{CLEAN}` (given by `--verify`)" in theatre.report
 
 
 async def test_everybody_is_told_where_the_projects_rules_are(tmp_path: Path) -> None:
@@ -549,7 +548,7 @@ async def test_yolo_ends_on_the_promise_alone(tmp_path: Path) -> None:
     assert outcome.status == DONE
     assert theatre.cast == ["worker 1", "worker 2", "worker 3"]
     assert theatre.evidence("yolo")["status"] == "passed"
-    assert "not verified by a gate: it rests on the agent's promise alone" in outcome.warnings
+    assert "It rests on the agent's promise alone" in outcome.warnings
 
 
 async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None:
@@ -561,7 +560,7 @@ async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None
     theatre = Theatre(tmp_path, *turns)
     assert (await theatre.ralph("--yolo", "--verify", CLEAN, GOAL)).status == DONE
     assert theatre.cast == ["worker 1", "worker 2"]
-    assert "gates say that it is not" in theatre.prompts[1]["prompt"]
+    assert "checks say that it is not" in theatre.prompts[1]["prompt"]
 
 
 async def test_yolo_that_does_not_move_is_stuck(tmp_path: Path) -> None:

@@ -121,6 +121,13 @@ def finished(run: Run) -> Run:
     return run
 
 
+def said(end: RunEnd) -> str:
+    """The sentence at the end of a run."""
+    note = at_end(end)
+    assert note is not None
+    return note.message
+
+
 def section(report: str, title: str) -> str:
     return report.partition(f"\n## {title}")[2].partition("\n## ")[0]
 
@@ -130,7 +137,7 @@ def section(report: str, title: str) -> str:
 
 def test_a_completed_run_says_how_that_is_known(finished: Run) -> None:
     end = finished.end()
-    assert at_end(end) == (
+    assert said(end) == (
         f"2 of 2 tasks are done, verified by make test and reviewed; report: {finished.folder}/report.md"
     )
     report = finished.saved
@@ -158,8 +165,8 @@ def test_each_done_task_can_be_undone(finished: Run) -> None:
     ("options", "gated", "known"),
     [
         ({"review_rounds": 0}, True, "verified by make test, not reviewed"),
-        ({}, False, "not verified by a gate, reviewed"),
-        ({"review_rounds": 0}, False, "not verified by a gate and not reviewed"),
+        ({}, False, "not verified by a check, reviewed"),
+        ({"review_rounds": 0}, False, "not verified by a check and not reviewed"),
     ],
 )
 def test_it_never_claims_a_gate_or_a_review_that_was_not(
@@ -170,8 +177,8 @@ def test_it_never_claims_a_gate_or_a_review_that_was_not(
     run.tasks(done("t1"))
     run.evidence("t1", *([passed()] if gated else []))
     end = run.end(over=True, reviews=[] if options else [APPROVED])
-    assert str(at_end(end)).startswith(f"1 of 1 task is done, {known}; report: ")
-    assert ("**Not verified by a gate.**" in run.saved) is not gated
+    assert said(end).startswith(f"1 of 1 task is done, {known}; report: ")
+    assert ("**Not verified by a check.**" in run.saved) is not gated
     assert ("**not reviewed**" in run.saved) is bool(options)
 
 
@@ -180,7 +187,7 @@ def test_a_gate_that_was_red_before_and_stays_red_proves_nothing(run: Run) -> No
     run.tasks(done("t1"))
     run.evidence("t1", passed(exit_code=2, baseline_exit_code=2, blocking=False))
     end = run.end(over=True, reviews=[APPROVED])
-    assert "not verified by a gate, reviewed" in str(at_end(end))
+    assert "not verified by a check, reviewed" in said(end)
     report = run.saved
     assert "**red before the run** (exit code 2): it has not passed since" in report
     assert "`make test` ended with exit code 2 (1.5s); it was red before the run" in report
@@ -188,7 +195,7 @@ def test_a_gate_that_was_red_before_and_stays_red_proves_nothing(run: Run) -> No
 
 def test_without_the_state_it_says_what_is_not_known(finished: Run) -> None:
     end = finished.end(state=None)
-    assert "verified by make test; whether it was reviewed is not known" in str(at_end(end))
+    assert "verified by make test; whether it was reviewed is not known" in said(end)
     report = finished.saved
     assert "The run's state is not known" in report
     assert "Not known" in section(report, "Findings")
@@ -229,10 +236,10 @@ def test_the_pull_request_is_named(finished: Run) -> None:
 def test_changed_tests_stand_before_all_else(finished: Run) -> None:
     finished.evidence("t1", passed(), protected_files=("tests/test_game.py",))
     report = finished.report()
-    loud = report.index("**Tests, gates or CI files were changed.**")
+    loud = report.index("**Tests, checks or CI files were changed.**")
     assert loud < report.index("## Done")
     assert "> - `tests/test_game.py` (task `t1`)" in report
-    assert "**Changed tests, gates or CI files**: `tests/test_game.py`" in section(report, "Done, with evidence")
+    assert "**Changed tests, checks or CI files**: `tests/test_game.py`" in section(report, "Done, with evidence")
 
 
 def test_a_flaky_gate_is_named(finished: Run) -> None:
@@ -339,7 +346,7 @@ def test_what_atomic_chose_is_told(finished: Run) -> None:
     finished.call("worker", model=None)
     finished.call("reviewer", provider="copilot", model="gpt", file="/project/.claude/agents/reviewer.md")
     told = section(finished.report(), "Choices, and who made them")
-    assert "Gate: `make test` (found in `Makefile` by Atomic, none was given); green before the run" in told
+    assert "Check: `make test` (found in `Makefile` by Atomic, none was given); green before the run" in told
     assert (
         "Agent of the worker: `claude` with its own default model (no flag named one); its instructions: built in\n"
         in told
@@ -462,7 +469,7 @@ def test_yolo_rests_on_the_promise_and_its_gates(tmp_path: Path) -> None:
     run.gates(Gate("make test", "Makefile"))
     run.evidence("yolo", passed())
     end = run.end(over=True, iteration=4)
-    assert str(at_end(end)).startswith("the promise was kept after 4 turns, verified by make test, not reviewed; ")
+    assert said(end).startswith("the promise was kept after 4 turns, verified by make test, not reviewed; ")
     report = run.saved
     assert f"git revert --no-edit {START}..{FIRST}" in report
     assert "as with every `--yolo`" in report
@@ -485,11 +492,11 @@ def test_a_dry_run_shows_what_would_be_done_and_claims_nothing(tmp_path: Path) -
     run.gates(Gate("make check", "--verify"), baseline={"x": 0})
     run.tasks(Task("t1", "First", acceptance=["it runs"]), Task("t2", "Second", blocked_by=["t1"]))
     end = run.end()
-    assert str(at_end(end)).startswith("dry run: 2 tasks planned, nothing was done; report: ")
+    assert said(end).startswith("dry run: 2 tasks planned, nothing was done; report: ")
     report = run.saved
     assert f"atomic run ralph --verify 'make check' --workers 3 --tasks {run.folder}/tasks.json" in report
     assert "- must hold: it runs" in report
-    assert "it has not been run" in section(report, "Gates")
+    assert "it has not been run" in section(report, "Checks")
     assert "at most 7 turns" in section(report, "Limits")
     assert "`--max-cost`: 5.0" in section(report, "Limits")
     assert "step 1: t1\nstep 2: t2 (after t1)" in section(report, "Graph")

@@ -82,7 +82,9 @@ async def test_a_worker_that_touches_them_puts_them_back(tmp_path: Path, step: d
     for name in ("draft.md", "staged.txt"):
         assert name not in desk.git("ls-tree", "-r", "--name-only", "HEAD").split()
     assert desk.git("show", "HEAD:README.md") == "a project"
-    assert desk.report.startswith("# Ralph completed: 2 of 2 tasks are done, not verified by a gate, reviewed\n")
+    assert desk.report.startswith(
+        "# Ralph completed, not verified: 2 of 2 tasks are done, not verified by a check, reviewed\n"
+    )
 
 
 async def test_what_stays_touched_is_in_the_title_and_can_be_salvaged(tmp_path: Path) -> None:

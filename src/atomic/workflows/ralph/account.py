@@ -92,9 +92,10 @@ class Account:
 
     @property
     def verifying(self) -> list[str]:
-        """The gates that have proven work of this run, and would have stopped it."""
+        """The checks that have proven work of this run, and would have stopped it."""
         passed = {gate.command for proof in self.proofs for gate in proof.gates if gate.exit_code == 0}
         commands = [gate.command for gate in self.book.gates]
+        passed |= self.book.passed_once
         return [command for command in commands if command in passed and self.book.is_blocking(command)]
 
     @property

@@ -40,7 +40,7 @@ class Desk:
         self._ctx, self.options = ctx, state.options
         self.cwd, self.session = Path(state.cwd), Path(state.session_dir)
         self.facts, self.redactor = ctx.deps.facts, ctx.deps.files.redactor
-        self.book = GateBook(self.facts)
+        self.book = GateBook(self.facts, ctx.deps.check_variables)
 
     def check_folder(self) -> None:
         """Raises FolderGoneError where the project is not there any more."""
@@ -124,6 +124,10 @@ class Desk:
 
     def _write_turns(self, turns: Turns) -> None:
         self.facts.set(ITERATIONS, turns)
+
+    def others_work(self, task: str) -> bool:
+        """Whether another task has a turn under way."""
+        return bool(read_turns(self.facts).open - {task})
 
     def say(self, text: str) -> None:
         """Tell the user something that is no failure."""

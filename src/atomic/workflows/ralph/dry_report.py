@@ -27,7 +27,7 @@ def dry_sections(account: Account) -> list[str]:
     return [
         _command(account),
         _tasks(account),
-        "## Gates\n\n" + "\n".join(f"- {line}" for line in gate_lines(account)),
+        "## Checks\n\n" + "\n".join(f"- {line}" for line in gate_lines(account)),
         _limits(account),
         _graph(account),
         cost_section(account),
@@ -81,7 +81,7 @@ def _limits(account: Account) -> str:
         f"`--review-rounds`: {options.review_rounds}, with {options.reviewers} reviewers"
         if not account.is_yolo
         else "",
-        f"`--gate-timeout`: {options.gate_timeout:g} seconds for each run of a gate",
+        f"`--gate-timeout`: {options.gate_timeout:g} seconds for each run of a check",
         *(f"`{flag}`: {_cap(record.options, key)}" for key, flag in _CAPS),
     ]
     return "## Limits\n\n" + "\n".join(f"- {line}" for line in lines if line)

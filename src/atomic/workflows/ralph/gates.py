@@ -1,13 +1,12 @@
-"""Gates: the commands that say whether work is good. The engine runs them, outside of the agents.
+"""Checks, which the code calls gates: the commands that say whether work is good. Atomic runs them itself.
 
-They run one at a time, without anybody's credentials, on the files as they are. A gate that failed before the run began
-does not block until it has passed once.
+They run one at a time, without anybody's credentials, on the files as they are. A check holds up a task if it has
+passed once, before the run or since. At the end of a run all must pass but those that the user said to ignore.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -18,7 +17,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from atomic.processes import ExecTimeoutError, execute
+from atomic.processes import ExecTimeoutError, execute, new_mark
+from atomic.providers.environment import child_environment
 from atomic.sessions.facts import Facts
 from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.evidence import GateResult
@@ -26,7 +26,9 @@ from atomic.workflows.ralph.evidence import GateResult
 TAIL = 8 * 1024  # bytes of what a gate says that are kept
 FACT = "gates.json"
 KILLED = -9  # the exit code of a gate that took too long
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR")
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes of sh
+# No caches of Python that could hide a change, and none of the packages that agents may have installed for the user.
+_EXTRA = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
 
 # Running --------------------------------------------------------------------------------------------------------------
@@ -97,12 +99,17 @@ def _one_at_a_time() -> asyncio.Lock:
     return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
-async def _run(command: str, cwd: Path, timeout: float) -> _Run:
-    """Run a gate once. Raises ExecError if it cannot be started, because the folder is gone."""
-    output, began = _Output(), monotonic()
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> _Run:
+    """Run a check once. Raises ExecError if it cannot be started, because the folder is gone.
+
+    It gets the user's variables but for secrets, and those secrets that `passed` names.
+    """
+    output, began, mark = _Output(), monotonic(), new_mark()
+    environment = child_environment(passed=passed, extra={**_EXTRA, **mark})
     try:
-        done = await execute("sh", "-c", command, cwd=cwd, env=environment, timeout=timeout, hear=output.hear)
+        done = await execute(
+            "sh", "-c", command, cwd=cwd, env=environment, timeout=timeout, hear=output.hear, mark=mark
+        )
         exit_code, timed_out = done.exit_code, False
     except ExecTimeoutError:
         exit_code, timed_out = KILLED, True
@@ -110,12 +117,12 @@ async def _run(command: str, cwd: Path, timeout: float) -> _Run:
     return _Run(exit_code, seconds, timed_out, output.hash.hexdigest(), output.tail())
 
 
-async def _run_twice(command: str, cwd: Path, timeout: float) -> tuple[_Run, bool]:
-    """Run a gate, and once more if it fails; what it said last, and whether it is flaky."""
-    first = await _run(command, cwd, timeout)
+async def _run_twice(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> tuple[_Run, bool]:
+    """Run a check, and once more if it fails; what it said last, and whether it is flaky."""
+    first = await _run(command, cwd, timeout, passed)
     if first.exit_code == 0 or first.timed_out:
         return first, False
-    second = await _run(command, cwd, timeout)
+    second = await _run(command, cwd, timeout, passed)
     return second, second.exit_code == 0
 
 
@@ -128,13 +135,18 @@ class _Pages(msgspec.Struct, frozen=True):
     gates: Sequence[Gate] = ()
     baseline: Mapping[str, int] = {}  # exit codes before the first change, by command
     passed_once: Sequence[str] = ()
+    ignored: Sequence[str] = ()  # red before the run, and the user said not to count them
+    late: Sequence[str] = ()  # chosen after the start: there is no baseline of them
+    leftovers: Sequence[str] = ()  # files that the checks write, seen while nobody worked
+    refused: Sequence[str] = ()  # checks of the project that nobody has approved
 
 
 class GateBook:
-    """The gates of a session, how they were before the first change, and which have passed since."""
+    """The checks of a session, how they were before the first change, and which have passed since."""
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: Mapping[str, Any], variables: Sequence[str] = ()) -> None:
         self._facts = facts  # a report only reads them
+        self._variables = variables  # that checks get though they look like secrets
 
     @property
     def gates(self) -> Sequence[Gate]:
@@ -157,19 +169,84 @@ class GateBook:
         self._write(msgspec.structs.replace(self._read(), gates=tuple(unique.values())))
 
     def is_blocking(self, command: str) -> bool:
-        """Whether the gate's failure is one of the work: it passed before the first change, or since."""
+        """Whether the check's failure holds up a task: it passed before the first change, or since."""
         pages = self._read()
-        return pages.baseline.get(command, 0) == 0 or command in pages.passed_once
+        if command in pages.passed_once:
+            return True
+        return command not in pages.late and pages.baseline.get(command, 0) == 0
 
-    async def take_baseline(self, cwd: Path, timeout: float) -> None:
-        """Run each gate once. What is known already stays: after a resume the files are not as they were."""
+    def must_pass(self, command: str) -> bool:
+        """Whether the run is done only if this check is green at the end."""
+        return command not in self._read().ignored or self.is_blocking(command)
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        """The checks that were red before the run, that the user said to ignore, and that have not passed since."""
+        return [command for command in self._read().ignored if not self.is_blocking(command)]
+
+    def ignore(self, commands: Iterable[str]) -> None:
+        """Do not count these checks unless they pass once."""
+        self._write(msgspec.structs.replace(self._read(), ignored=tuple(commands)))
+
+    @property
+    def leftovers(self) -> Sequence[str]:
+        """Files that the checks write."""
+        return self._read().leftovers
+
+    def note_leftovers(self, paths: Iterable[str]) -> None:
+        pages = self._read()
+        if new := {*paths}.difference(pages.leftovers):
+            self._write(msgspec.structs.replace(pages, leftovers=tuple(sorted(new.union(pages.leftovers)))))
+
+    @property
+    def late(self) -> Sequence[str]:
+        """Checks that were chosen after the start."""
+        return self._read().late
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether there is a check without a baseline that has not passed yet: what it writes is not known."""
+        pages = self._read()
+        return any(command not in pages.passed_once for command in pages.late)
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """Checks that were found later and are not run, because nobody has approved the project."""
+        return self._read().refused
+
+    def refuse(self, command: str) -> bool:
+        """Note a check that is not run; whether that is new."""
+        pages = self._read()
+        if command in pages.refused:
+            return False
+        self._write(msgspec.structs.replace(pages, refused=(*pages.refused, command)))
+        return True
+
+    def add_late(self, gate: Gate) -> None:
+        """Choose a check after the start: it holds up tasks from its first pass on, and must be green at the end."""
+        pages = self._read()
+        gates, late = (*pages.gates, gate), (*pages.late, gate.command)
+        self._write(msgspec.structs.replace(pages, gates=gates, late=late))
+
+    async def take_baseline(self, cwd: Path, timeout: float, *, again: bool = False) -> list[GateResult]:
+        """Run each check once, before anything has changed; those that are red.
+
+        What is known already stays: after a resume the files are not as they were. `again`: nothing has changed yet,
+        and those that were red are run once more.
+        """
+        red: list[GateResult] = []
         for gate in self.gates:
             async with _one_at_a_time():
-                if gate.command not in self.baseline:
-                    run = await _run(gate.command, cwd, timeout)
-                    pages = self._read()
-                    baseline = {**pages.baseline, gate.command: run.exit_code}
-                    self._write(msgspec.structs.replace(pages, baseline=baseline))
+                known = self.baseline.get(gate.command)
+                if known == 0 or (known is not None and not again):
+                    continue
+                run = await _run(gate.command, cwd, timeout, self._variables)
+                pages = self._read()
+                baseline = {**pages.baseline, gate.command: run.exit_code}
+                self._write(msgspec.structs.replace(pages, baseline=baseline))
+                if run.exit_code != 0:
+                    red.append(run.result(gate.command, baseline=run.exit_code, blocking=False, flaky=False))
+        return red
 
     async def check(self, cwd: Path, timeout: float) -> list[GateResult]:
         """Run all gates. One that fails, but not by taking too long, is run once more on the same files."""
@@ -177,7 +254,7 @@ class GateBook:
 
     async def _check(self, command: str, cwd: Path, timeout: float) -> GateResult:
         async with _one_at_a_time():
-            run, flaky = await _run_twice(command, cwd, timeout)
+            run, flaky = await _run_twice(command, cwd, timeout, self._variables)
         if run.exit_code == 0:
             self._note_pass(command)
         return run.result(command, baseline=self.baseline.get(command), blocking=self.is_blocking(command), flaky=flaky)

@@ -20,6 +20,8 @@ from atomic.workflows.project_gate import Gate, find_gate
 from atomic.workflows.ralph.definition import DEFAULTS
 
 OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
+RED_CHECKS = ("ignore", "goal")
+PLAN = "the plan"  # where a check is from that a planner named
 SETTINGS = "config.toml"  # where a gate is from that nobody gave by a flag
 MAX_LIST = 256 * 1024 * 1024  # bytes of a list of tasks
 MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
@@ -46,6 +48,7 @@ class Options(msgspec.Struct, frozen=True):
     workers: int = 1
     pr: bool = False
     dry_run: bool = False
+    project: str = ""  # its root
 
 
 def read_options(params: WorkflowStateParams) -> Options:
@@ -65,12 +68,21 @@ def read_options(params: WorkflowStateParams) -> Options:
         workers=_count(config, "workers", least=1),
         pr=bool(config["pr"]),
         dry_run=bool(config["dry_run"]),
+        project=params.project,
     )
 
 
 def most_iterations(config: Mapping[str, Any]) -> int:
     """How many turns of workers and fixers there may be; 0: any number. Raises StartError."""
     return _count({**DEFAULTS, **config}, "max_iterations", least=0)
+
+
+def red_checks_of(config: Mapping[str, Any]) -> str:
+    """What a check means that is red before the run; nothing: a person is asked. Raises StartError."""
+    said = {**DEFAULTS, **config}["red_checks"]
+    if said not in ("", *RED_CHECKS):
+        raise StartError(f'--red-checks cannot be "{said}": give {" or ".join(RED_CHECKS)}')
+    return said or ("goal" if config.get("yolo") else "")
 
 
 def rounds_of(config: Mapping[str, Any]) -> int:
@@ -114,6 +126,7 @@ def _check_words(config: Mapping[str, Any]) -> None:
     if len(given) > 1:
         raise StartError(f"{' and '.join(given)} cannot be given together: choose one")
     most_iterations(config)
+    red_checks_of(config)
 
 
 def _count(config: Mapping[str, Any], key: str, *, least: int) -> int:
@@ -149,12 +162,17 @@ def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[Gate]
     origin = "--verify" if "verify" in params.given else SETTINGS
     if given := [Gate(command, origin) for command in _commands(config["verify"])]:
         return given
-    project, cwd = Path(params.project or params.cwd), Path(params.cwd)
-    found = find_gate(project)
+    found = project_check(params.project or params.cwd, params.cwd)
+    return [] if found is None else [found]
+
+
+def project_check(project: str, cwd: str) -> Gate | None:
+    """The check that the project's own files bring, as it is run from that folder; None if they bring none."""
+    found = find_gate(Path(project))
     if found is None or os.path.realpath(project) == os.path.realpath(cwd):
-        return [] if found is None else [found]
+        return found
     way = shlex.quote(os.path.relpath(os.path.realpath(project), os.path.realpath(cwd)))
-    return [Gate(f"cd {way} && {found.command}", found.origin)]
+    return Gate(f"cd {way} && {found.command}", found.origin)
 
 
 def _commands(given: Any) -> Sequence[str]:

@@ -14,6 +14,7 @@ from atomic.providers.base import CustomTool
 from atomic.tasks import NoTaskListError, ProblemKind, Task, TaskList, TaskStatus
 
 MOST_TASKS = 500
+MOST_CHECK = 1000  # characters of a check
 MOST_DOCUMENTS = 1000  # in one answer
 _FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -34,7 +35,11 @@ _SCHEMA: Mapping[str, Any] = {
                 },
                 "required": ["id", "title"],
             },
-        }
+        },
+        "check": {
+            "type": "string",
+            "description": "if the project has no check: the command that must pass in the end, such as cargo test",
+        },
     },
     "required": ["tasks"],
 }
@@ -59,6 +64,13 @@ def read_plan(source: object) -> TaskList:
     if wrong := [str(problem) for problem in plan.problems if problem.kind in _FATAL]:
         raise PlanError("; ".join(wrong))
     return TaskList([_fresh(task) for task in plan.tasks], metadata=plan.metadata, problems=plan.problems)
+
+
+def check_in(plan: TaskList) -> str:
+    """The check that a plan names; nothing if it names none that is one line of a shell."""
+    named = plan.metadata.get("check")
+    text = named.strip() if isinstance(named, str) else ""
+    return text if text.isprintable() and len(text) <= MOST_CHECK else ""
 
 
 def plan_in(text: str) -> TaskList:

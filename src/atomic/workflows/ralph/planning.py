@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
 from atomic.errors import AtomicError
+from atomic.git import find_repository
+from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
+from atomic.questions import Option, Question
+from atomic.sessions.model import SessionStatus
+from atomic.sessions.store import SessionStore
 from atomic.tasks import TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
+from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
-from atomic.workflows.ralph.options import read_list
-from atomic.workflows.ralph.plan import PlanError, plan_in, plan_tool
+from atomic.workflows.ralph.evidence import GateResult
+from atomic.workflows.ralph.gates import NOT_EXECUTABLE, NOT_FOUND
+from atomic.workflows.ralph.options import PLAN, read_list, red_checks_of
+from atomic.workflows.ralph.plan import PlanError, check_in, plan_in, plan_tool
 from atomic.workflows.ralph.prompts import planner_prompt
 from atomic.workflows.ralph.publishing import obstacle
 
-WITHOUT_GATE = "not verified by a gate: tasks rest on changed files and on the review; --verify COMMAND gives one"
-YOLO_WITHOUT_GATE = "not verified by a gate: it rests on the agent's promise alone; --verify COMMAND gives one"
+WITHOUT_GATE = (
+    "not verified by a check: none was found. Tasks rest on changed files and on the review; --verify COMMAND gives one"
+)
+YOLO_WITHOUT_GATE = (
+    "not verified by a check: none was found. It rests on the agent's promise alone; --verify COMMAND gives one"
+)
+IGNORE, GOAL, STOP = "Ignore it", "It is the goal", "Stop"
+MOST_WORDS = 600  # characters of what a red check said
 
 
 class NoPlanError(AtomicError):
@@ -26,26 +44,27 @@ class NoPlanError(AtomicError):
 
 async def prepare(ctx: Ralph) -> NodeResult:
     """Choose the gates, see which are red before anything has changed, and take a picture of the folder."""
-    from pathlib import Path
-
     desk = Desk(ctx)
     desk.check_folder()
     if desk.options.mode == "tasks":
         _take(desk, read_list(Path(desk.options.origin)))
     _choose_gates(desk)
+    await asyncio.to_thread(_warn_of_others, desk)
     if desk.options.workers > 1:
         desk.say(
             f"{desk.options.workers} workers share one checkout, which is risky: each sees the half-done work of the "
-            "others, a gate may fail for another's reason, and nobody can tell whose a change is"
+            "others, a check may fail for another's reason, and nobody can tell whose a change is"
         )
     if desk.options.pr and (why := await obstacle(desk.cwd)):
         desk.say(f"there will be no pull request unless you help before the end: {why}")
     untouched = await desk.pictures.take()
     if desk.options.dry_run:
         return NodeResult({"start": untouched})
-    await desk.book.take_baseline(desk.cwd, desk.options.gate_timeout)
-    _say_what_is_red(desk)
-    start = await desk.pictures.take()  # gates leave caches, which nobody has worked on
+    red = await desk.book.take_baseline(desk.cwd, desk.options.gate_timeout, again=ctx.attempt > 1)
+    start = await desk.pictures.take()  # checks leave caches, which nobody has worked on
+    desk.book.note_leftovers(change.path for change in await desk.pictures.changes(untouched, start))
+    if red:
+        await _decide(ctx, desk, red)
     await Checkout(desk).begin(untouched, start)
     return NodeResult({"start": start})
 
@@ -56,15 +75,83 @@ def _choose_gates(desk: Desk) -> None:
     desk.book.choose(desk.options.gates)
     for gate in desk.options.gates:
         if gate.origin != "--verify":
-            desk.say(f"gate: {gate.command} (from {gate.origin}; --verify COMMAND chooses another)")
+            desk.say(f"check: {gate.command} (from {gate.origin}; --verify COMMAND chooses another)")
     if not desk.options.gates:
         desk.say(YOLO_WITHOUT_GATE if desk.options.mode == "yolo" else WITHOUT_GATE)
 
 
-def _say_what_is_red(desk: Desk) -> None:
-    for gate in desk.book.gates:
-        if not desk.book.is_blocking(gate.command):
-            desk.say(f"{gate.command} was red before the run began: it does not block until it passes once")
+def _warn_of_others(desk: Desk) -> None:
+    """Say that another run works in the same checkout."""
+    store = SessionStore(desk.session.parent.parent)
+    here = _checkout(desk.cwd)
+    for record in store.list():
+        is_other = record.id != desk.session.name and record.status is SessionStatus.RUNNING and record.cwd
+        if is_other and not record.is_conversation and _checkout(Path(record.cwd)) == here:
+            desk.say(
+                f"{record.workflow} {record.id} works in this checkout at the same time: each may spoil or be credited "
+                f"with the work of the other. atomic stop {record.id} pauses it"
+            )
+
+
+def _checkout(folder: Path) -> Path:
+    repository = find_repository(folder)
+    return folder.resolve() if repository is None else repository.root.resolve()
+
+
+async def _decide(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> None:
+    """Learn what checks mean that are red before the run. Raises Suspend where the run is to stop."""
+    said = red_checks_of(ctx.deps.config) or await _ask_about(ctx, red)
+    names = " and ".join(check.command for check in red)
+    if said == "ignore":
+        desk.book.ignore(check.command for check in red)
+        desk.say(f"{names}: red before the run, and ignored until it passes once")
+    elif said == "goal":
+        desk.say(f"{names}: red before the run; the run is completed only when it is green")
+    else:
+        await ctx.remember("stops", ctx.remembered("stops", 0) + 1)
+        raise Suspend(_stopped(desk, red), status=RunStatus.BLOCKED, code="check_red")
+
+
+async def _ask_about(ctx: Ralph, red: Sequence[GateResult]) -> str:
+    """What a person says; nothing where nobody is there, or where the run is to stop."""
+    if ctx.deps.broker is None:
+        return ""
+    question = Question(
+        f"{'; '.join(_described(check) for check in red)}. What shall be done?",
+        header="Red check",
+        options=[
+            Option(IGNORE, "work without it; the report says so"),
+            Option(GOAL, "the run is completed only when it is green"),
+            Option(STOP, "nothing has been paid yet"),
+        ],
+        default=STOP,
+    )
+    for _ in range(ctx.remembered("stops", 0)):  # answers of earlier attempts, each of which was to stop
+        await ctx.ask(question)
+    answer = str(await ctx.ask(question)).strip().casefold()
+    return {IGNORE.casefold(): "ignore", "ignore": "ignore", GOAL.casefold(): "goal", "goal": "goal"}.get(answer, "")
+
+
+def _described(check: GateResult) -> str:
+    """What is wrong with a check before the run, with the end of what it said."""
+    how = f"is red (exit code {check.exit_code})"
+    if check.timed_out:
+        how = "took too long"
+    elif check.exit_code == NOT_FOUND:
+        how = f"was not found (exit code {NOT_FOUND}): is a name misspelled, or a program not installed?"
+    elif check.exit_code == NOT_EXECUTABLE:
+        how = f"cannot be executed (exit code {NOT_EXECUTABLE})"
+    words = " ".join(check.output_tail.split())[-MOST_WORDS:]
+    return f"before the run the check `{check.command}` {how}" + (f' It says: "{words}"' if words else "")
+
+
+def _stopped(desk: Desk, red: Sequence[GateResult]) -> str:
+    id = desk.session.name
+    return (
+        f"{'; '.join(_described(check) for check in red)}. Nothing was paid. Fix it and run `atomic resume {id}`, or"
+        f" say what it means: `atomic resume {id} --red-checks goal` (completed only when it is green) or"
+        f" `--red-checks ignore` (do not count it)"
+    )
 
 
 async def plan(ctx: Ralph) -> NodeResult:
@@ -79,6 +166,9 @@ async def plan(ctx: Ralph) -> NodeResult:
         if isinstance(error, PlanError):
             raise NoPlanError(f"the planner gave no usable plan twice: {error}") from error
         raise
+    if not desk.book.gates and (command := check_in(tasks)):
+        desk.book.add_late(Gate(command, PLAN))
+        desk.say(f"check: {command} (named by the plan); it must be green at the end")
     _take(desk, tasks)
     return NodeResult({"planned": True})
 

@@ -93,6 +93,10 @@ def planner_prompt(goal: str, origin: str, place: Place, *, attempt: int, proble
         "Read the project and cut the goal into tasks that workers can do one by one, each with tests of its own. "
         "Change nothing. Nobody answers questions.",
         _checks(place, "After each task a program runs"),
+        ""
+        if place.gates
+        else "Name in `check`, beside `tasks`, the command that must pass when all is done (such as "
+        "`cargo test`); a task must make it work.",
         _rules(place),
         again,
         'Hand the plan in with the tool `submit_plan` if you have it; else answer with JSON alone: `{"tasks": […]}`.',
@@ -116,7 +120,7 @@ def worker_prompt(
     role = role_of(task)
     return _joined(
         head(role, task.id, attempt),
-        f"# {'Finding' if role == 'fixer' else 'Task'} {task.id}: {task.title}",
+        f"# {_kind(task)} {task.id}: {task.title}",
         _finding(task) if role == "fixer" else task.description,
         aim,
         _list("Acceptance", task.acceptance),
@@ -134,7 +138,15 @@ def role_of(task: Task) -> str:
     return "fixer" if task.metadata.get("role") == "fixer" else "worker"
 
 
+def _kind(task: Task) -> str:
+    if role_of(task) != "fixer":
+        return "Task"
+    return "Repair" if "repairs" in task.metadata else "Finding"
+
+
 def _finding(task: Task) -> str:
+    if "repairs" in task.metadata:
+        return f"The project's checks are red, and nobody else works until they pass.\n\n{task.description}"
     finding: Mapping[str, Any] = task.metadata.get("finding") or {}
     priority, location = finding.get("priority"), finding.get("location")
     where = f"Location: {location}" if location else ""
@@ -190,7 +202,7 @@ def _how(place: Place) -> str:
     )
     shared = " Others work in the same checkout at the same time: leave their files and commits alone." * place.shared
     notes = f"What the next worker must know, add to `{place.notes}` (a few lines; read it first if it is there)."
-    alone = "Nobody answers questions. Do not weaken tests, gates or CI: a reviewer is shown it."
+    alone = "Nobody answers questions. Do not weaken tests, checks or CI: a reviewer is shown it."
     return f"{commit}{shared}\n{notes}\n{alone}"
 
 
@@ -291,7 +303,7 @@ def _tampered(evidence: Mapping[str, Evidence]) -> str:
     if not found:
         return ""
     return (
-        "**Tests, gates or CI files were changed.** The gates above may be green only because of that. "
+        "**Tests, checks or CI files were changed.** The checks above may be green only because of that. "
         "Look at each of these first, and say in a finding if a check was weakened:\n"
         + "\n".join(f"- {line}" for line in found)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from atomic.workflows.definition import RunEnd
+from atomic.workflows.definition import EndNote, RunEnd
 from atomic.workflows.ralph.account import Account, read_account
 from atomic.workflows.ralph.desk import PICTURES
 from atomic.workflows.ralph.dry_report import dry_sections
@@ -24,7 +24,7 @@ from atomic.workflows.ralph.users_files import STORE, describe
 REPORT = "report.md"
 
 
-def at_end(end: RunEnd) -> str | None:
+def at_end(end: RunEnd) -> EndNote | None:
     """Leave the report; the sentence for people, where the ending has none of its own."""
     session = Path(end.session_dir)
     end.save(REPORT, report_of(session, end))
@@ -37,7 +37,9 @@ def at_end(end: RunEnd) -> str | None:
     if not account.users.troubles:
         shutil.rmtree(session / STORE, ignore_errors=True)
     said = f"{sentence(account, completed=True)}{plain(_touched(account))}; report: {session / REPORT}"
-    return "\n\n".join([said, *filter(None, dry_sections(account))]) if account.options.dry_run else said
+    if account.options.dry_run:
+        return EndNote("\n\n".join([said, *filter(None, dry_sections(account))]))
+    return EndNote(said, verified=bool(account.verifying))
 
 
 def report_of(session_dir: Path, ending: RunEnd) -> str:
@@ -100,11 +102,17 @@ def _counted(account: Account) -> str:
 def _known_by(account: Account) -> str:
     verifying, reviewed = account.verifying, account.is_reviewed
     gates = " and ".join(plain(command) for command in verifying)
-    first = f"verified by {gates}" if verifying else "not verified by a gate"
+    first = f"verified by {gates}" if verifying else "not verified by a check"
     if reviewed is None:
         return f"{first}; whether it was reviewed is not known"
     second = "reviewed" if reviewed else "not reviewed"
-    return f"{first}{' and' if bool(verifying) is reviewed else ','} {second}"
+    return f"{first}{' and' if bool(verifying) is reviewed else ','} {second}{_ignored(account)}"
+
+
+def _ignored(account: Account) -> str:
+    if not (names := " and ".join(plain(command) for command in account.book.ignored)):
+        return ""
+    return f"; {names}: red before the run and ignored"
 
 
 def _number(count: int, what: str) -> str:
@@ -146,7 +154,11 @@ def _touched(account: Account) -> str:
 def _word(account: Account, ending: RunEnd) -> str:
     if account.options.dry_run and ending.status == "completed":
         return ""  # what is completed is the plan: the sentence says so
-    words = {"completed": " completed", "failed": " failed", "cancelled": " was cancelled"}
+    if ending.status == "completed":
+        unproven = "" if account.verifying else ", not verified"
+        ignored = ", with red checks ignored" if account.book.ignored else ""
+        return f" completed{unproven}{ignored}"
+    words = {"failed": " failed", "cancelled": " was cancelled"}
     return words.get(ending.status, f" is {plain(ending.status)}")
 
 
@@ -154,8 +166,12 @@ _DECIDE = {
     "question": 'answer it (`atomic answer {id} "ANSWER"`), or go on with `atomic resume {id}`.',
     "nothing_runnable": "see below why each task is not done, repair what stands in its way, then "
     "`atomic resume {id}`: failed tasks get three more attempts.",
-    "stuck": "see below what was seen, change what keeps it from moving (the task, the gate, the agent), then "
+    "stuck": "see below what was seen, change what keeps it from moving (the task, the check, the agent), then "
     "`atomic resume {id}`: it gets three more attempts.",
+    "check_red": "see above what the check says; repair it or the command, then `atomic resume {id}`. A check that is "
+    "red before the run can be the goal, or be ignored: `atomic resume {id} --red-checks goal` (or `ignore`).",
+    "moving_tree": "find out what changes the files, stop it, then `atomic resume {id}`: they are checked and reviewed "
+    "again.",
     "same_blocker": "the fixers cannot repair it, or it is no fault: decide, mend it yourself if you like, then "
     "`atomic resume {id}`: the work is reviewed once more from the start.",
     "review_rounds": "decide about the open findings; `atomic resume {id}` reviews once more with as many rounds again "

@@ -37,7 +37,7 @@ def _users_file(path: str, file: UsersFile, trouble: Trouble) -> str:
 
 
 def _protected(account: Account) -> str:
-    """Changed tests, gates and CI files."""
+    """Changed tests, checks and CI files."""
     owners: dict[str, list[str]] = {}
     for proof in _all_proofs(account):
         for path in proof.protected_files:
@@ -46,7 +46,8 @@ def _protected(account: Account) -> str:
         return ""
     lines = [f"> - {code(path)}{_owned(account, owners[path])}" for path in sorted(owners)]
     warning = (
-        "> **Tests, gates or CI files were changed.** The gates may be green only because of that: look at these first."
+        "> **Tests, checks or CI files were changed.** The checks may be green only because of that: "
+        "look at these first."
     )
     return "\n".join([warning, ">", *lines])
 

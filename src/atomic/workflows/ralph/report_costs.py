@@ -10,7 +10,7 @@ from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.calls import Call
 from atomic.workflows.ralph.markdown import cell, code
-from atomic.workflows.ralph.options import SETTINGS
+from atomic.workflows.ralph.options import PLAN, SETTINGS
 
 # choices -------------------------------------------------------------------------------------------------------------
 
@@ -23,27 +23,38 @@ def chosen_section(account: Account) -> str:
 
 def gate_lines(account: Account) -> list[str]:
     """The gates, where they come from and how they were before the run."""
+    if not account.book.gates and (refused := account.book.refused):
+        names = ", ".join(code(command) for command in refused)
+        return [f"Check: {names} was found and not run: the project is not approved (`atomic trust`)"]
     if not account.book.gates:
-        return ["Gate: none was given and none was found: **not verified by a gate**. `--verify COMMAND` gives one."]
+        return ["Check: none was given and none was found: **not verified by a check**. `--verify COMMAND` gives one."]
     return [_gate_line(account, gate) for gate in account.book.gates]
 
 
-_ORIGINS = {"--verify": "given by `--verify`", SETTINGS: "given by `verify` in the configuration"}
+_ORIGINS = {
+    PLAN: "named by the plan",
+    "--verify": "given by `--verify`",
+    SETTINGS: "given by `verify` in the configuration",
+}
 
 
 def _gate_line(account: Account, gate: Gate) -> str:
     origin = _ORIGINS.get(gate.origin) or f"found in {code(gate.origin)} by Atomic, none was given"
     before = account.book.baseline.get(gate.command)
+    if before is None and gate.command in account.book.late:
+        since = "it has passed" if gate.command in account.book.passed_once else "it has not passed"
+        return f"Check: {code(gate.command)} ({origin}); there was none before the run: {since}"
     if before is None:
-        return f"Gate: {code(gate.command)} ({origin}); it has not been run"
+        return f"Check: {code(gate.command)} ({origin}); it has not been run"
     if before == 0:
-        return f"Gate: {code(gate.command)} ({origin}); green before the run"
+        return f"Check: {code(gate.command)} ({origin}); green before the run"
     since = (
         "it has passed since, and blocks from then on"
         if gate.command in account.book.passed_once
         else "it has not passed since, so it proves nothing"
+        + ("; it is ignored" if gate.command in account.book.ignored else "")
     )
-    return f"Gate: {code(gate.command)} ({origin}); **red before the run** (exit code {before}): {since}"
+    return f"Check: {code(gate.command)} ({origin}); **red before the run** (exit code {before}): {since}"
 
 
 def _review_line(account: Account) -> str:
@@ -62,7 +73,7 @@ def _workers_line(account: Account) -> str:
     count = account.options.workers
     if count == 1:
         return "Workers: one at a time, in your checkout"
-    return f"Workers: {count} at once in one checkout: a gate may have failed, or passed, by the work of another"
+    return f"Workers: {count} at once in one checkout: a check may have failed, or passed, by the work of another"
 
 
 def _agent_lines(account: Account) -> list[str]:

@@ -56,9 +56,9 @@ def _yolo_done(account: Account) -> list[str]:
 
 
 def _proof_facts(account: Account, proof: Evidence) -> list[str]:
-    facts = [_gate(gate) for gate in proof.gates] or ["**Not verified by a gate.**"]
+    facts = [_gate(gate) for gate in proof.gates] or ["**Not verified by a check.**"]
     if not any(gate.blocking and gate.exit_code == 0 for gate in proof.gates) and proof.gates:
-        facts.append("**Not verified by a gate**: none that was green before the run, or since, has passed.")
+        facts.append("**Not verified by a check**: none that was green before the run, or since, has passed.")
     return facts if account.is_shared else [*facts, *_change_facts(account, proof)]
 
 
@@ -81,7 +81,7 @@ def _change_facts(account: Account, proof: Evidence) -> list[str]:
     size = f"{stat.files} file{'' if stat.files == 1 else 's'}, +{stat.insertions} −{stat.deletions}"
     facts = [f"{size}: {_files(proof.changed_files)}; {where}"]
     if proof.protected_files:
-        facts.append(f"**Changed tests, gates or CI files**: {_files(proof.protected_files)}")
+        facts.append(f"**Changed tests, checks or CI files**: {_files(proof.protected_files)}")
     return facts
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
 
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
@@ -13,11 +12,19 @@ from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.calls import calls_of
+from atomic.workflows.ralph.checking import (
+    MOST_RUNS,
+    check_tree,
+    is_known_green,
+    look_for_check,
+    moved_files,
+    moving,
+    repair_task,
+)
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
-from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.options import rounds_of
-from atomic.workflows.ralph.prompts import Change, gate_trouble, reviewer_prompt
+from atomic.workflows.ralph.prompts import Change, reviewer_prompt
 from atomic.workflows.ralph.review import (
     Finding,
     Review,
@@ -32,29 +39,28 @@ from atomic.workflows.ralph.review import (
 from atomic.workflows.ralph.state import Halt, RalphState
 
 MOST_SHOWN = 60_000
+MOST_MOVES = 2  # how often all is checked and reviewed again because files have changed
 
 
 async def settle(ctx: Ralph) -> NodeResult:
-    """Run the gates on the whole, unless a task has just proven this very tree; what is red becomes a task."""
-    desk = Desk(ctx)
+    """See that all checks are green on the files as they are now; red ones become a task.
+
+    Raises Suspend where the files do not stand still.
+    """
+    desk, state = Desk(ctx), ctx.state
     desk.check_folder()
     await Checkout(desk).stay()
+    await look_for_check(ctx, desk)
     now = await desk.pictures.take()
-    if any(proof.status == "passed" and proof.tree == now.tree for proof in desk.evidence.values()):
-        return NodeResult()
-    results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
-    red = [result for result in results if result.blocking and result.exit_code != 0]
-    if not red:
-        return NodeResult()
-    known = {task.id for task in desk.tasks.tasks}  # a list may have a task of such a name
-    add_tasks(desk, [_repair(red, next(number for number in count(1) if f"gate-{number}" not in known))])
-    return NodeResult(goto="tasks")
-
-
-def _repair(red: Sequence[GateResult], number: int) -> Task:
-    finding = Finding("The gates are red on all of the work together", gate_trouble(red), 0)
-    [task] = fix_tasks([finding], number)
-    return Task(f"gate-{number}", task.title, task.description, priority=0, metadata=task.metadata)
+    if not desk.book.gates or await is_known_green(desk, state, now):
+        return NodeResult({"settled": now})
+    checked = await check_tree(desk, runs=MOST_RUNS)
+    if checked.moved:
+        raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
+    if red := checked.missing(desk):
+        add_tasks(desk, [repair_task(desk, red)])
+        return NodeResult(goto="tasks")
+    return NodeResult({"settled": checked.after, "checked": {"": checked.after}})
 
 
 def add_tasks(desk: Desk, tasks: Sequence[Task]) -> None:
@@ -137,7 +143,7 @@ async def judge(ctx: Ralph) -> NodeResult:
     await Checkout(desk).stay()
     reviews = state.reviews[-desk.options.reviewers :]
     if all(one.approved for one in reviews):
-        return NodeResult({"over": True})
+        return await _approved(ctx, desk)
     rounds = [*state.rounds, united(reviews)]
     halt = _halt(rounds, reviews, rounds_of(ctx.deps.config))
     if halt is None:
@@ -145,9 +151,24 @@ async def judge(ctx: Ralph) -> NodeResult:
     return NodeResult({"rounds": rounds, "halt": halt})
 
 
+async def _approved(ctx: Ralph, desk: Desk) -> NodeResult:
+    """The run is over if the files are still those that were checked and reviewed; else both are done again."""
+    settled = ctx.state.settled
+    assert settled is not None  # `settle` has set it
+    moved = await moved_files(desk, settled, await desk.pictures.take())
+    if not moved:
+        return NodeResult({"over": True, "moves": 0})
+    moves = ctx.state.moves + 1
+    if moves > MOST_MOVES:
+        return NodeResult({"moves": 0, "halt": Halt("moving_tree", moving(moved, "after the checks"))})
+    named = ", ".join(moved[:5])
+    desk.say(f"files changed after the last check ({named}): the work is checked and reviewed again")
+    return NodeResult({"moves": moves}, goto="settle")
+
+
 def _round_number(desk: Desk) -> int:
     known = [task.id.split("-") for task in desk.tasks.tasks if task.id.startswith("fix-")]
-    return 1 + max((int(parts[1]) for parts in known if len(parts) == 3 and parts[1].isdigit()), default=0)
+    return 1 + max((int(parts[1]) for parts in known if len(parts) == 3 and parts[1].isdecimal()), default=0)
 
 
 def _halt(rounds: Sequence[Sequence[Finding]], reviews: Sequence[Review], most: int) -> Halt | None:

@@ -59,6 +59,10 @@ class RalphState(State):
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
     forgiven: Annotated[dict[str, int], reducers.merge] = {}  # by task: how many of its tries do not count any more
 
+    checked: Annotated[dict[str, Picture], reducers.merge] = {}  # by task: the folder behind green checks
+    settled: Picture | None = None  # the folder that was checked, and is to be reviewed
+    moves: int = 0  # how often it had changed when the reviews were over
+
     reviews: Annotated[list[Review], reducers.concat] = []  # of all rounds, each round's in the order of the reviewers
     asked_again: Annotated[dict[str, str], reducers.merge] = {}  # by round and reviewer: why the answer was no review
     unserved: Annotated[dict[str, bool], reducers.merge] = {}  # the same: whether the provider was why

@@ -1,4 +1,4 @@
-"""The graph: plan, work, gate, review, fix; or yolo."""
+"""The graph: plan, work, check, review, fix; or yolo."""
 
 from __future__ import annotations
 
@@ -77,7 +77,11 @@ def _tasks() -> Any:
 
 def _work() -> Any:
     steps = (
-        graph(RalphState).then(agent("work", working.work)).node("gate", working.gate).node("give-up", working.give_up)
+        graph(RalphState)
+        .node("begin", working.begin)
+        .then(agent("work", working.work))
+        .node("gate", working.gate)
+        .node("give-up", working.give_up)
     )
     return task_loop_node(
         "tasks",
@@ -108,6 +112,6 @@ async def show(ctx: Ralph) -> NodeResult:
 
 
 async def unreviewed(ctx: Ralph) -> NodeResult:
-    """Without a review the gates have the last word."""
+    """Without a review the checks have the last word."""
     Desk(ctx).say("not reviewed: --review-rounds is 0")
     return NodeResult({"over": True})

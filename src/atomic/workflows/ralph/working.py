@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from atomic.errors import AtomicError
 from atomic.git import FileChange, Picture
+from atomic.graph import Postpone, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
+from atomic.workflows.ralph.checking import check_tree, is_known_green, is_repair, look_for_check, repair_task
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
@@ -33,15 +36,53 @@ class TaskStuckError(TaskFailedError):
     code = "stuck"
 
 
+class ChecksRedError(TaskFailedError):
+    """The checks stay red, whoever tries to repair them: no other task can begin."""
+
+    code = "check_red"
+    decisive = True
+
+
+async def begin(ctx: Ralph) -> NodeResult:
+    """See that the checks are green before a worker begins: what is red then is not this task's fault.
+
+    Raises Postpone where they are red: a repair comes first. The repair itself ends here if they are green by now.
+    """
+    desk, task, state = Desk(ctx), ctx.item, ctx.state
+    desk.check_folder()
+    if is_repair(task):
+        return await _begin_repair(ctx, desk, task)
+    tried = bool(state.tries.get(task.id))  # then what is red may be its own
+    if tried or desk.others_work(task.id) or not any(desk.book.is_blocking(gate.command) for gate in desk.book.gates):
+        return NodeResult()
+    if await is_known_green(desk, state, await desk.pictures.take()):
+        return NodeResult()
+    checked = await check_tree(desk)
+    if checked.red:
+        desk.say(f"{said_of(checked.red)} before task {task.id} begins: it is repaired first")
+        raise Postpone([repair_task(desk, checked.red)])
+    return NodeResult({"checked": {task.id: checked.after}} if checked.is_green(desk) else {})
+
+
+async def _begin_repair(ctx: Ralph, desk: Desk, task: Task) -> NodeResult:
+    checked = await check_tree(desk)
+    if checked.missing(desk):
+        return NodeResult()
+    spans = ctx.state.spans.get(task.id, [])
+    attempt = len(ctx.state.tries.get(task.id, [])) + 1
+    desk.write_evidence(await evidence_of(desk, task.id, attempt, spans, checked.after, checked.results, ""))
+    return NodeResult({"checked": {task.id: checked.after}}, goto=END)
+
+
 async def work(ctx: Ralph) -> NodeResult:
     """One turn of a worker or fixer; how it ended, and nothing of what it says about itself."""
     desk, task = Desk(ctx), ctx.item
     desk.check_folder()
     tries = ctx.state.tries.get(task.id, [])
     checkout = Checkout(desk)
-    is_repair = bool(tries) and tries[-1].kind == "git"
-    with desk.turn(task.id):
-        async with checkout.turn(task.id, is_repair=is_repair):
+    puts_back = bool(tries) and tries[-1].kind == "git"
+    with _begun(ctx, task), desk.turn(task.id):
+        async with checkout.turn(task.id, is_repair=puts_back):
             prompt = worker_prompt(
                 task,
                 desk.place(),
@@ -61,6 +102,16 @@ async def work(ctx: Ralph) -> NodeResult:
             "spans": {task.id: spans},
         }
     )
+
+
+@contextmanager
+def _begun(ctx: Ralph, task: Task) -> Generator[None]:
+    """A pause before the first turn leaves the task pending; later ones do not."""
+    try:
+        yield
+    except Suspend as pause:
+        pause.begun = pause.begun or bool(ctx.state.spans.get(task.id))
+        raise
 
 
 async def _ask(ctx: Ralph, prompt: str, role: str) -> tuple[str, bool]:
@@ -88,11 +139,12 @@ async def gate(ctx: Ralph) -> NodeResult:
     desk, task = Desk(ctx), ctx.item
     desk.check_folder()
     tries = ctx.state.tries.get(task.id, [])
-    evidence, failed = await _look(ctx, desk, task, attempt=len(tries) + 1)
+    await look_for_check(ctx, desk)
+    evidence, failed, green = await _look(ctx, desk, task, attempt=len(tries) + 1)
     desk.write_evidence(evidence)
     await Checkout(desk).look(task.id)
     if failed is None:
-        return NodeResult(goto=END)
+        return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)
     tries = [*tries, failed]
     update = {"tries": {task.id: tries}}
     if len(tries) - ctx.state.forgiven.get(task.id, 0) >= MOST_ATTEMPTS:
@@ -106,12 +158,13 @@ async def give_up(ctx: Ralph) -> NodeResult:
     id = ctx.item.id
     tries = ctx.state.tries.get(id, [])
     if ctx.attempt == 1:
-        raise _given_up(tries[ctx.state.forgiven.get(id, 0) :])
-    return NodeResult({"forgiven": {id: len(tries)}}, goto="work")
+        raise _given_up(ctx.item, tries[ctx.state.forgiven.get(id, 0) :])
+    return NodeResult({"forgiven": {id: len(tries)}}, goto="begin")
 
 
-async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Evidence, Try | None]:
-    state = ctx.state
+async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Evidence, Try | None, Picture | None]:
+    """The evidence of an attempt, what was missing, and the folder if the run could end with it."""
+    state, green = ctx.state, None
     spans, now = state.spans[task.id], await desk.pictures.take()
     changes = await own_changes(desk.pictures, spans)
     error = state.broken.get(task.id, "")
@@ -126,11 +179,13 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
         reason = "no file has changed"
         failed = Try("unchanged", f"When your turn had ended, {UNCHANGED}", reason)
     else:
-        results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
-        red = [result for result in results if result.blocking and result.exit_code != 0]
+        checked = await check_tree(desk)
+        results = checked.results
+        red = checked.missing(desk) if is_repair(task) else checked.red
         reason = said_of(red)
         failed = Try("gate", gate_trouble(red), reason) if red else None
-    return await evidence_of(desk, task.id, attempt, spans, now, results, reason), failed
+        green = checked.after if checked.is_green(desk) else None
+    return await evidence_of(desk, task.id, attempt, spans, now, results, reason), failed, green
 
 
 async def evidence_of(
@@ -181,7 +236,9 @@ def same_words(error: str) -> str:
     return re.sub(r"\d+", "#", error)
 
 
-def _given_up(tries: Sequence[Try]) -> TaskFailedError:
+def _given_up(task: Task, tries: Sequence[Try]) -> TaskFailedError:
+    if is_repair(task):
+        return ChecksRedError(f"the checks are still red after {len(tries)} attempts: {tries[-1].reason}")
     kinds, words = {one.kind for one in tries}, {same_words(one.trouble) for one in tries}
     if kinds == {"unchanged"}:
         return TaskStuckError(f"{len(tries)} attempts changed no file")

@@ -10,6 +10,7 @@ from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
+from atomic.workflows.ralph.checking import MOST_RUNS, check_tree, look_for_check, moving
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
@@ -75,22 +76,25 @@ async def look(ctx: Ralph) -> NodeResult:
         trouble = f"The turn did not end well: {state.last_error}"
     elif not ends_with_signal(state.answer, PROMISE):
         trouble = ""
-    elif not (red := await _denied(desk, state)):
+    elif not (red := await _denied(ctx, desk)):
         return NodeResult({**facts, "over": True})
     else:
         denial = _denial(red)
         denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
-        trouble = f"You promised that all is done, but the gates say that it is not.\n\n{gate_trouble(red)}"
+        trouble = f"You promised that all is done, but the checks say that it is not.\n\n{gate_trouble(red)}"
     await Checkout(desk).look(TASK)
     return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still) or _denied_again(denials, red)})
 
 
-async def _denied(desk: Desk, state: RalphState) -> list[GateResult]:
-    """The checks that say that the promise does not hold."""
-    now = await desk.pictures.take()
-    results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
-    red = [result for result in results if result.blocking and result.exit_code != 0]
+async def _denied(ctx: Ralph, desk: Desk) -> list[GateResult]:
+    """The checks that say that the promise does not hold. Raises Suspend where the files do not stand still."""
+    state = ctx.state
+    await look_for_check(ctx, desk)
+    checked = await check_tree(desk, runs=MOST_RUNS)
+    if checked.moved:
+        raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
+    now, results, red = checked.after, checked.results, checked.missing(desk)
     reason = f"the promise does not hold: {red[0].command} is red" if red else ""
     desk.write_evidence(await evidence_of(desk, TASK, state.iteration, state.spans[TASK], now, results, reason))
     return red
