@@ -97,7 +97,7 @@ class Fork(Crew, ABC):
             raise as_node_error(self.node_id, error) from error
         body = OpenedBody(
             self.place.path, self.key, token.loops_of(self.op), token.follows,
-            cast("Any", plain_items), plain, cast("Any", plain_values), reducers,
+            cast("Any", plain_items), plain, cast("Any", plain_values), reducers, token.ways,
         )  # fmt: skip
         self.run.pen.later(encode_row(RowKind.OPENED, body))
 
@@ -269,7 +269,7 @@ class Fork(Crew, ABC):
         except NodeError as error:
             await self._failed(error)
             return None
-        token.last, token.after, token.tries = self.key, None, 0
+        token.last, token.after, token.ways, token.tries = self.key, None, None, 0
         token.updated = max([token.updated, *(child.updated for child in self.children.values())])
         if self.run.pen is not None:
             await self.run.pen.settle(sync=False)  # what follows begins now, and a kill must not hide that
@@ -338,7 +338,7 @@ class Fork(Crew, ABC):
     def _handled(self, update: Values, goto: tuple[str, ...] | None) -> None:
         self.note_joined((), update, goto)
         self.merge_entries([Entry(self.node_id, self.op.id, update)])
-        self.token.last, self.token.after, self.token.tries = self.key, None, 0
+        self.token.last, self.token.after, self.token.ways, self.token.tries = self.key, None, None, 0
         self.token.go_behind(self.op, goto)
 
 

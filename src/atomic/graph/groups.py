@@ -12,6 +12,7 @@ from atomic.graph.crew import Crew
 from atomic.graph.errors import NodeError, StateError
 from atomic.graph.failures import as_node_error
 from atomic.graph.forks import conflict_error
+from atomic.graph.journal import UNSAID
 from atomic.graph.program import Op
 from atomic.graph.run import Entry, Step
 from atomic.graph.token import Token
@@ -57,6 +58,7 @@ class Group(Crew):
         branches = [self._branch(parent, order) for order in range(len(targets))]
         for token, pc in zip(branches, targets, strict=True):
             token.take_way(source, pc)
+            token.ways = (token.order[-1] + 1,)
             self._enter_region(token)
         return branches
 
@@ -212,7 +214,7 @@ class Group(Crew):
             merged.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
             merged.updated = max(token.updated for token in met)
             merged.order, merged.group, merged.last = first.order, self, first.last
-            merged.after = tuple(token.last for token in met)
+            merged.after, merged.ways = tuple(token.last for token in met), _ways_of(met)
             merged.resumed, merged.came_back = first.resumed, first.came_back
             for token in met:
                 merged.region |= token.region
@@ -244,7 +246,7 @@ class Group(Crew):
             parent.take(entries)
         except StateError as error:
             raise as_node_error(node_id or parent.place.public_id("end"), error) from error
-        parent.pc, parent.after = pc, tuple(token.last for token in met)
+        parent.pc, parent.after, parent.ways = pc, tuple(token.last for token in met), _ways_of(met)
         if parent.run.steps > self._steps_before:
             parent.resumed = None  # they have met only now: what follows had not begun before
         parent.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
@@ -262,6 +264,12 @@ class Group(Crew):
         finally:
             for token in [*self.live, *self.stopped]:
                 await token.cancel()
+
+
+def _ways_of(met: Sequence[Token]) -> tuple[int, ...] | None:
+    """Over which of several edges each of them came from its last visit."""
+    ways = tuple(UNSAID if token.ways is None else token.ways[0] for token in met)
+    return ways if any(ways) else None
 
 
 def conflict_on_lines(trails: Sequence[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:

@@ -74,6 +74,11 @@ class StartBody(_Body, frozen=True):
     shape: int = 0  # a checksum of the graph; 0 is not known
 
 
+# How a step came from the one before it. From 1 on: the number of one of several edges that were taken at once.
+ALONE = -1  # over one edge, although the node has several that are taken at once
+UNSAID = 0  # there was nothing to choose, or an older version wrote the row
+
+
 class StepBody(_Body, frozen=True):
     scope: str
     node_id: str
@@ -91,6 +96,7 @@ class StepBody(_Body, frozen=True):
     usage: dict[str, float] | None = None
     asks: Question | None = None
     more: tuple[bytes, ...] = ()  # further updates of a subgraph, where one cannot stand for all
+    ways: tuple[int, ...] | None = None  # for each step that it followed, over which of several edges: see `ALONE`
 
 
 class AttemptBody(_Body, frozen=True):
@@ -116,6 +122,7 @@ class OpenedBody(_Body, frozen=True):
     plain: bool = True  # whether the items were plain data, so that they need not be asked for again
     values: dict[str, Any] | None = None  # of a subgraph: its first state
     reducers: dict[str, str] | None = None  # of a subgraph: those of its state
+    ways: tuple[int, ...] | None = None  # as in StepBody
 
 
 class JoinedBody(_Body, frozen=True):

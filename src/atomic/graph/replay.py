@@ -10,7 +10,7 @@ import msgspec
 from atomic.graph.control import END
 from atomic.graph.errors import JournalError
 from atomic.graph.groups import united_entries
-from atomic.graph.journal import AnsweredBody, JoinedBody, OpenedBody, StepBody
+from atomic.graph.journal import ALONE, UNSAID, AnsweredBody, JoinedBody, OpenedBody, StepBody
 from atomic.graph.map_forks import map_entries
 from atomic.graph.node import MapBody, ParallelBody, SubgraphBody
 from atomic.graph.past import Past, Visit
@@ -196,7 +196,7 @@ class Replay:
                 self._step(visit, f"{node_id}#{n}")
             case OpenedBody(fork=fork):
                 op = self._op(fork.rpartition("#")[0])
-                self._grow(Tip(fork, op, loops=visit.loops, opened=visit), visit.after)
+                self._grow(Tip(fork, op, loops=visit.loops, opened=visit), visit.after, visit.ways)
             case JoinedBody(fork=fork):
                 tip = self.tips[fork]
                 tip.opened, tip.goto = None, visit.goto
@@ -300,7 +300,7 @@ class Replay:
             self._add(self.tips[key], [entry, *more])
         else:
             tip = Tip(key, op, goto=body.goto, loops=body.loops, asks=asks)
-            self._grow(tip, body.after)
+            self._grow(tip, body.after, body.ways)
             self._add(tip, [entry])
 
     def _add(self, tip: Tip, entries: list[Entry]) -> None:
@@ -317,12 +317,14 @@ class Replay:
             for visit in self.past.visits(self.place.path)
         )
 
-    def _grow(self, tip: Tip, after: tuple[str, ...] | None) -> None:
+    def _grow(self, tip: Tip, after: tuple[str, ...] | None, ways: tuple[int, ...] | None) -> None:
         """A visit follows others; where it is the only line left, all before it is trunk."""
-        keys = dict.fromkeys(self._standing(key) for key in after or (self._last,))
+        before = after or (self._last,)
+        keys = dict(zip(map(self._standing, before), ways or (UNSAID,) * len(before), strict=False))
         if self._removed and len(keys) > 1:
-            keys = [key for key in keys if key in self.tips]  # one that stands for a removed branch may be over
-        parents = sorted((self._take(key, tip) for key in keys), key=lambda parent: parent[0])
+            # One that stands for a removed branch may be over.
+            keys = {key: way for key, way in keys.items() if key in self.tips}
+        parents = sorted((self._take(key, tip, way) for key, way in keys.items()), key=lambda parent: parent[0])
         tip.order = parents[0][0]
         tip.entries = united_entries(entries for _, entries in parents)
         if not self.tips:
@@ -331,18 +333,18 @@ class Replay:
         self.tips[tip.key] = tip
         self._last = tip.key
 
-    def _take(self, key: str, follower: Tip) -> tuple[tuple[int, ...], list[Entry]]:
+    def _take(self, key: str, follower: Tip, way: int) -> tuple[tuple[int, ...], list[Entry]]:
         tip = self.tips.get(key)
         if tip is None:
             raise JournalError(f"The journal is inconsistent: '{follower.key}' follows '{key}', which is over")
         ways = self._ways(tip)
         target = follower.op.pc if follower.op is not None else -1
-        if tip.remaining is None and len(ways) > 1 and target in ways:
+        if tip.remaining is None and way != ALONE and (0 < way <= len(ways) or (len(ways) > 1 and target in ways)):
             tip.remaining = list(enumerate(ways))
         if tip.remaining is None:
             del self.tips[key]
             return tip.order, tip.entries
-        order = next((order for order, pc in tip.remaining if pc == target), 0)
+        order = next((order for order, pc in tip.remaining if (order + 1 == way if way > 0 else pc == target)), 0)
         tip.remaining = [way for way in tip.remaining if way[0] != order]
         if not tip.remaining:
             del self.tips[key]

@@ -84,6 +84,7 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
                 tip.position(branch)
             else:
                 tip.begin(branch, pc)
+                branch.ways = (order[-1] + 1,)
             restored.append(branch)
     group.adopt(restored)
     token.branching = GroupBranching(group)

@@ -19,7 +19,7 @@ from atomic.graph.context import Answer, StepContext
 from atomic.graph.control import END, Event, RunStatus, SignalKind, Suspend, status_of
 from atomic.graph.errors import NodeError, StateError
 from atomic.graph.failures import FAILURES, as_node_error, sort_raised
-from atomic.graph.journal import RowKind, StartedBody, StepBody, encode_row
+from atomic.graph.journal import ALONE, RowKind, StartedBody, StepBody, encode_row
 from atomic.graph.program import (
     END_PC,
     FORK,
@@ -69,6 +69,7 @@ class Token:
     region = 0  # as one of several branches that edges made: the operations that it may come to, as bits
     last = ""  # the key of the visit before this position
     after: tuple[str, ...] | None = None  # the visits that met here, where it is more than the last
+    ways: tuple[int, ...] | None = None  # over which of several edges it came from each of them
     errors: tuple[NodeError, ...] = ()  # what has failed so far
     caught = False  # the catching node has had its turn
     tries = 0  # how often the composite at this position has failed and was tried again
@@ -219,14 +220,14 @@ class Token:
             body = StepBody(
                 place.path, node_id, n, "completed", encode_update(update), attempt, began, seconds, loops, goto,
                 self.follows, op.model or place.model, error_body(error) if error is not None else None, usage,
-                question_in(signals, node_id) if signals else None,
+                question_in(signals, node_id) if signals else None, (), self.ways,
             )  # fmt: skip
             row = encode_row(RowKind.STEP, body, step=run.steps)
             if pen.shared:
                 await pen.write(row)
             else:
                 pen.now(row)
-        self.last, self.after = f"{node_id}#{n}", None
+        self.last, self.after, self.ways = f"{node_id}#{n}", None, None
         self._go(op, goto)
         if pen is not None and (pen.wants_snapshot or signals):
             self._snapshot(op, outcome, loops)
@@ -480,6 +481,8 @@ class Token:
         """Take the first conditional edge that holds, else all that have no condition."""
         for condition, pc in op.conditions:
             if self._holds(op.id, "a condition of its edges", condition):
+                if len(op.always) > 1:
+                    self.ways = (ALONE,)
                 self.take_way(op, pc)
                 return
         if not op.always:
