@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command import ATOMIC
+from tests.cli.terminal import in_terminal
 from tests.graph.small import eventually
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, reviewing, worker, writing
 
@@ -259,3 +261,23 @@ async def test_a_second_run_in_the_same_checkout_is_warned_about(tmp_path: Path)
     assert f"{running} works in this checkout at the same time" in second.warnings
     go.touch()
     assert (await first).status == DONE
+
+
+@pytest.mark.parametrize(
+    ("answer", "exit_code", "cast"),
+    [("1", 0, 4), ("2", 0, 4), ("3", 5, 0)],
+    ids=["ignore", "goal", "stop"],
+)
+async def test_a_person_is_asked_what_a_red_check_means(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
+    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
+        await terminal.shows("It is the goal")
+        terminal.type(f"{answer}\n")
+        assert await terminal.exit_code() == exit_code
+    assert len(theatre.cast) == cast
+    if exit_code:
+        async with in_terminal((ATOMIC, "resume", theatre.session.name), env=theatre.user.env, cwd=tmp_path) as again:
+            await again.shows("It is the goal")
+            again.type("2\n")
+            assert await again.exit_code() == 0
