@@ -28,7 +28,7 @@ from atomic.workflows.trust import (
     look,
     revoke,
 )
-from tests.git.shop import git
+from tests.git.shop import git, new_repository
 from tests.workflows.projects import World
 
 
@@ -404,3 +404,81 @@ def test_a_run_never_approves_what_atomic_itself_would_run(world: World) -> None
     world.file("Makefile", "test:\n\ttrue\n")
     strange = at_start.note(world.look()).strange(world.look())
     assert [key.split()[0] for key in strange] == ["gate", "tool", "workflow", "workflow", "worktree-setup"]
+
+
+HOOK = {
+    "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "bash $CLAUDE_PROJECT_DIR/scripts/a.sh --fast"}]}]}
+}
+MARKET = {"extraKnownMarketplaces": {"m": {"source": {"source": "directory", "path": "./market"}}}}
+NAMED = {
+    "script of a hook": (".claude/settings.json", HOOK, "scripts/a.sh"),
+    "program of a server": (".mcp.json", {"mcpServers": {"x": {"command": "./bin/server"}}}, "bin/server"),
+    "argument of a server": (".mcp.json", {"mcpServers": {"x": {"command": "node", "args": ["s.js"]}}}, "s.js"),
+    "module of a server": (".mcp.json", {"mcpServers": {"x": {"command": "python", "args": ["-m", "a.b"]}}}, "a/b.py"),
+    "script of a package": (
+        ".mcp.json",
+        {"mcpServers": {"x": {"command": "npm", "args": ["run", "x"]}}},
+        "package.json",
+    ),
+    "plugin": ("opencode.json", {"plugin": ["./x.js"]}, "x.js"),
+    "plugin without an ending": (".opencode/opencode.json", {"plugin": ["./x"]}, ".opencode/x.ts"),
+    "hook of a plugin": (".claude/settings.json", MARKET, "market/p/hooks/hooks.json"),
+    "server of a plugin": (".github/copilot/settings.json", MARKET, "market/p/node_modules/.mcp.json"),
+}
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_what_settings_name_is_an_item_and_a_change_of_it_asks_again(world: World, what: str) -> None:
+    settings, content, name = NAMED[what]
+    world.file(settings, msgspec.json.encode(content).decode().replace("./", "\\u002e/"))
+    world.file("market/.claude-plugin/marketplace.json", "{}")
+    world.file("README.md", "x")
+    file = world.file(name, "one")
+    assert ("script", name) in {(item.kind, item.path) for item in world.look().items}
+    world.trust()
+    assert approved(world)
+    world.file("README.md", "y")
+    assert approved(world)
+    file.write_text("two")
+    assert not approved(world)
+
+
+def test_a_program_of_a_virtual_environment_is_its_link(world: World) -> None:
+    world.file(".mcp.json", '{"mcpServers": {"x": {"command": ".venv/bin/python", "args": ["s.py"]}}}')
+    (world.project / ".venv" / "bin").mkdir(parents=True)
+    link = world.project / ".venv" / "bin" / "python"
+    link.symlink_to("/usr/bin/python3")
+    world.trust()
+    assert approved(world)
+    link.unlink()
+    link.symlink_to("/bin/sh")
+    assert not approved(world)
+
+
+@pytest.mark.parametrize("folder", ["node_modules", "__pycache__", ".git", ".venv", "a/b/c/d/e"])
+@pytest.mark.parametrize("kind", [".claude/skills", ".claude/agents", ".opencode/plugin"])
+def test_no_folder_of_an_agent_is_passed_over(world: World, folder: str, kind: str) -> None:
+    world.file(f"{kind}/{folder}/SKILL.md", "---\nhooks: x\n---\n")
+    assert [item.path for item in world.look().items] == [f"{kind}/{folder}/SKILL.md"]
+    assert not world.look().trusted
+
+
+def test_what_lies_too_deep_cannot_be_approved(world: World) -> None:
+    world.file(f".claude/skills/{'d/' * 12}SKILL.md", "---\nhooks: x\n---\n")
+    (item,) = world.look().items
+    assert "folders deep" in item.reason
+    with pytest.raises(TrustError, match="cannot be trusted"):
+        world.trust()
+
+
+def test_a_linked_worktree_is_trusted_with_the_settings_of_the_main_checkout(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    main = new_repository(tmp_path / "main", {"readme": "x\n"})
+    git(main, "worktree", "add", "-q", str(tmp_path / "side"))
+    settings = main / ".claude" / "settings.local.json"
+    settings.parent.mkdir()
+    settings.write_text(msgspec.json.encode(HOOK).decode())
+    snapshot = look(tmp_path / "side", home=world.home)
+    assert [(item.kind, item.path) for item in snapshot.items] == [("hook", "../main/.claude/settings.local.json")]
+    assert strangers_code("claude", tmp_path / "side") == ["../main/.claude/settings.local.json"]
+    assert look(main, home=world.home).items[0].path == ".claude/settings.local.json"

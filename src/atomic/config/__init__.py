@@ -8,7 +8,7 @@ from atomic.config.errors import ConfigError
 from atomic.config.keys import read_duration, read_limit
 from atomic.config.loading import load_settings
 from atomic.config.places import atomic_home, config_files, find_project
-from atomic.config.repositories import common_folder, git_folder, up_to_repository
+from atomic.config.repositories import common_folder, git_folder, main_checkout, up_to_repository
 from atomic.config.settings import AcpSettings, CapSettings, EnvSettings, ProviderSettings, Settings
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "find_project",
     "git_folder",
     "load_settings",
+    "main_checkout",
     "read_duration",
     "read_limit",
     "up_to_repository",

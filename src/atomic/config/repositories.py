@@ -52,6 +52,16 @@ def common_folder(git_dir: Path) -> Path:
     return Path(os.path.realpath(git_dir / content.decode("utf-8", "surrogateescape").strip().replace("\0", "")))
 
 
+def main_checkout(folder: Path) -> Path | None:
+    """Return the root of the main working tree, for a folder in a linked one; None if it is in no linked one."""
+    for place in (folder, *folder.parents):
+        if (git_dir := git_folder(place)) is not None:
+            shared = common_folder(git_dir)
+            is_linked = shared != git_dir and shared.name == ".git" and shared.parent != place
+            return shared.parent if is_linked else None
+    return None
+
+
 def up_to_repository(folder: Path) -> Iterator[Path]:
     """Yield the folder and those above it, up to the root of its repository.
 

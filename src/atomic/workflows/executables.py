@@ -17,9 +17,10 @@ from typing import Any, cast
 import msgspec
 
 from atomic import jsonc
-from atomic.config import atomic_home, up_to_repository
+from atomic.config import atomic_home, main_checkout, up_to_repository
 from atomic.entities.registry import find_covering
 from atomic.workflows.guarded import FoundFile, Root
+from atomic.workflows.named_files import named_files
 from atomic.workflows.project_gate import find_gate
 
 WORKFLOWS, TOOLS = ".atomic/workflows", ".atomic/tools"
@@ -36,6 +37,7 @@ class Kind(StrEnum):
     HOOK = "hook"
     PLUGIN = "plugin"
     SETTINGS = "settings"  # of an agent, with something in it that could run
+    SCRIPT = "script"  # a file of the project that such settings name
     ENTITY = "entity"  # an agent, skill or command of the project with a built-in name
 
 
@@ -267,11 +269,21 @@ def _agents(project: Path) -> Iterator[Found]:
         if level and os.path.realpath(folder) in many:
             return
         yield from _agents_at(Root.of_project(folder), "../" * level)
+    if (main := main_checkout(project)) is not None:  # Claude Code takes its settings from there too
+        prefix = f"{os.path.relpath(main, project)}/"
+        found = _agents_at(Root.of_project(main), prefix)
+        yield from ((item, file) for item, file in found if item.path.startswith(f"{prefix}.claude/"))
 
 
 def _agents_at(root: Root, prefix: str) -> Iterator[Found]:
     named = ((root.read(name), judge) for name, judge in _FILES)
-    below = ((file, judge) for folder, judge in _FOLDERS for file in root.walk(folder))
+    below = ((file, judge) for folder, judge in _FOLDERS for file in root.walk(folder, skipping=()))
+    scripts: dict[str, FoundFile] = {}
     for file, judge in (*named, *below):
-        if file is not None:
-            yield from ((_item(kind, file, prefix), file) for kind in judge(file))
+        kinds = () if file is None else judge(file)
+        if file is None or not kinds:
+            continue
+        yield from ((_item(kind, file, prefix), file) for kind in kinds)
+        if not file.reason:
+            scripts |= {script.name: script for script in named_files(root, file)}
+    yield from ((_item(Kind.SCRIPT, script, prefix), script) for script in scripts.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -57,9 +57,13 @@ class Root:
         except OSError as error:
             return FoundFile(name, reason=f"it cannot be read: {error.strerror}")
 
-    def walk(self, folder: str, *, deep: bool = True) -> Iterator[FoundFile]:
-        """The files of a folder, in order; with `deep` those below it too. What is too much is named once."""
-        budget = _Budget()
+    def walk(self, folder: str, *, deep: bool = True, skipping: Collection[str] | None = None) -> Iterator[FoundFile]:
+        """The files of a folder, in order; with `deep` those below it too. What is too much is named once.
+
+        `skipping`: names of folders that are passed over, else those that tools fill. Where nothing is to be skipped,
+        a folder that lies too deep is named too.
+        """
+        budget = _Budget(_SKIPPED if skipping is None else skipping)
         yield from self._walk(folder, MAX_DEPTH if deep else 1, budget)
 
     def _walk(self, folder: str, depth: int, budget: _Budget) -> Iterator[FoundFile]:
@@ -85,8 +89,12 @@ class Root:
                 if found is not None:
                     budget.left -= len(found.data)
                     yield found
-            elif depth > 1 and name not in _SKIPPED:
+            elif name in budget.skipping:
+                continue
+            elif depth > 1:
                 yield from self._walk(inner, depth - 1, budget)
+            elif not budget.skipping:
+                yield FoundFile(inner, reason=f"it lies more than {MAX_DEPTH} folders deep")
 
     def _inside(self, path: str) -> str:
         real = os.path.realpath(path)
@@ -121,8 +129,8 @@ class Root:
 class _Budget:
     """How much of a folder is still looked at."""
 
-    def __init__(self) -> None:
-        self.entries, self.left = MAX_ENTRIES, MAX_TOTAL
+    def __init__(self, skipping: Collection[str]) -> None:
+        self.entries, self.left, self.skipping = MAX_ENTRIES, MAX_TOTAL, skipping
 
     def counts(self) -> bool:
         self.entries -= 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from atomic.bounded import beginning_of
-from atomic.config import up_to_repository
+from atomic.config import main_checkout, up_to_repository
 from atomic.providers.opencode.trust import project_code
 
 _FRONT = 64 * 1024  # of a file; what makes an agent run something stands at its beginning
@@ -35,8 +35,10 @@ def _upwards(*checks: Check) -> Check:
         home = Path.home().resolve()
         for one in up_to_repository(folder):
             if one in (home, Path(one.anchor)):
-                return
+                break
             yield from (file for check in checks for file in check(one))
+        if (main := main_checkout(folder)) is not None and main != home:
+            yield from (file for check in checks for file in check(main))
 
     return check
 
