@@ -429,3 +429,19 @@ async def test_a_file_with_a_secret_is_the_same_before_and_after_it_is_committed
     assert await pictures.changes(before, after) == []
     assert await pictures.uncommitted(after) == frozenset()
     assert await pictures.uncommitted(before) == {".env"}
+
+
+@pytest.mark.parametrize("is_seen_before", [False, True])
+async def test_a_repository_that_becomes_a_submodule_is_one_change(tmp_path: Path, is_seen_before: bool) -> None:
+    other = new_repository(tmp_path / "other", {"lib.py": "x\n"})
+    one = new_repository(tmp_path / "one", {"a": "1\n"})
+    pictures = pictures_of(one)
+    before = await pictures.take()
+    git(one, "clone", "-q", str(other), "vendor/other")
+    if is_seen_before:
+        assert await statuses(pictures, before, await pictures.take()) == {"vendor/other/lib.py": "added"}
+    git(one, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "vendor/other")
+    after = await pictures.take()
+    assert await statuses(pictures, before, after) == {".gitmodules": "added", "vendor/other": "added"}
+    commit(one / "vendor" / "other", "more")
+    assert await statuses(pictures, after, await pictures.take()) == {"vendor/other": "modified"}

@@ -187,8 +187,12 @@ class Pictures:
     async def _look(self, scratch: Scratch, index: str) -> str:
         """Bring the index up to date; its tree."""
         tracked = await self._tracked_files(scratch)
-        known, changed = await self._listed(scratch, index)
-        paths = [*changed, *sorted(tracked - known)]
+        known, changed = await self._listed(scratch, index, tracked)
+        new = sorted(tracked - known)
+        # A repository that has become a submodule is one entry: its files have none of their own any more.
+        links = tuple(f"{path}/" for path in new if (scratch.root / path).is_dir())
+        await _update(scratch, index, "--force-remove", paths=[path for path in known if path.startswith(links)])
+        paths = [*changed, *new]
         files = {path: _size(scratch.root, path) for path in self._without_ours(scratch.root, paths)}
         missing = [path for path, size in files.items() if size is None]
         plain = [path for path, size in files.items() if size is not None and 0 <= size <= MAX_FILE]
@@ -217,6 +221,8 @@ class Pictures:
 
     def _is_suspect(self, path: Path) -> bool:
         """Whether a file has a secret in it; one that has not changed since it was searched is not read again."""
+        if path.is_dir():  # another repository
+            return False
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:  # a link, which has no content, or gone
@@ -249,11 +255,12 @@ class Pictures:
             self._tracked = now, set(split(await scratch.repository.git("ls-files", "-z")))
         return self._tracked[1]
 
-    async def _listed(self, scratch: Scratch, index: str) -> tuple[set[str], list[str]]:
+    async def _listed(self, scratch: Scratch, index: str, tracked: set[str]) -> tuple[set[str], list[str]]:
         """The files that the index has, and those that are not as it has them."""
         listed = await self._listed_by_rules(scratch, index)
         changed = dict.fromkeys(path for tag, path in listed if tag in _CHANGED)
-        inner = await _inner_files(scratch, [path for path in changed if path.endswith("/")])
+        others = [path for path in changed if path.endswith("/") and path.rstrip("/") not in tracked]
+        inner = await _inner_files(scratch, others)
         return {path for tag, path in listed if tag not in _CHANGED}, [*changed, *inner]
 
     async def _listed_by_rules(self, scratch: Scratch, index: str) -> list[tuple[str, str]]:

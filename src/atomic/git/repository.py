@@ -33,6 +33,7 @@ _SETTINGS = {
     "user.name",
     "user.email",
 }
+_COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 _NOT_SHOWN = {"config", "config.worktree", "hooks"}
 _ENVIRONMENT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")  # says where settings are
 _MOST_REFS = 64 * 1024 * 1024  # bytes of a file of refs; a longer one is for git to read, which has a time limit
@@ -140,6 +141,21 @@ class Repository:
         except GitError:  # there is no commit yet, but a branch that waits for it
             return None, (await self.git("symbolic-ref", "HEAD")).strip()
         return commit, None if name == "HEAD" else name
+
+    async def commit_hooks(self) -> list[str]:
+        """The names of hooks that may refuse a commit. They are looked at and not run."""
+        environment = {
+            "GIT_DIR": str(self.git_dir),
+            "GIT_CONFIG_NOSYSTEM": os.environ.get("GIT_CONFIG_NOSYSTEM"),
+            "GIT_CONFIG_GLOBAL": os.environ.get("GIT_CONFIG_GLOBAL"),
+        }
+        try:
+            words = ("config", "--no-includes", "--type=path", "--get", "core.hooksPath")
+            folder = (await run_git(*words, cwd=self.root, env=environment)).strip()
+        except GitError:  # it is not set
+            folder = ""
+        hooks = self.root / folder if folder else self.common_dir / "hooks"
+        return [name for name in _COMMIT_HOOKS if os.access(hooks / name, os.X_OK)]
 
     async def is_ancestor(self, old: str, new: str) -> bool:
         """Whether all of a commit's history is in that of another; a commit that is gone is in none."""

@@ -14,6 +14,7 @@ from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError, TaskStatus
 from atomic.workflows.ralph.calls import Call, calls_of
+from atomic.workflows.ralph.checkout import commit_hooks
 from atomic.workflows.ralph.definition import DEFAULTS
 from atomic.workflows.ralph.desk import TASKS
 from atomic.workflows.ralph.evidence import Evidence, read_evidence
@@ -53,6 +54,8 @@ class Account:
     book: GateBook
     calls: Sequence[Call]
     users: UsersFiles  # the user's uncommitted files
+    hooks: Sequence[str]  # hooks of the repository that may refuse a commit
+    loose: Sequence[str]  # all files that were in no commit at the end, where there are such hooks
     changed_copies: Sequence[str]  # files of the session that another program has changed
 
     @property
@@ -112,6 +115,16 @@ class Account:
         """The turns that the evidence is about; empty where they are not known."""
         return () if self.state is None else self.state.spans.get(proof.task, ())
 
+    @property
+    def uncommitted(self) -> list[str]:
+        """Files of finished tasks that are in no commit, where a hook may be why."""
+        found: set[str] = set()
+        for proof in self.proofs:
+            has_commit = any(span.after.head != span.before.head for span in self.spans(proof))
+            if proof.commit is not None:
+                found.update(proof.uncommitted if has_commit else proof.changed_files)
+        return sorted(found.intersection(self.loose))
+
     def worked_on(self, task: Task) -> bool:
         """Whether this run has begun the task."""
         return task.id in self.evidence or (self.state is not None and task.id in self.state.spans)
@@ -132,6 +145,7 @@ class Account:
 def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Account:
     """Read what there is; `state` is the run's state, the data that it was written as, or None."""
     record, known = _record(session), _known(state)
+    hooks, loose = commit_hooks(facts)
     return Account(
         session=session,
         record=record,
@@ -142,6 +156,8 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         book=GateBook(facts),
         calls=list(calls_of(session)),
         users=read_users_files(facts),
+        hooks=hooks,
+        loose=loose,
         changed_copies=facts.get(CHANGED_COPIES, ()),
     )
 

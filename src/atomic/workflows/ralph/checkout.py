@@ -19,6 +19,7 @@ from atomic.workflows.ralph.hidden_files import HiddenFiles
 from atomic.workflows.ralph.state import Try
 from atomic.workflows.ralph.users_files import (
     FACT,
+    MOST_FILES,
     Entry,
     Store,
     UsersFiles,
@@ -62,7 +63,15 @@ class Known(msgspec.Struct, frozen=True):
 
     good: Position  # the last one that a turn was right to leave
     seen: Seen | None = None  # None: a turn is under way
+    hooks: list[str] = []  # that may refuse a commit
+    uncommitted: list[str] = []  # the files that were in no commit then, where there are such hooks
     told: Position | None = None  # the user was told of it
+
+
+def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The hooks that could have refused a commit of the run, and the files that are in none."""
+    found = facts.get(POSITION, {})
+    return found.get("hooks", []), found.get("uncommitted", [])
 
 
 class Checkout:
@@ -151,7 +160,9 @@ class Checkout:
             return
         position, picture = await _position(repository), await self._desk.pictures.take()
         seen = Seen(position, picture.tree, await self._staged(repository, position))
-        self._note(msgspec.structs.replace(known, seen=seen))
+        hooks = await repository.commit_hooks()
+        loose = sorted(await self._desk.pictures.uncommitted(picture))[:MOST_FILES] if hooks else []
+        self._note(msgspec.structs.replace(known, seen=seen, hooks=hooks, uncommitted=loose))
 
     async def _staged(self, repository: Repository, position: Position) -> dict[str, Entry | None]:
         files = self.files.files

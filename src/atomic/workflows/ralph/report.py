@@ -36,7 +36,8 @@ def at_end(end: RunEnd) -> EndNote | None:
     account = read_account(session, end.state, end.facts)
     if not account.users.troubles:
         shutil.rmtree(session / STORE, ignore_errors=True)
-    said = f"{sentence(account, completed=True)}{plain(_touched(account))}; report: {session / REPORT}"
+    more = plain(_refused(account) + _touched(account), 1000)
+    said = f"{sentence(account, completed=True)}{more}; report: {session / REPORT}"
     if account.options.dry_run:
         return EndNote("\n\n".join([said, *filter(None, dry_sections(account))]))
     return EndNote(said, verified=bool(account.verifying))
@@ -137,8 +138,18 @@ def _head(account: Account, ending: RunEnd) -> str:
     ]
     lines = [f"- **{name}**: {text}" for name, text in facts if text]
     unknown = "The run's state is not known: reviews, and whose a commit is, cannot be told." * (account.state is None)
-    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_touched(account)}"
+    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_refused(account)}{_touched(account)}"
     return "\n\n".join(part for part in (title, unknown, "\n".join(lines)) if part)
+
+
+def _refused(account: Account) -> str:
+    """That work is in no commit although it should be, where a hook may be why."""
+    files = account.uncommitted
+    if not files:
+        return ""
+    many = "1 file is" if len(files) == 1 else f"{len(files)} files are"
+    hooks = " or ".join(code(name) for name in account.hooks)
+    return f"; {many} not committed, perhaps because the commit hook {hooks} refused"
 
 
 def _touched(account: Account) -> str:
