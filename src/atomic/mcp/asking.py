@@ -66,7 +66,7 @@ async def _ask(entry: McpEntry, variables: Mapping[str, str], asker: _Asker) -> 
 
 def _shown(reason: str, entry: McpEntry) -> str:
     """One line; a program may have put a secret into its last words."""
-    redactor = Redactor.of_environment(entry.env, entry.headers)
+    redactor = Redactor.of_environment(entry.env, headers=[entry.headers])
     return " ".join(redactor.text(reason).split())[:_LONGEST]
 
 

@@ -36,4 +36,4 @@ def _word(word: str, redactor: Redactor) -> str:
 
 
 def _redactor(entry: McpEntry) -> Redactor:
-    return Redactor.of_environment(entry.env, entry.headers)
+    return Redactor.of_environment(entry.env, headers=[entry.headers])

@@ -160,13 +160,14 @@ class Recorder:
         self.path = Path(options.record).absolute()
         self.provider, self.options = provider, options
         self._environments = [options.env, *(server.env for server in options.mcp_servers)]
-        self.redactor = Redactor.of_environment(*self._environments)
+        self._headers = [server.headers for server in options.mcp_servers]
+        self.redactor = Redactor.of_environment(*self._environments, headers=self._headers)
         self._told: set[str] = set()
 
     def learn(self, *environments: Mapping[str, str]) -> None:
         """There are secrets in these too."""
         self._environments += environments
-        self.redactor = Redactor.of_environment(*self._environments)
+        self.redactor = Redactor.of_environment(*self._environments, headers=self._headers)
 
     def call(self, prompt: str) -> CallRecorder:
         return CallRecorder(self, prompt)

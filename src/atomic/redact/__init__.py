@@ -4,7 +4,8 @@
 programs that Atomic starts may see. This package knows no file, no agent and no workflow.
 """
 
-from atomic.redact.redactor import MARK, SHORTEST, Redactor, redact
+from atomic.redact.redactor import Redactor, redact
+from atomic.redact.spellings import MARK, SHORTEST
 from atomic.redact.variables import SECRET_WORDS, is_secret, is_secret_variable
 
 __all__ = ["MARK", "SECRET_WORDS", "SHORTEST", "Redactor", "is_secret", "is_secret_variable", "redact"]

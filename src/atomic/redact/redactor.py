@@ -6,19 +6,16 @@ well-known services, private keys, passwords in addresses, and what is assigned 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, cast
 
-from atomic.redact.tokens import Span, tokens
-from atomic.redact.variables import SECRET_WORDS, secrets_of
-
-MARK = "[redacted]"
-SHORTEST = 8  # characters; a shorter value would be found in the middle of ordinary words
+from atomic.redact.spellings import MARK, SHORTEST, in_base64, lines_of, spellings
+from atomic.redact.tokens import Span, private_keys, tokens
+from atomic.redact.variables import SECRET_WORDS, secrets_of, secrets_of_header
 
 _PART = 64 * 1024  # characters
 _ROUNDS = 10  # a text is clean after two; the number is there for secrets that look like the mark
@@ -31,20 +28,27 @@ class Redactor:
     """Puts `[redacted]` where a secret was. What it has redacted it leaves as it is the next time."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known = sorted(_spellings(secrets), key=lambda secret: (-len(secret), secret))
+        lines = {line for secret in secrets for line in lines_of(secret)}
+        self._known = sorted(spellings(lines), key=lambda secret: (-len(secret), secret))
+        self._in_base64 = {part for line in lines for part in in_base64(line)}
         # The mark comes first: a secret that looks like a part of it would eat it again and again.
         self._pattern = re.compile("|".join(re.escape(text) for text in (MARK, *self._known)))
         self._clean: set[str] = set()  # short texts without secrets: names and words come again and again
 
     @classmethod
-    def of_environment(cls, *environments: Mapping[str, str] | None) -> Redactor:
-        """One that knows the secrets of this process, and of more environments."""
-        return cls(
+    def of_environment(
+        cls, *environments: Mapping[str, str] | None, headers: Iterable[Mapping[str, str]] = ()
+    ) -> Redactor:
+        """Return one that knows the secrets of this process, of more environments, and of headers of servers."""
+        known = [
             secret
             for environment in (os.environ, *environments)
             for name, value in (environment or {}).items()
             for secret in secrets_of(name, value)
-        )
+        ]
+        for given in headers:
+            known += [secret for name, value in given.items() for secret in secrets_of_header(name, value)]
+        return cls(known)
 
     def text(self, text: str, *, code: bool = False) -> str:
         """The text without secrets. Lines stay lines, so that a patch stays one.
@@ -86,19 +90,23 @@ class Redactor:
         """The pieces of one text, without the secrets that lie across several of them too."""
         spans = self.spans("".join(pieces))
         result: list[str] = []
-        start = 0
+        start = first = 0
         for piece in pieces:
             end = start + len(piece)
-            inner = [
-                (max(a, start) - start, min(b, end) - start, a >= start) for a, b in spans if a < end and b > start
-            ]
+            while first < len(spans) and spans[first][1] <= start:
+                first += 1
+            inner: list[tuple[int, int, bool]] = []
+            for a, b in islice(spans, first, None):
+                if a >= end:
+                    break
+                inner.append((max(a, start) - start, min(b, end) - start, a >= start))
             result.append(self.text(_cut(piece, inner)))
             start = end
         return result
 
     def finds(self, text: str) -> bool:
         """Whether there is a secret in it; for what cannot be redacted, like the bytes of a picture."""
-        return self._holds_known(text) or any(True for _ in (*tokens(text), *_encoded(text)))
+        return self._holds_known(text) or any(True for _ in (*tokens(text), *_encoded(text, _runs(text))))
 
     def finds_in_file(self, data: bytes) -> bool:
         """Return whether a file of a project has a secret in it. Names that are passed on in code are none."""
@@ -107,13 +115,21 @@ class Redactor:
 
     def spans(self, text: str, *, code: bool = False) -> list[Span]:
         """Where secrets are, in order, none overlapping another."""
-        found = [*tokens(text), *_private_keys(text), *_encoded(text)]
+        runs = _runs(text)
+        found = [*tokens(text), *private_keys(text), *_encoded(text, runs), *self._in_lines(text, runs)]
         known = self._holds_known(text)
         for start, end in _parts(text):
             found += _assigned(text, start, end, code)
             if known:
                 found += [match.span() for match in self._pattern.finditer(text, start, end)]
         return _merged(found)
+
+    def _in_lines(self, text: str, runs: Sequence[Span]) -> Iterator[Span]:
+        """Yield base64 over several lines in which a secret stands."""
+        for lines in _wrapped(text, runs):
+            letters = "".join(text[start:end] for start, end in lines)
+            if any(part in letters for part in self._in_base64) or _decodes_to_token(letters):
+                yield from lines
 
     def _holds_known(self, text: str) -> bool:
         return any(secret in text for secret in self._known)  # much quicker than the pattern, and mostly false
@@ -127,36 +143,6 @@ class Redactor:
 def redact(text: str) -> str:
     """The text without the secrets of this process and without what looks like one."""
     return Redactor.of_environment().text(text)
-
-
-def _spellings(secrets: Iterable[str]) -> set[str]:
-    """Each line of each secret, as it is and as it stands within JSON, within an address and within base64."""
-    from urllib.parse import quote
-
-    spellings: set[str] = set()
-    for secret in secrets:
-        for line in secret.splitlines():
-            plain = line.strip()
-            if len(plain) >= SHORTEST and plain not in MARK:
-                escaped = (json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
-                spellings.update((plain, *escaped, quote(plain, safe="", errors="replace")))
-                spellings.update(_in_base64(plain))
-    return spellings
-
-
-def _in_base64(secret: str) -> Iterator[str]:
-    """How a secret stands in the base64 of a text that it is a part of: it may begin at each third of a group."""
-    from base64 import b64encode, urlsafe_b64encode
-
-    data = secret.encode("utf-8", "replace")
-    for before in range(3):
-        for encode in (b64encode, urlsafe_b64encode):
-            encoded = encode(bytes(before) + data).decode().rstrip("=")
-            # What comes before and behind it has a part of the letters at its ends.
-            first, left = (0, 2, 3)[before], (before + len(data)) % 3
-            inner = encoded[first : len(encoded) - 1 if left else len(encoded)]
-            if len(inner) >= SHORTEST:
-                yield inner
 
 
 def _without(text: str, spans: Iterable[Span]) -> str:
@@ -199,54 +185,78 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_LINE_END = re.compile(r"\r?\n[ \t]*|\\n?")  # in JSON it is a backslash and an n, which the next run begins with
+_LAST_LINE = re.compile(r"[A-Za-z0-9+/]{1,76}={0,2}")
+_FULL_LINE = 60  # characters of a line of base64, as `base64` and mail write it: 64 or 76
 
 
-def _encoded(text: str) -> Iterator[Span]:
-    """Base64 in which a token stands."""
+def _runs(text: str) -> list[Span]:
+    """Return what may be base64, line by line."""
+    return [match.span() for match in _BASE64.finditer(text)]
+
+
+def _encoded(text: str, runs: Iterable[Span]) -> Iterator[Span]:
+    """Yield the base64 in which a token stands."""
+    for start, end in runs:
+        if _decodes_to_token(text[start:end]):
+            yield start, end
+
+
+def _decodes_to_token(letters: str) -> bool:
     from base64 import b64decode
 
-    for match in _BASE64.finditer(text):
-        letters = match.group().rstrip("=").replace("-", "+").replace("_", "/")
-        letters = letters[:-1] if len(letters) % 4 == 1 else letters  # no text has such a length
-        data = b64decode(letters + "=" * (-len(letters) % 4))
-        if data.isascii() and any(True for _ in tokens(data.decode("ascii"))):
-            yield match.span()
+    letters = letters.rstrip("=").replace("-", "+").replace("_", "/")
+    letters = letters[:-1] if len(letters) % 4 == 1 else letters  # no text has such a length
+    data = b64decode(letters + "=" * (-len(letters) % 4))
+    return data.isascii() and any(True for _ in tokens(data.decode("ascii")))
 
 
-_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_LINE = re.compile(r"(?:^[+\- ]|\\[nr])*(\[redacted\]|[A-Za-z0-9+/=]{4,})", re.MULTILINE)  # a patch keeps its signs
+def _wrapped(text: str, runs: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield the lines of each base64 that has several."""
+    lines: list[Span] = []
+    for start, end in runs:
+        if lines and (gap := _LINE_END.fullmatch(text, lines[-1][1], start)):
+            lines.append((start + (gap.group() == "\\"), end))
+        else:
+            yield from _with_last_line(text, lines)
+            lines = [(start, end)]
+        if end - start < _FULL_LINE:
+            yield from _with_last_line(text, lines)
+            lines = []
+    yield from _with_last_line(text, lines)
 
 
-def _private_keys(text: str) -> Iterator[Span]:
-    """Each line of a private key by itself."""
-    if "PRIVATE KEY" not in text:
-        return
-    end = 0
-    for begin in _KEY_BEGIN.finditer(text):
-        if begin.start() < end:
-            continue
-        end = text.find("-----END", begin.end())
-        if end < 0:
-            return
-        for line in _KEY_LINE.finditer(text, begin.end(), end):
-            yield line.span(1)
+def _with_last_line(text: str, lines: list[Span]) -> Iterator[list[Span]]:
+    if lines and lines[-1][1] - lines[-1][0] >= _FULL_LINE:
+        gap = _LINE_END.match(text, lines[-1][1])
+        start = lines[-1][1] if gap is None else gap.end()
+        if gap is not None and (last := _LAST_LINE.match(text, start)):
+            lines = [*lines, last.span()]
+    if len(lines) > 1:
+        yield lines
 
 
 # -- what is assigned to a name ------------------------------------------------------------------------------------
 
-_WORDS = (*(word.lower() for word in SECRET_WORDS), "passwd")
+_WORDS = (*(word.lower() for word in SECRET_WORDS), "passwd", "passphrase", "pass", "pwd", "jwt", "webhook")
 _ASSIGNMENT = re.compile(
     rf"""
     (?P<word>{"|".join(_WORDS)})(?P<rest>[a-z0-9_-]{{0,32}}+)
-    (?P<close>\\?["'])?[ \t]{{0,4}}(?P<sign>:=|=(?!=)|:(?!:))[ \t]{{0,4}}
-    (?:(?P<open>\\?["'])(?P<quoted>[^"'\\\s]{{8,4096}})(?=\\?["'])|(?P<bare>[a-z0-9_+/.~!@#%^*-]{{8,512}}+={{0,2}})(?=$|[\s"',;&)\]}}\\<]))
+    (?P<close>\\{{0,7}}["'])?[ \t]{{0,4}}(?P<sign>:=|=(?!=)|:(?!:))[ \t]{{0,4}}
+    (?:(?P<open>\\{{0,7}}["'])(?P<quoted>[^"'\\\s]{{8,4096}})(?=\\{{0,7}}["'])|(?P<bare>[a-z0-9_+/.~!@#%^*-]{{8,512}}+={{0,2}})(?=$|[\s"',;&)\]}}\\<]))
     """,
-    re.IGNORECASE | re.VERBOSE,
+    re.VERBOSE,
 )
 _NAME_BEFORE = re.compile(r"[A-Za-z0-9_-]{0,48}\Z")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _RUN = re.compile(r"[A-Za-z0-9]{12,}")
+_DENSE = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}")
 _STRONG = {"token", "secret", "secrets", "password", "passwords", "passwd", "credential", "credentials"} | {
+    "pass",
+    "passphrase",
+    "pwd",
+    "jwt",
+    "webhook",
     "apikey",
     "accesskey",
     "secretkey",
@@ -257,17 +267,21 @@ _OF_KEYS = {"api", "access", "secret", "private", "auth", "signing", "encryption
 
 
 def _assigned(text: str, start: int, end: int, code: bool) -> Iterator[Span]:
-    part = text[start:end].lower()
-    if not any(word in part for word in _WORDS):
+    part = text[start:end]
+    lower = part.lower()
+    if not any(word in lower for word in _WORDS):
         return
-    for match in _ASSIGNMENT.finditer(text, start, end):
-        before = _NAME_BEFORE.search(text, max(0, match.start() - 48), match.start())
-        name = (before.group() if before else "") + match["word"] + match["rest"]
-        if match["quoted"] is not None:
-            if _quoted_secret(name, match["quoted"]):
-                yield match.span("quoted")
-        elif _bare_secret(name, match["bare"], match["sign"], code):
-            yield match.span("bare")
+    if len(lower) != len(part):  # few letters are longer as small ones
+        lower = "".join(letter.lower() if letter.isascii() else letter for letter in part)
+    for match in _ASSIGNMENT.finditer(lower):  # a pattern that heeds the case is twice as quick
+        first, last = match.start("word"), match.end("rest")
+        before = _NAME_BEFORE.search(part, max(0, first - 48), first)
+        name = (before.group() if before else "") + part[first:last]
+        group = "bare" if match["quoted"] is None else "quoted"
+        value = part[match.start(group) : match.end(group)]
+        found = _quoted_secret(name, value) if group == "quoted" else _bare_secret(name, value, match["sign"], code)
+        if found:
+            yield start + match.start(group), start + match.end(group)
 
 
 def _quoted_secret(name: str, value: str) -> bool:
@@ -298,12 +312,20 @@ def _is_key(name: str) -> bool:
 
 
 def _looks_secret(value: str) -> bool:
-    """Not where a secret is taken from (`$TOKEN`, `<your key>`, `{{key}}`), and not a word of several."""
-    return len(value) >= SHORTEST and value[0] not in "$<{%*." and not any(map(str.isspace, value))
+    """Not where a secret is taken from (`$TOKEN`, `<your key>`, `{{key}}`, a path), and not a word of several."""
+    return (
+        len(value) >= SHORTEST and value[0] not in "$<{%*." and not any(map(str.isspace, value)) and not _is_path(value)
+    )
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~/")) and not _is_random(value)
 
 
 def _is_random(value: str) -> bool:
     """Whether nobody would write it so: a long run of letters and digits mixed."""
+    if len(value) >= 32 and _DENSE.fullmatch(value) and not (value.islower() or value.isupper()):
+        return any(map(str.isdigit, value))  # as Amazon's keys are: runs of any length between slashes
     return any(any(map(str.isdigit, run)) and any(map(str.isalpha, run)) for run in _RUN.findall(value))
 
 

@@ -37,6 +37,7 @@ _IN_PAIRS = re.compile(
     r"(?i:(?<![a-z])(?:password|passwd|pwd|accountkey|sharedaccesskey|sharedaccesssignature|secret|sig))"
     r"=([^&;,\s]{6,})"
 )
+_PLAIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent", "mcp-protocol-version"})
 _PRIVATE_KEY = "PRIVATE KEY-----"
 
 
@@ -69,6 +70,13 @@ def secrets_of(name: str, value: str) -> Iterator[str]:
     if is_secret_variable(name, value):
         yield value
     yield from _parts_of(value)
+
+
+def secrets_of_header(name: str, value: str) -> Iterator[str]:
+    """Yield what a header of a server holds that must not be written: all but what says how to talk."""
+    if name.lower() not in _PLAIN_HEADERS:
+        yield value
+        yield from (word for word in value.split() if len(word) >= 12)  # without `Bearer`
 
 
 def _parts_of(value: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from atomic.graph.journal import History, Journal, Records, Row, RowKind, RunLog
 from atomic.redact import SECRET_WORDS, Redactor
 from atomic.sessions.errors import Recovery
 
-_SUSPECT = re.compile("|".join((*SECRET_WORDS, "PASSWD")), re.IGNORECASE)
+_SUSPECT = re.compile("|".join((*SECRET_WORDS, "PASS", "PWD", "JWT", "WEBHOOK")), re.IGNORECASE)
 # Where a row holds msgpack inside of msgpack, and where names of fields stand that are no one's secret.
 _NESTED = {RowKind.JOINED: (3,), RowKind.STEP: (15,), RowKind.MIGRATED: (3,)}
 _NAMES = {RowKind.START: (4,), RowKind.MIGRATED: (2,), RowKind.OPENED: (7,)}

@@ -138,7 +138,13 @@ def _params(order: Order, runtime: Runtime) -> WorkflowStateParams:
 
 
 def _redactor(runtime: Runtime) -> Redactor:
-    return Redactor.of_environment(*(known.env for known in runtime.settings.providers.values()))
+    """Return one that knows the secrets of the environment, of the settings and of the user's MCP servers."""
+    from atomic.mcp import load_mcp_entries
+
+    entries = load_mcp_entries(runtime.project).entries
+    environments = [known.env for known in runtime.settings.providers.values()]
+    environments += [entry.env for entry in entries]
+    return Redactor.of_environment(*environments, headers=[entry.headers for entry in entries])
 
 
 def _new_session(store: SessionStore, order: Order, runtime: Runtime) -> Session:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from atomic.providers import McpServer, SessionOptions
+from atomic.providers.recording import Recorder
+from tests.cli.files import servers
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 SECRET = "Zk8sQ2v7Lr4Tn1Wb9Xc3"
@@ -34,7 +37,7 @@ async def paused(tmp_path: Path) -> Theatre:
     theatre.user.env["SERVICE_TOKEN"] = KNOWN
     (theatre.project / ".env.local").write_text(f"FOO_API_KEY={SECRET}\n")
     (theatre.project / "bytes.bin").write_bytes(b"\0\xff" + KNOWN.encode())
-    outcome = await theatre.ralph("--max-iterations", "1", "--verify", "true", GOAL)
+    outcome = await theatre.ralph("--max-iterations", "1", "--verify", f"test -n {KNOWN}", GOAL)
     assert outcome.exit_code != 0, outcome.stderr
     return theatre
 
@@ -55,3 +58,22 @@ async def test_an_exported_run_has_no_snapshot_of_the_project(paused: Theatre, t
     for file, data in contents(tmp_path / "out"):
         assert SECRET.encode() not in data, file
         assert KNOWN.encode() not in data, file
+
+
+async def test_a_header_of_an_mcp_server_is_in_no_file_of_a_run(tmp_path: Path) -> None:
+    said = worker("1", {"write": {"one.txt": "1\n"}}, {"say": f"the server wants {KNOWN} and {SECRET}"})
+    theatre = Theatre(tmp_path, PLAN, said, writing("2"), APPROVE)
+    headers = {"Authorization": f"Bearer {KNOWN}", "X-Tenant": SECRET, "Accept": "application/json"}
+    servers(
+        theatre.user.home / ".claude.json", own={"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": headers}
+    )
+    await theatre.ralph("--max-iterations", "1", "--verify", "true", GOAL)
+    for file, data in contents(theatre.session):
+        assert KNOWN.encode() not in data, file
+        assert SECRET.encode() not in data, file
+
+
+def test_a_header_of_an_mcp_server_is_in_no_recording(tmp_path: Path) -> None:
+    server = McpServer(name="own", url="http://127.0.0.1:9/mcp", headers={"Authorization": f"Bearer {KNOWN}"})
+    recorder = Recorder("claude", SessionOptions(record=tmp_path / "calls.jsonl", mcp_servers=[server]))
+    assert recorder.redactor.text(f"it is {KNOWN}") == "it is [redacted]"

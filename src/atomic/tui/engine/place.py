@@ -45,7 +45,10 @@ class Place:
             environments = [known.env for known in self.settings.providers.values()]
         except ConfigError:  # whoever needs the settings says so
             environments = []
-        return SessionStore(atomic_home(), Redactor.of_environment(*environments))
+        servers = self.wiring.mcp.entries
+        environments += [server.env for server in servers]
+        headers = [server.headers for server in servers]
+        return SessionStore(atomic_home(), Redactor.of_environment(*environments, headers=headers))
 
     async def is_trusted(self) -> bool:
         """Whether what the folder brings may run; to know that, its files are read."""
