@@ -57,7 +57,7 @@ from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.builder import WorkflowBuilder, graph
-from atomic.workflows.definition import LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
 from atomic.workflows.nodes import (
     agent_node,
@@ -93,6 +93,7 @@ __all__ = [
     "Bridge",
     "CompiledGraph",
     "Edge",
+    "EndNote",
     "Event",
     "Goto",
     "GraphBuilder",

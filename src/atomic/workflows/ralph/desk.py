@@ -85,7 +85,12 @@ class Desk:
             notes=str(self.notes / NOTES),
             is_git=find_repository(self.cwd) is not None,  # also one that has no commit yet
             gates=tuple(gate.command for gate in book.gates),
-            red_before=tuple(gate.command for gate in book.gates if not book.is_blocking(gate.command)),
+            red_before=tuple(book.ignored),
+            wanted=tuple(
+                gate.command
+                for gate in book.gates
+                if book.must_pass(gate.command) and not book.is_blocking(gate.command)
+            ),
             shared=self.options.workers > 1,
             users_files=tuple(read_users_files(self.facts).files),
         )

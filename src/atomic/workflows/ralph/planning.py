@@ -148,7 +148,8 @@ def _described(check: GateResult) -> str:
 def _stopped(desk: Desk, red: Sequence[GateResult]) -> str:
     id = desk.session.name
     return (
-        f"{'; '.join(_described(check) for check in red)}. Nothing was paid. Fix it and run `atomic resume {id}`, or"
+        f"{'; '.join(_described(check) for check in red)}. Nothing was paid. Fix it and run `atomic resume {id}`, "
+        "start again with another --verify, or"
         f" say what it means: `atomic resume {id} --red-checks goal` (completed only when it is green) or"
         f" `--red-checks ignore` (do not count it)"
     )

@@ -36,7 +36,8 @@ class Place(msgspec.Struct, frozen=True):
     notes: str  # the file for notes of one worker to the next
     is_git: bool
     gates: tuple[str, ...] = ()
-    red_before: tuple[str, ...] = ()  # gates that failed before the run
+    red_before: tuple[str, ...] = ()  # checks that failed before the run and are ignored
+    wanted: tuple[str, ...] = ()  # checks that have not passed yet and must pass at the end
     shared: bool = False  # several workers at once in one checkout
     users_files: tuple[str, ...] = ()  # uncommitted work of the user, which nobody may touch
 
@@ -188,8 +189,14 @@ def _cut_off(place: Place) -> str:
 def _checks(place: Place, when: str) -> str:
     if not place.gates:
         return "No command checks this project by itself: tests that you write and run are the only proof."
-    lines = [f"- `{gate}`" + (f" ({_RED_BEFORE})" if gate in place.red_before else "") for gate in place.gates]
+    lines = [f"- `{gate}`{_remark(place, gate)}" for gate in place.gates]
     return f"{when}, in `{place.cwd}`:\n" + "\n".join(lines) + "\nOnly its exit code counts, not what you say of it."
+
+
+def _remark(place: Place, gate: str) -> str:
+    if gate in place.red_before:
+        return f" ({_RED_BEFORE})"
+    return " (has not passed yet; it must when all tasks are done)" if gate in place.wanted else ""
 
 
 def _how(place: Place) -> str:
@@ -294,7 +301,8 @@ def _told(task: Task, count: int) -> str:
 def _verdict(gate: GateResult) -> str:
     if gate.timed_out:
         return "took too long"
-    words = "passed" if gate.exit_code == 0 else f"red (exit code {gate.exit_code}), as before the run"
+    since = ", and had not passed yet" if gate.baseline_exit_code is None else ", as before the run"
+    words = "passed" if gate.exit_code == 0 else f"red (exit code {gate.exit_code}){since}"
     return f"{words}, only the second time" if gate.flaky else words
 
 

@@ -69,8 +69,12 @@ def _gate(gate: GateResult) -> str:
         flaky = ", **but only the second time: it is flaky**" if gate.flaky else ""
         return f"{code(gate.command)} passed (exit code 0, {took}){flaky}"
     how = "took too long and was ended" if gate.timed_out else f"ended with exit code {gate.exit_code}"
-    advisory = "" if gate.blocking else "; it was red before the run, so it does not block"
+    advisory = "" if gate.blocking else f"; it {_never_green(gate)}, so it does not hold up a task"
     return f"{code(gate.command)} {how} ({took}){advisory}"
+
+
+def _never_green(gate: GateResult) -> str:
+    return "had not passed yet" if gate.baseline_exit_code is None else "was red before the run"
 
 
 def _change_facts(account: Account, proof: Evidence) -> list[str]:
