@@ -13,7 +13,11 @@ from tests.hostile.visit import COMMANDS, Visit
 
 assert bombs  # more of them
 QUICK = ("recording_that_climbs_one_folder", "settings_that_push_and_spend", "a_package_called_atomic")
-ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in PROJECTS]
+ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.ci) for name in PROJECTS]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(PROJECTS) >= 80
 
 
 @pytest.mark.parametrize("name", ALL)

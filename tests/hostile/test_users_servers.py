@@ -18,7 +18,7 @@ from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.testing.model_server import Script
 from atomic.wiring import Wiring
 from tests.cli.files import write
-from tests.hostile.repositories import PROJECTS, Stranger, project
+from tests.hostile.repositories import PROJECTS, Stranger
 from tests.hostile.visit import Visit
 from tests.providers.heard import end_of, turn
 from tests.providers.test_mcp_switching import Place, place
@@ -33,17 +33,6 @@ def users_module(home: Path) -> dict[str, str]:
     """Install a module for the user; the variables by which Python finds it."""
     write(home / "lib" / "users_server.py", MCP_SERVER.read_text())
     return {"PYTHONPATH": str(home / "lib")}
-
-
-@project
-def modules_of_the_users_servers(its: Stranger) -> None:
-    its.file("users_server.py", its.python)
-    its.file("users_server/__main__.py", its.python)
-    for name in ("users-server", "users_server", "npx", "uvx", "node"):
-        its.file(f"node_modules/.bin/{name}", its.script, mode=0o755)
-    its.file("package.json", json.dumps({"name": "x", "bin": {"users-server": "evil.sh"}}))
-    its.file("evil.sh", its.script, mode=0o755)
-    its.file("server.sh", its.script, mode=0o755)
 
 
 def visited(folder: Path, **servers: Mapping[str, object]) -> Visit:
