@@ -19,6 +19,7 @@ from atomic.cli.errors import OK, CliError, UsageError
 from atomic.cli.streams import STDERR, STDIN, put, tell
 from atomic.columns import table
 from atomic.config import atomic_home, read_duration
+from atomic.processes.leftovers import temporary_prefix
 from atomic.redact import Redactor
 from atomic.sessions.database import connect
 from atomic.sessions.errors import SessionDamagedError
@@ -118,7 +119,7 @@ def _content(path: Path) -> bytes | None:
 
 def _journal(path: Path) -> bytes | None:
     """A copy that is whole, also while its owner writes on."""
-    with tempfile.TemporaryDirectory(prefix="atomic-") as folder:
+    with tempfile.TemporaryDirectory(prefix=temporary_prefix("export")) as folder:
         copy = os.path.join(folder, JOURNAL)
         try:
             source, target = connect(str(path), read_only=True), sqlite3.connect(copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Sequence
 
@@ -13,10 +14,13 @@ from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, run_chat
 from atomic.errors import AtomicError, closest, is_debugging, message_of
 from atomic.terminal import escaped_json
 
+_STARTS_AGENTS = ("answer", "chat", "resume", "run")
+
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run `atomic` with these words, else with those of the process; its exit code."""
     fill_gaps()
+    _write_no_core()
     given = sys.argv[1:] if words is None else list(words)
     try:
         return _carry_out(given)
@@ -30,6 +34,19 @@ def main(words: Sequence[str] | None = None) -> int:
             put(_refusal(message_of(error), code))
         tell(message_of(error))
         return code
+
+
+def _write_no_core() -> None:
+    """Leave no image of the memory, with its secrets, in a project's folder. What Atomic starts inherits it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def _clean_up() -> None:
+    """Remove what killed processes of ours have left below the temporary folder."""
+    from atomic.processes.leftovers import remove_leftovers  # what starts agents needs that room anyway
+
+    remove_leftovers()
 
 
 def _wants_json(words: list[str]) -> bool:
@@ -50,6 +67,8 @@ def _carry_out(words: list[str]) -> int:
 
         return complete(words[1:])
     if words and not words[0].startswith("-") and not _is_prompt(words[0]):
+        if words[0] in _STARTS_AGENTS:
+            _clean_up()
         return _verb(words)
     arguments = parse(words, TOP)
     if arguments.has("--help"):
@@ -59,6 +78,7 @@ def _carry_out(words: list[str]) -> int:
 
         put(f"atomic {__version__}\n")
         return 0
+    _clean_up()
     if arguments.has("-p"):
         return _turn(arguments)
     return _chat(arguments)

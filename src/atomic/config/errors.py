@@ -13,3 +13,9 @@ class ConfigError(AtomicError):
     def __init__(self, file: Path, line: int, reason: str, *, key: str = "") -> None:
         self.file, self.line, self.key, self.reason = file, line, key, reason
         super().__init__(f"{file}:{line}: {reason}")
+
+
+class HomeError(AtomicError):
+    """Atomic's own folder can be written by others: nothing in it can be believed."""
+
+    exit_code = 2

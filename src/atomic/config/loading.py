@@ -12,7 +12,7 @@ import msgspec
 
 from atomic.config.errors import ConfigError
 from atomic.config.keys import BY_PROJECT, CAP_DEFAULTS, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
-from atomic.config.places import config_files
+from atomic.config.places import config_files, is_ours
 from atomic.config.settings import Settings
 from atomic.errors import closest
 
@@ -51,7 +51,9 @@ def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[
         user = _Reader(file, warnings, by_project=False).read()
         _place_programs(user, user_file.parent)
         layers.append(Layer("user", user, file))
-    if project_file is not None and (file := _read(project_file)) is not None:
+    if project_file is not None and _is_foreign(project_file):
+        warnings.append(f"{project_file} is not read: it, or its folder, belongs to another user")
+    elif project_file is not None and (file := _read(project_file)) is not None:
         layers.append(Layer("project", _Reader(file, warnings, by_project=True).read_within(user), file))
     return [*layers, Layer("environment", {**_from_environment()})], warnings
 
@@ -59,6 +61,14 @@ def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[
 def _height(name: str, cap: float) -> float:
     """A cap as it is compared with another: 0 is the highest where it means "no limit"."""
     return math.inf if cap == 0 and name in ("turn_limit", "idle_limit") else cap
+
+
+def _is_foreign(file: Path) -> bool:
+    """Whether another user has put a project's file there, or could."""
+    try:
+        return not all(is_ours(os.stat(path)) for path in (file, file.parent, file.parents[1]))
+    except OSError:  # there is none
+        return False
 
 
 def _read(path: Path) -> ConfigFile | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 from pathlib import Path
 
+from atomic.config.errors import HomeError
 from atomic.config.repositories import git_folder
 
 
@@ -19,9 +22,28 @@ def config_files(project: Path | None = None, home: Path | None = None) -> tuple
 
 
 def atomic_home() -> Path:
-    """The folder with all that Atomic keeps for the user: `$ATOMIC_HOME`, else `~/.atomic`."""
+    """The folder with all that Atomic keeps for the user: `$ATOMIC_HOME`, else `~/.atomic`. Raises HomeError."""
     chosen = os.environ.get("ATOMIC_HOME")
-    return Path(chosen).expanduser().absolute() if chosen else Path.home() / ".atomic"
+    home = Path(chosen).expanduser().absolute() if chosen else Path.home() / ".atomic"
+    _check_home(home)
+    return home
+
+
+def _check_home(home: Path) -> None:
+    """Raise HomeError where others could write what Atomic obeys: programs, servers, workflows."""
+    try:
+        status = os.stat(home)
+    except OSError:  # there is none yet
+        return
+    if not is_ours(status):
+        raise HomeError(f"{home} belongs to another user: set ATOMIC_HOME to a folder of your own")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise HomeError(f"{home} can be written by other users: run chmod go-w {shlex.quote(str(home))}")
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Return whether a file belongs to the user or to the system."""
+    return status.st_uid in (os.getuid(), 0)
 
 
 def find_project(start: Path | None = None) -> Path | None:

@@ -16,6 +16,7 @@ from atomic.bounded import read_bounded
 from atomic.config import common_folder, git_folder
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
+from atomic.processes.leftovers import temporary_prefix
 
 # What says how files and objects are stored, whom commits are by, and what is ignored; none of it can name a program.
 _SETTINGS = {
@@ -252,7 +253,7 @@ def _view(common_dir: Path, settings: Mapping[str, str]) -> Generator[Path]:
 
     Overriding settings one by one would forget one: filters, drivers and includes have names of their own.
     """
-    with tempfile.TemporaryDirectory(prefix="atomic-git-") as folder:
+    with tempfile.TemporaryDirectory(prefix=temporary_prefix("git")) as folder:
         view = Path(folder)
         for entry in common_dir.iterdir():
             if entry.name not in _NOT_SHOWN:

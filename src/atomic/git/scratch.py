@@ -19,6 +19,7 @@ from atomic.bounded import read_bounded
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
 from atomic.git.repository import Repository, settings_file
+from atomic.processes.leftovers import temporary_prefix
 from atomic.saving import replace_file
 
 MAX_FILE = 16 * 1024 * 1024  # bytes of one changed file
@@ -178,7 +179,7 @@ class Scratch:
 @asynccontextmanager
 async def open_scratch(root: Path, repository: Repository | None) -> AsyncGenerator[Scratch]:
     """A git folder of our own for a working tree; it is gone with the context."""
-    folder = Path(tempfile.mkdtemp(prefix="atomic-scratch-"))
+    folder = Path(tempfile.mkdtemp(prefix=temporary_prefix("scratch")))
     try:
         settings = {} if repository is None else await repository.settings()
         furnish(folder, repository, settings)

@@ -14,6 +14,7 @@ import msgspec
 from atomic.config import Settings
 from atomic.errors import message_of
 from atomic.hosts.errors import NoAgentError, NoModelsError, WrongAgentError
+from atomic.processes.leftovers import temporary_prefix
 from atomic.providers import (
     AgentProvider,
     Health,
@@ -160,7 +161,7 @@ def neutral_folder() -> Generator[None]:
     try:
         from tempfile import TemporaryDirectory
 
-        with TemporaryDirectory(prefix="atomic-", ignore_cleanup_errors=True) as folder:
+        with TemporaryDirectory(prefix=temporary_prefix("ask"), ignore_cleanup_errors=True) as folder:
             os.chdir(folder)
             try:
                 yield

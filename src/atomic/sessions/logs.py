@@ -155,7 +155,7 @@ def _key(line: Line, inner: Line) -> Key:
 
 def _open(path: Path) -> int:
     """Open a log to add lines; one that a kill has cut short is ended first."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
         os.write(file, b"\n")

@@ -109,7 +109,7 @@ class SpendingLog:
 
     def write(self, **facts: Any) -> None:
         line = msgspec.json.encode(facts) + b"\n"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(self._path, flags, 0o600)
         try:
             os.write(file, line)

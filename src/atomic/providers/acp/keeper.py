@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from atomic.processes.leftovers import temporary_prefix
 from atomic.providers.acp.client import Client
 from atomic.providers.acp.errors import RefusedError
 from atomic.providers.acp.launch import Launch
@@ -76,7 +77,7 @@ class Keeper:
     async def _start(self) -> None:
         agent, launch = self._launch.agent, self._launch
         async with AsyncExitStack() as stack:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="atomic-acp-")))
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("acp"))))
             program, child = await stack.enter_async_context(
                 running_agent(
                     launch.argv(folder), agent, self._client, self._translator, cwd=str(launch.cwd), env=launch.env

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from atomic.config import Settings
 from atomic.processes import ExecError, execute
+from atomic.processes.leftovers import temporary_prefix
 from atomic.providers.acp.agent import command_line, find_agent
 from atomic.providers.acp.environ import environment
 from atomic.providers.acp.launch import Launch
@@ -47,7 +48,7 @@ class AcpProvider(LiveProvider):
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models that a new session may choose from: agents tell them only then."""
-        with TemporaryDirectory(prefix="atomic-acp-") as folder:
+        with TemporaryDirectory(prefix=temporary_prefix("acp")) as folder:
             async with self._started(SessionOptions(cwd=folder)) as session:
                 return session.models()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from atomic.processes.leftovers import temporary_prefix
 from atomic.providers.claude.command import Origin
 from atomic.providers.claude.environ import PROVIDER
 from atomic.providers.claude.launch import Launch
@@ -118,7 +119,7 @@ class Keeper:
         launch = self._launch
         self._translator.program_started()
         async with AsyncExitStack() as stack:
-            folder = Path(stack.enter_context(TemporaryDirectory(prefix="atomic-claude-")))
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("claude"))))
             argv = launch.command_line(origin, folder, model=self._model, schema=schema)
             self._begun = ClaudeProgram(argv, launch, self._translator, self._may_use)
             await stack.enter_async_context(self._begun.running())

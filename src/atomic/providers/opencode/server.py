@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from atomic.http1 import LoopbackClient
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
+from atomic.processes.leftovers import temporary_prefix
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.plan import ServerPlan
@@ -128,7 +129,7 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
     mark, password = new_mark(), secrets.token_urlsafe(32)
     async with AsyncExitStack() as stack:
         tools = await stack.enter_async_context(serving_tools(plan.tools)) if plan.tools else None
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="atomic-opencode-")))
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("opencode"))))
         env = {
             **plan.environment(tools, folder),
             **mark,

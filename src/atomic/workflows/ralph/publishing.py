@@ -21,6 +21,7 @@ import msgspec
 from atomic.errors import AtomicError
 from atomic.git import GitError, RemoteAddress, Repository, find_repository, read_address
 from atomic.processes import ExecError, ExecResult, ProgramNotFoundError, execute
+from atomic.processes.leftovers import temporary_prefix
 from atomic.providers.environment import child_environment
 from atomic.workflows import NodeResult
 from atomic.workflows.ralph.account import read_account
@@ -234,7 +235,7 @@ async def _host(address: RemoteAddress) -> str:
 async def _gh(*words: str) -> str:
     """Run gh in an empty folder, where it finds no repository whose settings it could obey."""
     env = {**_environment(), **_QUIET}
-    with TemporaryDirectory(prefix="atomic-gh-") as nowhere:
+    with TemporaryDirectory(prefix=temporary_prefix("gh")) as nowhere:
         try:
             result = await execute("gh", *words, cwd=nowhere, env=env, timeout=_FORGE)
         except ProgramNotFoundError as error:

@@ -1,0 +1,138 @@
+"""What Atomic keeps is the user's own: its folder, its logs, its temporary files, and no image of its memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atomic.processes.leftovers import temporary_prefix
+from tests.cli.command import ATOMIC, User, complaint
+from tests.cli.flows import call, end, recording, sessions, workflow
+from tests.providers.acp.stage import PUPPET
+
+NOBODY = 65534
+LINES = (("config",), ("doctor",), ("-p", "hi"), ("workflows", "list"), ("sessions", "list"), ("run", "ralph", "x"))
+
+
+def give_away(user: User, path: Path) -> None:
+    """Let a file belong to another user than the one who runs `atomic`."""
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+        return
+    folder = user.home / "another"  # who may not give files away is another user themselves
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(f"import os\nos.getuid = lambda: {NOBODY}\n")
+    user.env["PYTHONPATH"] = f"{folder}:{user.env['PYTHONPATH']}"
+
+
+@pytest.fixture
+def shared(user: User, tmp_path: Path) -> Path:
+    """A folder for Atomic in which somebody has put a configuration."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "config.toml").write_text(f'agent = "claude"\n[providers.claude]\npath = "{tmp_path}/evil"\n')
+    user.env["ATOMIC_HOME"] = str(folder)
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o775, 0o757])
+@pytest.mark.parametrize("words", LINES)
+async def test_a_folder_that_others_can_write_is_refused(user: User, shared: Path, mode: int, words: list[str]) -> None:
+    shared.chmod(mode)
+    done = await user.atomic(*words)
+    assert (done.exit_code, complaint(done)) == (
+        2,
+        f"{shared} can be written by other users: run chmod go-w {shared}",
+    )
+    assert not (shared.parent / "ran").exists()
+
+
+@pytest.mark.parametrize("words", LINES)
+async def test_a_folder_of_another_user_is_refused(user: User, shared: Path, words: list[str]) -> None:
+    give_away(user, shared)
+    done = await user.atomic(*words)
+    assert (done.exit_code, complaint(done)) == (
+        2,
+        f"{shared} belongs to another user: set ATOMIC_HOME to a folder of your own",
+    )
+
+
+@pytest.mark.parametrize("place", [".", ".atomic", ".atomic/config.toml"])
+async def test_a_projects_configuration_of_another_user_is_not_read(user: User, place: str) -> None:
+    user.project_sets('theme = "light"\n')
+    give_away(user, user.project / place)
+    done = await user.atomic("config", "--json")
+    data = json.loads(done.stdout)
+    assert "light" not in json.dumps(data["settings"])
+    assert "belongs to another user" in json.dumps(data["warnings"])
+
+
+async def test_a_log_that_is_a_link_is_not_followed(user: User, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine\n")
+    code = f"""
+async def first(ctx):
+    import os
+    for name in ("progress.txt", "logs/errors.log", "logs/agent-calls.jsonl"):
+        path = os.path.join(str(ctx.deps.files.dir), name)
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.symlink({str(target)!r}, path)
+    await ctx.deps.turn("hi")
+    raise ValueError("over")
+workflow = graph(S).node("first", first).compile()
+"""
+    workflow(user, "links", code)
+    agent = recording(user, call(end("ok")))
+    first = await user.atomic("run", "--agent", agent, "links", "x")
+    assert first.exit_code == 1, first.stderr
+    (session,) = sessions(user)
+    await user.atomic("resume", session.name)
+    assert target.read_text() == "mine\n"
+
+
+async def test_no_core_is_left_by_atomic_and_what_it_starts(user: User, tmp_path: Path) -> None:
+    agent = ["/bin/sh", "-c", f"ulimit -c > '{tmp_path}/limit'; exec '{sys.executable}' '{PUPPET}'"]
+    user.sets(f"[acp.puppet]\ncommand = {json.dumps(agent)}\n")
+    done = subprocess.run(
+        [ATOMIC, "-p", "--agent", "acp:puppet", '[{"say": "Hello."}]'],
+        env=user.env,
+        cwd=user.project,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1])
+        ),
+    )
+    assert done.stdout == "Hello.\n"
+    assert (tmp_path / "limit").read_text().strip() == "0"
+
+
+async def test_temporary_folders_of_killed_processes_are_removed_and_no_others(user: User, tmp_path: Path) -> None:
+    place = tmp_path / "tmp"
+    place.mkdir()
+    user.env["TMPDIR"] = str(place)
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait()
+    mine = temporary_prefix("acp")
+    dead = mine.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
+    elsewhere = f"atomic-acp-{gone.pid}-1-x"  # of another container
+    for name in (f"{dead}one", f"{mine}two", elsewhere, "atomic-notes", "atomic-demo-abc"):
+        (place / name).mkdir(mode=0o700)
+        (place / name / "mcp.json").write_text("{}")
+    (place / f"{dead}open").mkdir(mode=0o755)
+    (place / f"{dead}link").symlink_to(tmp_path)
+    await user.atomic("-p", "--agent", recording(user, call(end("ok"))), "hi")
+    left = {f"{mine}two", elsewhere, "atomic-notes", "atomic-demo-abc", f"{dead}open", f"{dead}link"}
+    assert {one.name for one in place.iterdir()} == left
