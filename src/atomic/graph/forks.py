@@ -43,6 +43,10 @@ class Branching(Protocol):
         """What the branches have done, for somebody who looks; they may not have met yet."""
         ...
 
+    def kept(self) -> list[Entry]:
+        """All that the branches have done, for the node that catches their failure."""
+        ...
+
     async def cancel(self) -> None: ...
 
 
@@ -255,6 +259,9 @@ class Fork(Crew, ABC):
 
     def done_so_far(self) -> list[Entry]:
         return [entry for child in self.children.values() for entry in child.done_so_far()]
+
+    def kept(self) -> list[Entry]:
+        return [entry for child in self.children.values() for entry in child.all_done()]
 
     # joining -----------------------------------------------------------------------------------------------
 

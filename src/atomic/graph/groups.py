@@ -258,6 +258,10 @@ class Group(Crew):
         )
         return united_entries(token.done_so_far() for token in tokens)
 
+    def kept(self) -> list[Entry]:
+        tokens = sorted([*self.live, *self.waiting, *self.stopped, *self.over], key=lambda token: token.order)
+        return united_entries(token.all_done() for token in tokens)
+
     async def cancel(self) -> None:
         try:
             await super().cancel()
@@ -341,6 +345,9 @@ class GroupBranching:
 
     def done_so_far(self) -> list[Entry]:
         return self.group.done_so_far()
+
+    def kept(self) -> list[Entry]:
+        return self.group.kept()
 
     async def cancel(self) -> None:
         await self.group.cancel()

@@ -97,6 +97,7 @@ class StepBody(_Body, frozen=True):
     asks: Question | None = None
     more: tuple[bytes, ...] = ()  # further updates of a subgraph, where one cannot stand for all
     ways: tuple[int, ...] | None = None  # for each step that it followed, over which of several edges: see `ALONE`
+    kept: bool = False  # of a catching node: what open branches had done was merged before it
 
 
 class AttemptBody(_Body, frozen=True):

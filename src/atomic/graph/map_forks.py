@@ -66,6 +66,10 @@ class MapFork(Fork):
         done = [self.children[name].done_so_far() for name in self.names() if name in self.children]
         return map_entries(self.node_id, self.op.id, self.program.all_ids, done)[:-1]
 
+    def kept(self) -> list[Entry]:
+        done = [self.children[name].all_done() if name in self.children else [] for name in self.names()]
+        return map_entries(self.node_id, self.op.id, self.program.all_ids, done)
+
     def merge(self) -> None:
         names = [str(index) for index in range(len(self.items))]
         trails = [self.children[name].trail or () for name in names]

@@ -69,6 +69,10 @@ class ParallelFork(Fork):
         named = [self.children[name] for name in self.op.branches if name in self.children]
         return [entry for child in named for entry in child.done_so_far()]
 
+    def kept(self) -> list[Entry]:
+        named = [self.children[name] for name in self.op.branches if name in self.children]
+        return [entry for child in named for entry in child.all_done()]
+
     def failure(self) -> NodeError | None:
         if self.body.strategy == "race":
             return self.errors.get(self.winner or "")

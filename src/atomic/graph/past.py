@@ -204,6 +204,8 @@ class Past:
         self._scopes.setdefault(body.scope, []).append(body)
         if self._open:
             self._open.pop((body.scope, f"{body.node_id}#{body.n}"), None)
+            if body.kept and body.goto is not None:  # what was open is over: the run went on elsewhere
+                self._open = {key: opened for key, opened in self._open.items() if key[0] != body.scope}
         self.counts[node_id] = max(self.counts.get(node_id, 0), body.n)
         self.steps = row.step or self.steps
         self.counted += "@" not in body.scope

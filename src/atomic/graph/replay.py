@@ -125,6 +125,7 @@ class Replay:
         self.tips: dict[str, Tip] = {first.key: first}
         self._last = first.key
         self._line: StepBody | None = None  # the last of the plain steps that follow each other
+        self._caught: tuple[int, bool] | None = None  # where the entry of a catching node is that came last, and `kept`
         self._removed: dict[str, str] = {}  # visits of removed nodes, each with the one that stands for it now
         self._removed_forks: dict[str, OpenedBody] = {}  # those of them that are not over
         for visit in past.visits(place.path):
@@ -162,18 +163,26 @@ class Replay:
             self.tips = {key: Tip(key, self._op(body.node_id), goto=body.goto, loops=body.loops)}
             self._last = key
 
-    def all_entries(self) -> list[Entry]:
-        tips = sorted(self.tips.values(), key=lambda tip: tip.order)
-        done = [*self.trunk, *united_entries(tip.entries for tip in tips)]
-        return [*done, *(entry for tip in tips for entry in self._open_entries(tip))]
+    def all_entries(self, *, kept: bool = False) -> list[Entry]:
+        """All that was done; `kept`: also what counts only for a node that catches a failure."""
+        place = len(self.trunk)
+        if self._caught is not None and (self.place.path or self.past.ended is not None):
+            place, is_kept = self._caught  # it came after what the open branches did
+            kept = kept or is_kept
+        return [*self.trunk[:place], *self._entries_of_tips(kept=kept), *self.trunk[place:]]
 
-    def _open_entries(self, tip: Tip) -> list[Entry]:
+    def _entries_of_tips(self, *, kept: bool) -> list[Entry]:
+        tips = sorted(self.tips.values(), key=lambda tip: tip.order)
+        done = united_entries(tip.entries for tip in tips)
+        return [*done, *(entry for tip in tips for entry in self._open_entries(tip, kept=kept))]
+
+    def _open_entries(self, tip: Tip, *, kept: bool) -> list[Entry]:
         """What was done in a fork that is not joined yet."""
         op = tip.op
         if tip.opened is None or not isinstance(op, ForkOp) or isinstance(op.body, SubgraphBody):
             return []
         if isinstance(op.body, ParallelBody):
-            if op.body.merge is not None or op.body.strategy != "all":
+            if not kept and (op.body.merge is not None or op.body.strategy != "all"):
                 return []  # what counts is known only when they have met
             begun = self.past.branches_of(f"{self.place.path}|{tip.key}:")
             order = list(op.branches)
@@ -183,12 +192,16 @@ class Replay:
             names = self.past.branches_of(f"{self.place.path}|{tip.key}@")
         if isinstance(op.body, MapBody):
             names = sorted(names, key=int)
-        trails = [self._entries_of(op, tip.key, name) for name in names]
+            if kept:
+                names = [str(index) for index in range(len(tip.opened.items or ()))]
+        trails = [self._entries_of(op, tip.key, name, kept=kept) for name in names]
         if isinstance(op.body, MapBody):
-            return map_entries(self.place.public_id(op.id), op.id, op.branches[""].all_ids, trails)[:-1]
+            entries = map_entries(self.place.public_id(op.id), op.id, op.branches[""].all_ids, trails)
+            return entries if kept else entries[:-1]
         return [entry for trail in trails for entry in trail]
 
     def _visit(self, visit: Visit) -> None:
+        self._caught = None
         if self.program.removed and self._pass_removed(visit):
             return
         match visit:
@@ -293,6 +306,7 @@ class Replay:
         entry = Entry(body.node_id, op.id, self._read_update(body.update))
         asks = body if body.asks is not None else None
         if op.pc == self.program.catcher and body.goto is None:
+            self._caught = (len(self.trunk), body.kept)
             self.trunk.append(entry)  # it only looked after a failure: the failed step is still to be done
         elif key in self.tips:  # a subgraph has ended
             self.tips[key].opened = None
@@ -300,7 +314,11 @@ class Replay:
             self._add(self.tips[key], [entry, *more])
         else:
             tip = Tip(key, op, goto=body.goto, loops=body.loops, asks=asks)
-            self._grow(tip, body.after, body.ways)
+            if body.kept:  # the run went on elsewhere: what was open is over
+                self.trunk += self._entries_of_tips(kept=True)
+                self.tips, self._last = {key: tip}, key
+            else:
+                self._grow(tip, body.after, body.ways)
             self._add(tip, [entry])
 
     def _add(self, tip: Tip, entries: list[Entry]) -> None:
@@ -371,7 +389,7 @@ class Replay:
             return map_entries(node_id, op.id, op.branches[""].all_ids, trails)
         return [entry for trail in trails for entry in trail]
 
-    def _entries_of(self, op: ForkOp, fork: str, name: str) -> list[Entry]:
+    def _entries_of(self, op: ForkOp, fork: str, name: str, *, kept: bool = False) -> list[Entry]:
         """All that one branch did, in order."""
         if "" not in op.branches and self.program.branch_name(op, name) is None:
             if name in self.program.removed or f"{op.id}:{name}" in self.program.removed:
@@ -381,7 +399,7 @@ class Replay:
                 f'compile the graph with renamed={{"{op.id}:{name}": "{op.id}:its new name"}}; '
                 f'if it was removed, with removed={{"{op.id}:{name}"}}'
             )
-        return Replay(self.past, *self._branch(op, fork, name), first=Tip("", None)).all_entries()
+        return Replay(self.past, *self._branch(op, fork, name), first=Tip("", None)).all_entries(kept=kept)
 
     def _branch(self, op: ForkOp, fork: str, name: str) -> tuple[Place, Program]:
         place = self.place

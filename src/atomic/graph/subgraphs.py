@@ -149,6 +149,9 @@ class SubgraphFork(Fork):
     def done_so_far(self) -> list[Entry]:
         return []  # its state is its own until it has ended
 
+    def kept(self) -> list[Entry]:
+        return []
+
     async def join(self) -> Step[Any] | None:
         self.update: Values | None = None
         await super().join()

@@ -74,6 +74,7 @@ class Token:
     caught = False  # the catching node has had its turn
     tries = 0  # how often the composite at this position has failed and was tried again
     failure: NodeError | None = None  # what the catching node is told about
+    kept = False  # what open branches had done was merged for the catching node, which is next
     suspended: Sequence[Suspend] = ()
     pending: tuple[Question, str] | None = None  # a question of the last step, still to be asked
     came_back = -1  # the counter of the cycle that the last way has closed
@@ -220,7 +221,7 @@ class Token:
             body = StepBody(
                 place.path, node_id, n, "completed", encode_update(update), attempt, began, seconds, loops, goto,
                 self.follows, op.model or place.model, error_body(error) if error is not None else None, usage,
-                question_in(signals, node_id) if signals else None, (), self.ways,
+                question_in(signals, node_id) if signals else None, (), self.ways, self.kept,
             )  # fmt: skip
             row = encode_row(RowKind.STEP, body, step=run.steps)
             if pen.shared:
@@ -228,6 +229,8 @@ class Token:
             else:
                 pen.now(row)
         self.last, self.after, self.ways = f"{node_id}#{n}", None, None
+        if self.kept:
+            self.kept = False
         self._go(op, goto)
         if pen is not None and (pen.wants_snapshot or signals):
             self._snapshot(op, outcome, loops)
@@ -305,10 +308,21 @@ class Token:
             self.failure = error
         self.pc = END_PC if self.caught else catcher
         self.caught = True
-        if self.pc >= 0:
+        if self.pc >= 0 and self.branching is not None:
+            self._keep(self.branching.kept())
             self.branching = None
         if error not in self.errors:
             self.errors = (*self.errors, error)
+
+    def _keep(self, entries: Sequence[Entry]) -> None:
+        """Merge what open branches have done, so that the catching node sees it and can undo it."""
+        before = dict(self.values)
+        try:
+            self.take(entries)
+        except StateError:  # the failure is known already; the catching node sees the state before the branches
+            self.values = before
+            return
+        self.kept = bool(entries)
 
     def judge(self, error: BaseException, ctx: StepContext | None = None) -> tuple[list[Suspend], BaseException | None]:
         """Split what a node raised into its pauses and its failure. Raises a cancellation that was meant for it."""
@@ -541,6 +555,10 @@ class Token:
     def done_so_far(self) -> list[Entry]:
         """What this branch did, and what is done in the branches that it has open."""
         return [*(self.trail or ()), *(self.branching.done_so_far() if self.branching is not None else ())]
+
+    def all_done(self) -> list[Entry]:
+        """What this branch did, with all that was done in the branches that it has open, whatever their strategy."""
+        return [*(self.trail or ()), *(self.branching.kept() if self.branching is not None else ())]
 
     def seen_state(self) -> Any:
         """The state for somebody who looks at a run that stopped: with what open branches have done."""
