@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,30 @@ async def test_a_path_may_be_given_from_a_folder_below(tmp_path: Path, inside: b
     cwd = run.project / "deep" if inside else run.project
     done = await run.user.atomic("salvage", run.session.name, *words, cwd=cwd)
     assert (done.exit_code, done.stdout) == (0, "deep/run.sh: put back\n")
+
+
+async def test_what_was_staged_is_staged_again_once(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "git reset -q && rm staged.txt"})
+    (run.project / "staged.txt").write_text("staged\n")
+    run.git("add", "staged.txt")
+    (run.project / "staged.txt").write_text("staged and changed\n")
+    before = run.git("status", "--porcelain=v1", "--", "staged.txt")
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    done = await run.salvage()
+    assert done.stdout.splitlines() == ["staged.txt: put back", "staged.txt: staged again"]
+    assert run.text("staged.txt") == "staged and changed\n"
+    assert run.git("show", ":staged.txt") == "staged"
+    assert run.git("status", "--porcelain=v1", "--", "staged.txt") == before
+    assert (await run.salvage()).stdout == "Nothing to put back: they are as you left them.\n"
+
+
+async def test_a_file_that_is_in_a_commit_comes_with_the_way_out(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "git add -A && git commit -q -m all"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    done = await run.salvage("draft.md")
+    [line] = [line for line in done.stdout.splitlines() if "git restore" in line]
+    assert line.startswith("draft.md: it is also in commit ")
+    subprocess.run(line.partition("; ")[2].removesuffix(" leaves it out of the next"), shell=True, cwd=run.project)
+    run.git("commit", "-q", "-m", "Without my draft")
+    assert "draft.md" not in run.git("ls-tree", "--name-only", "HEAD").split()
+    assert run.text("draft.md") == "my draft\n"

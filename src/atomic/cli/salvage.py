@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from atomic.cli.errors import FAILED, OK, CliError, UsageError
@@ -98,7 +99,8 @@ class _Salvage:
     def _tell_of_commit(self) -> None:
         trouble = self._trouble
         if trouble is not None and trouble.kind == "committed":
-            put(f"{self._name}: it is also in commit {trouble.commit[:12]}; the report has the way to undo it\n")
+            back = one_line(f"git restore --staged --source={trouble.commit}~1 -- {quote(self._path)}")
+            put(f"{self._name}: it is also in commit {trouble.commit[:12]}; {back} leaves it out of the next\n")
 
     def _may_replace(self, now: str) -> bool:
         """Bytes that the run has not left are the user's newer ones: those need a word."""
@@ -126,10 +128,9 @@ async def _stage_again(root: Path, files: Mapping[str, UsersFile], store: Store)
     repository = find_repository(root)
     if repository is None:
         return
-    head, _ = await repository.head()
-    staged = {} if head is None else await repository.staged(head)
+    index = await repository.index([path for path, file in files.items() if file.staged is not None])
     for path, file in files.items():
-        if file.staged is not None and staged.get(path) != file.staged:
+        if file.staged is not None and index.get(path) != file.staged:
             try:
                 await _stage(repository, path, file, store)
             except (GitError, OSError) as error:

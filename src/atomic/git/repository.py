@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -173,6 +173,12 @@ class Repository:
         """The files that two commits do not have alike."""
         words = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--end-of-options")
         return set((await self.git(*words, old, new)).split("\0")[:-1])
+
+    async def index(self, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """What the index has of some files: mode and object."""
+        listed = (await self.git("ls-files", "--stage", "-z", "--", *paths)).split("\0")[:-1] if paths else []
+        entries = (entry.partition("\t") for entry in listed)
+        return {path: (facts.split(" ")[0], facts.split(" ")[1]) for facts, _, path in entries}
 
     async def staged(self, commit: str) -> dict[str, tuple[str, str] | None]:
         """The files that the index does not have as a commit has them: mode and object; None: it has none."""

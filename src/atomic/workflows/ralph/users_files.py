@@ -276,7 +276,9 @@ def _put_back_lines(
             copy = notes / "users-files" / path
             make_folder(str(copy.parent))
             put_back(copy, file, store)
-            yield f"mkdir -p -- {quote(os.path.dirname(path) or '.')} && cp -pP -- {quote(str(copy))} {word}"
+            folder = os.path.dirname(path)
+            make = f"mkdir -p -- {quote(folder)} && " if folder else ""
+            yield f"{make}cp -pP -- {quote(str(copy))} {word}"
     if file.staged is not None:
         yield f"git update-index --add --cacheinfo {','.join(file.staged)},{word}"
     elif file.is_removed:
