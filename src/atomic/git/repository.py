@@ -49,6 +49,7 @@ class _Settings(msgspec.Struct, frozen=True):
     values: dict[str, str]
     files: dict[str, Mark]
     environment: list[str | None]
+    hooks: str = ""  # the folder of hooks, where another one is named; it is only looked at
 
 
 _settings_read: dict[Path, _Settings] = {}  # by git folder: to ask git costs more than to look whether it must be asked
@@ -128,10 +129,11 @@ class Repository:
         }
         words = ("config", "--list", "--no-includes", "--show-origin", "-z")
         listed = (await run_git(*words, cwd=self.root, env=environment)).split("\0")
-        pairs = (entry.partition("\n") for entry in listed[1::2])
+        pairs = [(name, value) for name, _, value in (entry.partition("\n") for entry in listed[1::2])]
         read = {os.path.join(self.root, origin.removeprefix("file:")) for origin in listed[:-1:2]}
         marks |= {path: mark(path) for path in read - marks.keys()}
-        return _Settings({name: value for name, _, value in pairs if name in _SETTINGS}, marks, _environment())
+        values = {name: value for name, value in pairs if name in _SETTINGS}
+        return _Settings(values, marks, _environment(), dict(pairs).get("core.hookspath", ""))
 
     async def head(self) -> tuple[str | None, str | None]:
         """The commit that is checked out (None: there is none yet) and the branch (None: no branch)."""
@@ -145,17 +147,11 @@ class Repository:
 
     async def commit_hooks(self) -> list[str]:
         """The names of hooks that may refuse a commit. They are looked at and not run."""
-        environment = {
-            "GIT_DIR": str(self.git_dir),
-            "GIT_CONFIG_NOSYSTEM": os.environ.get("GIT_CONFIG_NOSYSTEM"),
-            "GIT_CONFIG_GLOBAL": os.environ.get("GIT_CONFIG_GLOBAL"),
-        }
-        try:
-            words = ("config", "--no-includes", "--type=path", "--get", "core.hooksPath")
-            folder = (await run_git(*words, cwd=self.root, env=environment)).strip()
-        except GitError:  # it is not set
-            folder = ""
-        hooks = self.root / folder if folder else self.common_dir / "hooks"
+        await self.settings()
+        return self._hooks_in(_settings_read[self.git_dir].hooks)
+
+    def _hooks_in(self, folder: str) -> list[str]:
+        hooks = self.root / os.path.expanduser(folder) if folder else self.common_dir / "hooks"
         return [name for name in _COMMIT_HOOKS if os.access(hooks / name, os.X_OK)]
 
     async def is_ancestor(self, old: str, new: str) -> bool:

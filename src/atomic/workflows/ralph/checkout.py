@@ -247,7 +247,8 @@ class Checkout:
         known, repository = self._known(), find_repository(self._desk.cwd)
         if known is None or repository is None or known.seen is None or self._others(task):
             return
-        await self._adopt(known.seen, repository, by_checks=True)
+        if self.files.files:
+            await self._adopt(known.seen, repository, by_checks=True)
         await self._see(task)
 
     def _known(self) -> Known | None:

@@ -67,13 +67,16 @@ class HiddenFiles:
 
     async def end_turn(self, task: str) -> None:
         """Note what the turn has changed, and remove the caches that it has left."""
-        files = await asyncio.to_thread(listed, self._root, self._commands)
-        await asyncio.to_thread(remove_caches, self._root, self._known.since - SLACK)
-        known = self._known
+        files = await asyncio.to_thread(self._look, self._known.since - SLACK)
+        known = self._known  # another turn may have ended meanwhile
         paths = {path for path in {*known.files, *files} if known.files.get(path) != files.get(path)}
         new = sorted({*known.changed.get(task, ()), *paths})
         changed = {**known.changed, task: new} if new else known.changed
         self._facts.set(FACT, Hidden(files, changed))
+
+    def _look(self, since: float) -> dict[str, str]:
+        remove_caches(self._root, since)
+        return listed(self._root, self._commands)
 
 
 def listed(root: Path, commands: Sequence[str]) -> dict[str, str]:
