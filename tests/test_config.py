@@ -286,7 +286,7 @@ def _at_most(one: float | None, other: float | None) -> bool:
     return other is None or (one is not None and one <= other)
 
 
-@settings_of_hypothesis(max_examples=300)
+@settings_of_hypothesis(max_examples=100)
 @given(_USERS, _PROJECTS)
 def test_whatever_a_project_says_only_the_allow_list_changes(user: dict[str, Any], project: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -24,7 +24,7 @@ from tests.providers.heard import end_of, turn
 from tests.providers.test_mcp_switching import Place, place
 
 FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds
-EVERY = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
+EVERY = [pytest.param("claude", marks=pytest.mark.ci), *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]
 BY_MODULE = [sys.executable, "-m", "users_server"]
 NPX = shutil.which("npx") or "npx"
 
