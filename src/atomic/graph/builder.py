@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 import msgspec
 
 from atomic.graph import nodes
-from atomic.graph.control import Retry
+from atomic.graph.control import Duration, RetryLike
 from atomic.graph.node import Condition, Merge, Node, NodeLike, OnError, Run, Sequel
 from atomic.graph.nodes import Args, OutputMapper, Text
 from atomic.graph.state import State, StateT
@@ -28,7 +28,7 @@ class GraphOptions(msgspec.Struct, frozen=True):
     max_steps: int = 1000
     max_concurrency: int = 4
     model: str | None = None
-    timeout: float | None = None
+    timeout: Duration | None = None
     state_version: int = 1
     migrate_state: MigrateState | None = None
     renamed: Mapping[str, str] = {}
@@ -77,8 +77,8 @@ class GraphBuilder(Generic[StateT]):
         *,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
         recovery: bool = False,
@@ -100,8 +100,8 @@ class GraphBuilder(Generic[StateT]):
         output_mapper: OutputMapper[StateT] | None = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         input_schema: Any = None,
         output_schema: Any = None,
@@ -176,7 +176,7 @@ class GraphBuilder(Generic[StateT]):
         max_concurrency: int | None = None,
         name: str = "",
         description: str = "",
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
     ) -> Self:
@@ -197,7 +197,7 @@ class GraphBuilder(Generic[StateT]):
         max_concurrency: int | None = None,
         name: str = "",
         description: str = "",
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
     ) -> Self:
@@ -218,7 +218,7 @@ class GraphBuilder(Generic[StateT]):
         output_mapper: Callable[[Any, StateT], Mapping[str, Any] | None] | None = None,
         name: str = "",
         description: str = "",
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
     ) -> Self:
@@ -261,7 +261,7 @@ class GraphBuilder(Generic[StateT]):
         max_steps: int = 1000,
         max_concurrency: int = 4,
         model: str | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         state_version: int = 1,
         migrate_state: MigrateState | None = None,
         renamed: Mapping[str, str] = {},

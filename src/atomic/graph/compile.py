@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
 from atomic.errors import closest
 from atomic.graph.builder import GraphOptions, MigrateState
 from atomic.graph.compiled import CompiledGraph
-from atomic.graph.control import END
+from atomic.graph.control import END, Duration, Retry, seconds_of
 from atomic.graph.edits import Edits
 from atomic.graph.errors import GraphError, Problem, StateError
 from atomic.graph.node import (
@@ -53,7 +53,7 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
 
     start_node: str
     nodes: Sequence[Node[StateT, Any]]
-    edges: Sequence[Edge]
+    edges: Sequence[Edge | tuple[str, str]]
     state: type[StateT]
     max_iterations: int | None = None
     name: str = ""
@@ -61,7 +61,7 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
     max_steps: int = 1000
     max_concurrency: int = 4
     model: str | None = None
-    timeout: float | None = None
+    timeout: Duration | None = None
     state_version: int = 1
     migrate_state: MigrateState | None = None
     renamed: Mapping[str, str] = {}
@@ -79,8 +79,9 @@ def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
     """Check a graph given as data and make it runnable. Raises GraphError with all the problems."""
     compiler = _Compiler(config.state, config.options)
     nodes = compiler.number(Block(tuple(config.nodes))).nodes
-    program = compiler.edge_program(nodes, config)
-    return compiler.finish(program, Block(nodes), edges=tuple(config.edges), start=config.start_node)
+    edges = compiler.edges_of(config.edges)
+    program = compiler.edge_program(nodes, edges, config)
+    return compiler.finish(program, Block(nodes), edges=edges, start=config.start_node)
 
 
 def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> CompiledGraph[StateT]:
@@ -131,12 +132,37 @@ class _Compiler(Generic[StateT]):
             return StateSpec(State)
 
     def _check_options(self, options: GraphOptions) -> None:
-        if options.max_steps < 0 or options.max_concurrency < 0:
-            self.report("", "max_steps and max_concurrency take 0 (no limit) or more")
-        if options.timeout is not None and options.timeout <= 0:
-            self.report("", f"timeout is {options.timeout}; give more than 0 seconds")
-        if options.state_version < 1:
-            self.report("", f"state_version is {options.state_version}; versions begin with 1")
+        self._check_count("", "max_steps", options.max_steps)
+        self._check_count("", "max_concurrency", options.max_concurrency)
+        self._timeout = self._seconds("", options.timeout)
+        version = cast("Any", options.state_version)
+        if not isinstance(version, int) or version < 1:
+            self.report("", f"state_version is {version!r}; give a whole number, versions begin with 1")
+
+    def _check_count(self, node_id: str, what: str, value: Any) -> bool:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not good:
+            self.report(node_id, f"{what} is {value!r:.60}; give a whole number, or 0 for no limit")
+        return good
+
+    def _seconds(self, node_id: str, given: Any) -> float | None:
+        try:
+            return None if given is None else seconds_of(given)
+        except ValueError as error:
+            self.report(node_id, f"timeout {error}")
+            return None
+
+    def _policy(self, node_id: str, given: Any) -> Retry | None:
+        if given is None or isinstance(given, Retry):
+            policy = given
+        elif isinstance(given, int) and not isinstance(given, bool):
+            policy = Retry(attempts=given)
+        else:
+            self.report(node_id, f"retry is {given!r:.60}; give Retry(…), or how often to try: retry=3")
+            return None
+        if policy is not None and (problem := policy.problem()):
+            self.report(node_id, problem)
+        return policy
 
     def report(self, node_id: str, message: str) -> None:
         self.problems.append(Problem(node_id, message))
@@ -162,11 +188,18 @@ class _Compiler(Generic[StateT]):
     def _number_node(self, node: Node[Any, Any]) -> Node[Any, Any]:
         node_id = self._take_id(node)
         self._check_node(node, node_id)
-        return msgspec.structs.replace(node, id=node_id, body=self._number_body(node, node_id))
+        body = self._number_body(node, node_id)
+        if node.retry is None and node.timeout is None:
+            return msgspec.structs.replace(node, id=node_id, body=body)
+        retry, timeout = self._policy(node_id, node.retry), self._seconds(node_id, node.timeout)
+        return msgspec.structs.replace(node, id=node_id, body=body, retry=retry, timeout=timeout)
 
     def _take_id(self, node: Node[Any, Any]) -> str:
-        if node.id:
+        if node.id and isinstance(node.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             node_id = node.id
+        elif node.id != "":
+            node_id = str(node.id)
+            self.report(node_id, f"an id is text; {node.id!r:.60} is none: write '{node_id:.60}' in quotes")
         else:
             kind = str(node.kind)
             node_id = self._next_number(kind)
@@ -188,10 +221,6 @@ class _Compiler(Generic[StateT]):
         bad = sorted({char for char in node_id if char in _RESERVED_IN_IDS or not char.isprintable()})
         if bad or node_id == END:
             self.report(node_id, f"an id cannot contain {' '.join(map(repr, bad)) or 'END'}")
-        if node.retry and (problem := node.retry.problem()):
-            self.report(node_id, problem)
-        if node.timeout is not None and node.timeout <= 0:
-            self.report(node_id, f"timeout is {node.timeout}; give more than 0 seconds")
 
     def _number_body(self, node: Node[Any, Any], node_id: str) -> Any:
         match node.body:
@@ -222,16 +251,14 @@ class _Compiler(Generic[StateT]):
     def _check_loop(self, node_id: str, block: Block, until: Condition[Any] | None, bound: int) -> None:
         if not block.nodes:
             self.report(node_id, "the loop has no nodes")
-        if bound < 0:
-            self.report(node_id, f"max_iterations is {bound}; give 0 for no bound, or more")
-        if bound == 0 and until is None:
+        if self._check_count(node_id, "max_iterations", bound) and bound == 0 and until is None:
             self.report(node_id, "cycle without a bound: give until= or max_iterations=")
 
     def _check_scope(self, node_id: str, block: Block, limit: int | Callable[[Any], int] | None) -> None:
         if not block.nodes:
             self.report(node_id, "it has no node to run")
-        if isinstance(limit, int) and limit < 0:
-            self.report(node_id, f"max_concurrency is {limit}; give 0 for no limit, or more")
+        if limit is not None and not callable(limit):
+            self._check_count(node_id, "max_concurrency", limit)
 
     def _check_parallel(self, node_id: str, body: ParallelBody) -> None:
         if not body.branches:
@@ -246,13 +273,10 @@ class _Compiler(Generic[StateT]):
         for name in sorted({name for name in names if names.count(name) > 1}):
             self.report(node_id, f"two branches are called '{name}'; name them with a mapping")
         for name, block in body.branches:
-            self._check_branch(node_id, name, block, body.max_concurrency)
-
-    def _check_branch(self, node_id: str, name: str, block: Block, limit: int | None) -> None:
-        if not block.nodes:
-            self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
-        if limit is not None and limit < 0:
-            self.report(node_id, f"max_concurrency is {limit}; give 0 for no limit, or more")
+            if not block.nodes:
+                self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
+        if body.max_concurrency is not None:
+            self._check_count(node_id, "max_concurrency", body.max_concurrency)
 
     def _check_writes(self, node: Node[Any, Any], node_id: str, body: ParallelBody) -> None:
         """Name what makes a join fail for sure. With an `on_error` the run may go on all the same."""
@@ -320,7 +344,8 @@ class _Compiler(Generic[StateT]):
     def _timeout_of(self, node: Node[Any, Any]) -> float | None:
         """The graph's default is for work, not for people."""
         waits = node.kind in (NodeKind.ASK, NodeKind.WAIT)
-        return node.timeout if node.timeout is not None or waits else self.options.timeout
+        own = cast("float | None", node.timeout)  # seconds, since it was numbered
+        return own if own is not None or waits else self._timeout
 
     def _fork(self, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> ForkOp:
         limit = self.options.max_concurrency
@@ -340,17 +365,32 @@ class _Compiler(Generic[StateT]):
 
     # edges -------------------------------------------------------------------------------------------------
 
-    def edge_program(self, nodes: tuple[Node[Any, Any], ...], config: GraphConfig[Any]) -> Program:
+    def edges_of(self, given: Iterable[Any]) -> tuple[Edge, ...]:
+        """The edges of a config, where a pair of ids is an edge too."""
+        edges: list[Edge] = []
+        for edge in given:
+            ends = cast("tuple[Any, ...]", edge) if isinstance(edge, tuple) else (getattr(edge, "from_", edge), "")
+            if isinstance(edge, Edge) and isinstance(edge.from_, str) and isinstance(edge.to, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+                edges.append(edge)
+            elif isinstance(edge, tuple) and len(ends) == 2 and all(isinstance(end, str) for end in ends):
+                edges.append(Edge(*ends))
+            else:
+                self.report(str(ends[0] if ends else ""), f"{edge!r:.60} is no edge; give Edge('a', 'b') or ('a', 'b')")
+        return tuple(edges)
+
+    def edge_program(
+        self, nodes: tuple[Node[Any, Any], ...], given: Sequence[Edge], config: GraphConfig[Any]
+    ) -> Program:
         ids = {node.id for node in nodes}
-        edges = [edge for edge in config.edges if self._edge_is_known(edge, ids)]
+        edges = [edge for edge in given if self._edge_is_known(edge, ids)]
         if config.start_node not in ids:
             self._unknown("", "start_node:", config.start_node, ids)
-        if config.max_iterations is not None and config.max_iterations < 0:
-            self.report("", f"max_iterations is {config.max_iterations}; give 0 or more")
+        if config.max_iterations is not None:
+            self._check_count("", "max_iterations", config.max_iterations)
         program = Program(self._spec, self.options.max_concurrency)
         ways = {node.id: _targets_of(node, edges) for node in nodes}
         program.back_edges, program.slots = _back_edges(config.start_node, ways)
-        program.max_iterations = config.max_iterations
+        program.max_iterations = config.max_iterations if isinstance(config.max_iterations, int) else None
         self._lower_edges(program, nodes, edges)
         program.entry = program.by_id.get(config.start_node, END_PC)
         self._check_cycles(program, ways, config)

@@ -22,12 +22,14 @@ from atomic.graph.journal import (
     EndedBody,
     History,
     Journal,
+    JournalLike,
     ResumedBody,
     Row,
     RowKind,
     RunLog,
     StartBody,
     encode_row,
+    opened,
 )
 from atomic.graph.migration import migrated_row
 from atomic.graph.past import Past, jumps_of
@@ -126,7 +128,7 @@ class CompiledGraph(Generic[StateT]):
         input: Input | None = None,
         *,
         deps: Any = None,
-        journal: Journal | None = None,
+        journal: JournalLike | None = None,
         execution_id: str | None = None,
         model: str | None = None,
     ) -> RunResult[StateT]:
@@ -145,7 +147,7 @@ class CompiledGraph(Generic[StateT]):
         *,
         modes: None = None,
         deps: Any = None,
-        journal: Journal | None = None,
+        journal: JournalLike | None = None,
         execution_id: str | None = None,
         model: str | None = None,
     ) -> AsyncIterator[Step[StateT]]: ...
@@ -155,9 +157,9 @@ class CompiledGraph(Generic[StateT]):
         self,
         input: Input | None = None,
         *,
-        modes: Sequence[str],
+        modes: Sequence[str] | str,
         deps: Any = None,
-        journal: Journal | None = None,
+        journal: JournalLike | None = None,
         execution_id: str | None = None,
         model: str | None = None,
     ) -> AsyncIterator[StreamEvent]: ...
@@ -166,19 +168,19 @@ class CompiledGraph(Generic[StateT]):
         self,
         input: Input | None = None,
         *,
-        modes: Sequence[str] | None = None,
+        modes: Sequence[str] | str | None = None,
         deps: Any = None,
-        journal: Journal | None = None,
+        journal: JournalLike | None = None,
         execution_id: str | None = None,
         model: str | None = None,
     ) -> AsyncIterator[Any]:
         """Run step by step: each is given as it finishes. Closing the stream cancels the run."""
-        _check_modes(modes)
-        return _told(self._begin(input, deps, journal, execution_id, model), modes)
+        read = _read_modes(modes)
+        return _told(self._begin(input, deps, journal, execution_id, model), read)
 
     async def resume(
         self,
-        journal: Journal,
+        journal: JournalLike,
         execution_id: str,
         *,
         answers: Answers | None = None,
@@ -196,7 +198,7 @@ class CompiledGraph(Generic[StateT]):
     @overload
     def resume_stream(
         self,
-        journal: Journal,
+        journal: JournalLike,
         execution_id: str,
         *,
         answers: Answers | None = None,
@@ -208,35 +210,36 @@ class CompiledGraph(Generic[StateT]):
     @overload
     def resume_stream(
         self,
-        journal: Journal,
+        journal: JournalLike,
         execution_id: str,
         *,
         answers: Answers | None = None,
-        modes: Sequence[str],
+        modes: Sequence[str] | str,
         deps: Any = None,
         model: str | None = None,
     ) -> AsyncIterator[StreamEvent]: ...
 
     def resume_stream(
         self,
-        journal: Journal,
+        journal: JournalLike,
         execution_id: str,
         *,
         answers: Answers | None = None,
-        modes: Sequence[str] | None = None,
+        modes: Sequence[str] | str | None = None,
         deps: Any = None,
         model: str | None = None,
     ) -> AsyncIterator[Any]:
         """`resume`, step by step."""
-        _check_modes(modes)
-        return _told(self._take_up(journal, execution_id, answers, deps, model), modes)
+        read = _read_modes(modes)
+        return _told(self._take_up(journal, execution_id, answers, deps, model), read)
 
-    def load(self, journal: Journal, execution_id: str, at: int | None = None) -> StateT:
+    def load(self, journal: JournalLike, execution_id: str, at: int | None = None) -> StateT:
         """The state after the `at`-th finished step, or the last one; open branches count with what they did.
 
         Nothing is run: no node, no condition.
         """
-        past = self._past(journal.history(execution_id, at=at))
+        with opened(journal) as (journal_read, _):
+            past = self._past(journal_read.history(execution_id, at=at))
         try:
             return look(past, self.program, self.program.spec.start(first_values(past, self.program), execution_id))
         except StateError as error:
@@ -245,7 +248,7 @@ class CompiledGraph(Generic[StateT]):
     # beginnings --------------------------------------------------------------------------------------------
 
     def _begin(
-        self, input: Input | None, deps: Any, journal: Journal | None, execution_id: str | None, model: str | None
+        self, input: Input | None, deps: Any, journal: JournalLike | None, execution_id: str | None, model: str | None
     ) -> _Running[StateT]:
         run_id = execution_id or str(uuid4())
         values = self.program.spec.start(input, run_id)
@@ -257,21 +260,26 @@ class CompiledGraph(Generic[StateT]):
                 run_id, self.options.name, time.time(), self.options.state_version,
                 self.program.spec.reducer_identities(), values, model, shape=self.program.shape,
             )  # fmt: skip
-            run.pen = Pen(journal.create(run_id, encode_row(RowKind.START, body)))
+            with opened(journal) as (opened_journal, keep):
+                run.pen = Pen(opened_journal.create(run_id, encode_row(RowKind.START, body)))
+                return _Running(token, close_journal=keep())
         return _Running(token)
 
     def _root(self, model: str | None) -> Place:
         return Place(model=model or self.options.model, names=(self.options.name,))
 
     def _take_up(
-        self, journal: Journal, execution_id: str, answers: Answers | None, deps: Any, model: str | None
+        self, journal: JournalLike, execution_id: str, answers: Answers | None, deps: Any, model: str | None
     ) -> _Running[StateT]:
-        log = journal.acquire(execution_id)
-        try:
-            return self._restore(journal, execution_id, log, answers, deps, model)
-        except BaseException:
-            log.release()
-            raise
+        with opened(journal) as (opened_journal, keep):
+            log = opened_journal.acquire(execution_id)
+            try:
+                running = self._restore(opened_journal, execution_id, log, answers, deps, model)
+            except BaseException:
+                log.release()
+                raise
+            running.close_journal = keep()
+            return running
 
     def _restore(
         self,
@@ -338,7 +346,7 @@ def _from_other_code(error: StateError) -> StateError:
 def _read_answers(past: Past, answers: Answers) -> list[Row]:
     """Take answers to open questions; the rows are still to be written. Raises QuestionError."""
     rows: list[Row] = []
-    current = {past.current_id(name): answer for name, answer in answers.items()}
+    current = {past.current_id(name): _checked_answer(name, answer) for name, answer in answers.items()}
     for name, given in past.new_answers(current).items():
         asked = past.asked[name]
         body = AnsweredBody(asked.step_id, name, time.time(), given, past.scope_of_question(asked))
@@ -347,11 +355,25 @@ def _read_answers(past: Past, answers: Answers) -> list[Row]:
     return rows
 
 
+def _checked_answer(name: str, answer: Any) -> str | list[str]:
+    """An answer as the journal keeps it. Raises AtomicError."""
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, (list, tuple, set, frozenset)):
+        given = list(cast("Iterable[Any]", answer))
+        if all(isinstance(part, str) for part in given):
+            return given
+    raise AtomicError(f'The answer to "{name}" is {answer!r:.60}; give a text, or a list of texts')
+
+
 class _Running(Generic[StateT]):
     """A run under way: walks the root token and writes the end, whatever that is."""
 
-    def __init__(self, token: Token, *, finished: bool = False) -> None:
+    def __init__(
+        self, token: Token, *, finished: bool = False, close_journal: Callable[[], None] | None = None
+    ) -> None:
         self.token, self.run = token, token.run
+        self.close_journal = close_journal  # of a journal that was given as a path
         self._finished = finished
         self.result: RunResult[StateT] | None = None
 
@@ -422,6 +444,8 @@ class _Running(Generic[StateT]):
     def _release(self) -> None:
         if self.run.pen is not None:
             self.run.pen.close()
+        if self.close_journal is not None:
+            self.close_journal()
 
 
 def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | None:
@@ -436,12 +460,15 @@ def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | N
 # streams -----------------------------------------------------------------------------------------------------
 
 
-def _check_modes(modes: Sequence[str] | None) -> None:
+def _read_modes(modes: Sequence[str] | str | None) -> Sequence[str] | None:
+    """The modes of a stream; a text is one of them. Raises AtomicError."""
+    modes = (modes,) if isinstance(modes, str) else modes
     for mode in modes or ():
         if mode not in MODES:
-            near = closest(mode, MODES)
+            near = closest(str(mode), MODES)
             hint = f' (did you mean "{near}"?)' if near else ""
             raise AtomicError(f'Unknown stream mode "{mode}"{hint}; there are {", ".join(MODES)}')
+    return modes
 
 
 async def _told(running: _Running[Any], modes: Sequence[str] | None) -> AsyncIterator[Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Union, cast
 
 import msgspec
 
 from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 END: Final = "__end__"  # the target behind the last node; no node can have this id
 
@@ -81,13 +84,26 @@ class Retry:
         factor: float = 2.0,
         max_delay: float = 60.0,
         jitter: bool = True,
-        retry_on: Callable[[Exception], bool] | None = None,
+        retry_on: type[BaseException] | tuple[type[BaseException], ...] | Callable[[Exception], bool] | None = None,
     ) -> None:
         self.delay, self.attempts, self.factor, self.max_delay = delay, attempts, factor, max_delay
-        self.jitter, self.retry_on = jitter, retry_on
+        self.jitter = jitter
+        self.retry_on = _error_filter(retry_on)
 
     def problem(self) -> str | None:
-        """What is wrong with these numbers, in one sentence."""
+        """What is wrong with this policy, in one sentence."""
+        numbers: dict[str, Any] = {"delay": self.delay, "factor": self.factor, "max_delay": self.max_delay}
+        for name, value in numbers.items():
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                return f"Retry({name}={value!r:.60}): give a number"
+        attempts: Any = self.attempts
+        if not isinstance(attempts, int):
+            return f"Retry(attempts={attempts!r:.60}): give a whole number"
+        if self.retry_on is not None and not callable(self.retry_on):
+            return (
+                f"Retry(retry_on={self.retry_on!r:.60}): give an exception class, a tuple of them, "
+                "or a function of the error"
+            )
         if self.attempts < 1:
             return f"Retry(attempts={self.attempts}) never runs the node; give 1 or more"
         if self.delay < 0 or self.max_delay < 0 or self.factor < 0:
@@ -96,6 +112,39 @@ class Retry:
 
     def __repr__(self) -> str:
         return f"Retry(delay={self.delay}, attempts={self.attempts})"
+
+
+def _error_filter(given: Any) -> Callable[[Exception], bool] | None:
+    """`retry_on` as a function; what cannot be one stays, for `problem` to report."""
+    kinds = cast("tuple[Any, ...]", given if isinstance(given, tuple) else (given,))
+    if kinds and all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        return lambda error: isinstance(error, kinds)
+    return cast("Any", given)
+
+
+RetryLike = Retry | int
+Duration = Union[float, str, "timedelta"]
+
+
+def seconds_of(duration: Any) -> float:
+    """A duration as seconds: a number, a text such as "90s", "30m" or "2h", or a timedelta. Raises ValueError."""
+    if isinstance(duration, str):
+        from atomic.config import read_duration  # few give a text
+
+        try:
+            seconds = read_duration(duration)
+        except ValueError:
+            seconds = None
+    elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
+        seconds = float(duration)
+    else:
+        total: Any = getattr(cast("Any", duration), "total_seconds", None)
+        seconds = None if total is None else float(total())
+    if seconds is None:
+        raise ValueError(f'is {duration!r:.60}; give seconds, a text such as "90s" or "30m", or a timedelta')
+    if not seconds > 0:
+        raise ValueError(f"is {duration!r:.60}; give more than 0 seconds")
+    return seconds
 
 
 class Skip(msgspec.Struct, frozen=True):

@@ -159,8 +159,8 @@ class Fork(Crew, ABC):
         self._started = True
         if self.run.pen is not None:
             self.run.pen.shared += 1
-        if self.op.node.timeout is not None:
-            self._timer = asyncio.get_running_loop().call_later(self.op.node.timeout, self._time_out)
+        if self.op.timeout is not None:
+            self._timer = asyncio.get_running_loop().call_later(self.op.timeout, self._time_out)
         count = self.count()
         if self.limit and self.limit < count:
             names = self.names()
@@ -269,7 +269,7 @@ class Fork(Crew, ABC):
         token = self.token
         try:
             if self._timed_out:
-                raise as_node_error(self.node_id, TimeoutError(f"timed out after {self.op.node.timeout:g} s"))
+                raise as_node_error(self.node_id, TimeoutError(f"timed out after {self.op.timeout:g} s"))
             if (failure := self.failure()) is not None:
                 raise failure
             self.merge()

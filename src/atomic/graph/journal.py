@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
+from importlib import import_module
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 from uuid import uuid4
 
 import msgspec
@@ -268,6 +270,42 @@ class Journal(Protocol):
     def delete(self, execution_id: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+class PathLike(Protocol):
+    """A path that is no text, as `pathlib.Path` is one."""
+
+    def __fspath__(self) -> str: ...
+
+
+JournalLike = Journal | str | PathLike
+
+
+@contextmanager
+def opened(journal: JournalLike) -> Generator[tuple[Journal, Callable[[], Callable[[], None] | None]]]:
+    """A journal, or the SQLite journal at a path, and a function that keeps that open and returns what closes it.
+
+    One that was opened here and is not kept is closed at the end. Raises JournalError.
+    """
+    if hasattr(journal, "history"):
+        yield cast("Journal", journal), lambda: None
+        return
+    if not isinstance(journal, str) and not hasattr(journal, "__fspath__"):
+        raise JournalError(f"{journal!r:.60} is no journal; give SqliteJournal(path), MemoryJournal() or a path")
+    # By its name: the engine depends on no file, and only somebody who names one pays for SQLite.
+    sqlite_journal: Journal = import_module("atomic.sessions").SqliteJournal(journal)
+    kept = False
+
+    def keep() -> Callable[[], None]:
+        nonlocal kept
+        kept = True
+        return sqlite_journal.close
+
+    try:
+        yield sqlite_journal, keep
+    finally:
+        if not kept:
+            sqlite_journal.close()
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
 
 import msgspec
 
-from atomic.graph.control import Abort, Goto, NodeResult, Retry, Skip
+from atomic.graph.control import Abort, Duration, Goto, NodeResult, Retry, RetryLike, Skip
 from atomic.graph.state import State, StateT
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     body: Body | None = None
     name: str = ""
     description: str = ""
-    retry: Retry | None = None
-    timeout: float | None = None
+    retry: RetryLike | None = None  # a Retry, when compiled
+    timeout: Duration | None = None  # seconds, when compiled
     on_error: OnError[StateT] | None = None
     model: str | None = None
     recovery: bool = False

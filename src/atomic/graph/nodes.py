@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.errors import AtomicError
-from atomic.graph.control import END, NodeResult, Retry
+from atomic.graph.control import END, Duration, NodeResult, RetryLike
 from atomic.graph.node import (
     Block,
     Chain,
@@ -48,8 +48,8 @@ def node(
     *,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
@@ -70,8 +70,8 @@ def tool_node(
     output_mapper: OutputMapper[StateT] | None = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     input_schema: Any = None,
     output_schema: Any = None,
@@ -122,8 +122,17 @@ def not_plain_functions(**functions: Any) -> tuple[str, ...]:
 
 
 def mapped(node_id: str, result: Any, state: StateT, mapper: OutputMapper[StateT] | None) -> NodeResult:
-    """A result as an update: through the mapper, or under `outputs[node_id]`."""
-    return NodeResult({"outputs": {node_id: result}} if mapper is None else mapper(result, state))
+    """A result as an update: through the mapper, or under `outputs[node_id]`. Raises AtomicError."""
+    if mapper is None:
+        return NodeResult({"outputs": {node_id: result}})
+    return NodeResult(mapping_of(mapper(result, state), "output_mapper"))
+
+
+def mapping_of(update: Any, what: str) -> Mapping[str, Any] | None:
+    """What an author's function has returned, if it can be an update. Raises AtomicError."""
+    if update is None or isinstance(update, Mapping):
+        return cast("Mapping[str, Any] | None", update)
+    raise AtomicError(f"{what} returned {update!r:.60}; it returns a mapping of fields to values, or None")
 
 
 def checked(value: Any, schema: Any, what: str) -> Any:
@@ -245,7 +254,9 @@ def wait_node(
             return None
         text = prompt(ctx.state) if callable(prompt) else prompt
         answer = await ctx.ask(Question(text, id=ctx.node_id))
-        return mapped(ctx.output_key, answer, ctx.state, input_mapper)
+        if input_mapper is not None:
+            return NodeResult(mapping_of(input_mapper(answer, ctx.state), "input_mapper"))
+        return mapped(ctx.output_key, answer, ctx.state, None)
 
     problems = () if isinstance(auto_approve, bool) else not_plain_functions(auto_approve=auto_approve)
     mapped_by = Mapped(wait, input_mapper if auto_approve is False else None)  # approved, it maps nothing
@@ -286,7 +297,7 @@ def parallel_node(
     max_concurrency: int | None = None,
     name: str = "",
     description: str = "",
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
 ) -> Node[StateT, Any]:
@@ -315,7 +326,7 @@ def map_node(
     max_concurrency: int | None = None,
     name: str = "",
     description: str = "",
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
 ) -> Node[StateT, Any]:
@@ -335,7 +346,7 @@ def subgraph_node(
     output_mapper: Callable[[Any, StateT], Mapping[str, Any] | None] | None = None,
     name: str = "",
     description: str = "",
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
 ) -> Node[StateT, Any]:

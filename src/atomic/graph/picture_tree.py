@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from atomic.graph.control import END
 from atomic.graph.node import (
@@ -26,6 +26,7 @@ from atomic.graph.picture_words import clean, condition, cut, seconds
 if TYPE_CHECKING:
     from atomic.graph.compile import Edge
     from atomic.graph.compiled import CompiledGraph
+    from atomic.graph.control import Retry
 
 WORDS = {NodeKind.PLAIN: "node", NodeKind.ASK: "question"}
 STRATEGIES = {"all": "all at once", "race": "race: first to end wins", "any": "any: first success wins"}
@@ -319,9 +320,10 @@ def _notes(node: Node[Any, Any]) -> Iterator[str]:
 def _policies(node: Node[Any, Any]) -> Iterator[str]:
     if node.recovery:
         yield "recovery"
-    if node.retry and node.retry.attempts > 1:
-        yield f"{node.retry.attempts} attempts"
-    if node.timeout is not None:
-        yield f"timeout {seconds(node.timeout)}"
+    retry, timeout = cast("Retry | None", node.retry), cast("float | None", node.timeout)  # so when compiled
+    if retry and retry.attempts > 1:
+        yield f"{retry.attempts} attempts"
+    if timeout is not None:
+        yield f"timeout {seconds(timeout)}"
     if node.model:
         yield clean(node.model)

@@ -41,7 +41,7 @@ class StepOp(Op):
         super().__init__(node.id, next, loops)
         self.node = node
         self.call = cast("Callable[[Any], Any]", node.run)
-        self.retry: Retry | None = node.retry
+        self.retry = cast("Retry | None", node.retry)
         self.timeout, self.on_error = timeout, node.on_error
         self.model = own_model(node)
         self.guarded = bool(node.retry or timeout or node.on_error)
@@ -55,12 +55,13 @@ class ForkOp(Op):
     """Enter scopes of their own: branches, items, tasks or a subgraph."""
 
     kind = FORK
-    __slots__ = ("body", "branches", "limit", "model", "node")
+    __slots__ = ("body", "branches", "limit", "model", "node", "timeout")
 
     def __init__(self, node: Node[Any, Any], next: int, loops: tuple[int, ...], limit: int) -> None:
         super().__init__(node.id, next, loops)
         self.node, self.limit, self.model = node, limit, own_model(node)
         self.body = cast("Body", node.body)
+        self.timeout = cast("float | None", node.timeout)
         self.branches: dict[str, Program] = {}
 
 

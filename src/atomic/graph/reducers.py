@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import msgspec
+from atomic.errors import closest
 
 ReducerFunction = Callable[[Any, Any], Any]
 
@@ -127,8 +127,49 @@ def is_same(recorded: str, current: str) -> bool:
 
 
 def reducer_in(annotation_metadata: tuple[Any, ...]) -> ReducerFunction:
-    """The reducer among an `Annotated` field's extras; `replace` where there is none."""
+    """The reducer among an `Annotated` field's extras; `replace` where there is none.
+
+    Raises ValueError for an extra that is meant as a reducer and cannot be one.
+    """
+    found: ReducerFunction | None = None
     for extra in annotation_metadata:
-        if callable(extra) and not isinstance(extra, (type, msgspec.Meta)):
-            return extra
-    return replace
+        if isinstance(extra, Reducer):
+            reducer = extra
+        elif callable(extra):
+            reducer = _checked(extra)
+        else:
+            if isinstance(extra, str):
+                _check_text(extra)
+            continue
+        if found is not None:
+            raise ValueError(f"it has two reducers, {name_of(found)} and {name_of(reducer)}; give one")
+        found = reducer
+    return found or replace
+
+
+def _checked(function: Any) -> ReducerFunction:
+    """A function of an author's that can be called as a reducer. Raises ValueError."""
+    from inspect import iscoroutinefunction, signature
+
+    if isinstance(function, type):
+        raise ValueError(f"{function.__name__} is a type, no reducer; give a function (current, update) -> new")
+    if function is merge_by_id:
+        raise ValueError('reducers.merge_by_id needs the name of the id: merge_by_id("id")')
+    if iscoroutinefunction(function):
+        raise ValueError(f"its reducer {name_of(function)} is async; give a plain function (current, update) -> new")
+    try:
+        signature(function).bind(None, None)
+    except TypeError:
+        raise ValueError(
+            f"its reducer {name_of(function)} does not take two arguments; give a function (current, update) -> new"
+        ) from None
+    except ValueError:  # some built-in functions tell nothing
+        pass
+    return function
+
+
+def _check_text(text: str) -> None:
+    """A text may be a remark; one that is a reducer's name is a mistake. Raises ValueError."""
+    near = closest(text.removeprefix("reducers."), [*_NAMED, "merge_by_id"]) if len(text) < 30 else None
+    if near is not None:
+        raise ValueError(f'"{text}" is a text, no reducer; write reducers.{near}')

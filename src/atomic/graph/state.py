@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -151,7 +152,13 @@ class FieldSpec:
     def __init__(self, name: str, annotation: Any, prefix: str = "") -> None:
         extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
         self.name, self.path = name, prefix + name
-        self.reducer: ReducerFunction = reducers.reducer_in(extras)
+        if (model := _pydantic_model(annotation)) is not None:
+            reason = f"{model} is a pydantic model; use a msgspec.Struct or a dataclass, or dict and model_dump()"
+            raise StateError(self.path, reason)
+        try:
+            self.reducer: ReducerFunction = reducers.reducer_in(extras)
+        except ValueError as error:
+            raise StateError(self.path, str(error)) from error
         named = self.reducer if isinstance(self.reducer, reducers.Reducer) else None
         self._own = named.function if named else _on_a_copy(self.reducer)
         self.extends, self.extend = None, None
@@ -220,6 +227,7 @@ class StateSpec(Generic[StateT]):
     def __init__(self, state_type: type[StateT]) -> None:
         self.state_type = state_type
         hints = _hints_of(state_type)
+        _check_own_fields(state_type, hints)
         self.fields = {name: FieldSpec(name, hints[name]) for name in state_type.__struct_fields__}
         self._writable = {name: field for name, field in self.fields.items() if name not in RESERVED}
         self.replaced = frozenset(name for name, field in self.fields.items() if field.reduce is None)
@@ -252,7 +260,11 @@ class StateSpec(Generic[StateT]):
         """Check an update field by field. Raises StateError; nothing is changed."""
         result: Values = {}
         fields = self._writable
-        for name, value in update.items():
+        try:
+            items = update.items()
+        except AttributeError:
+            raise StateError("", f"an update is a mapping of fields to values, not {update!r:.60}") from None
+        for name, value in items:
             field = fields.get(name)
             if field is None:
                 raise self._refusal(name)
@@ -345,6 +357,26 @@ def _hints_of(state_type: type[State]) -> dict[str, Any]:
         return get_type_hints(state_type, include_extras=True)
     except (NameError, TypeError) as error:
         raise StateError(state_type.__name__, f"its annotations cannot be read: {error}") from error
+
+
+@cache
+def _base_hints() -> dict[str, Any]:
+    return get_type_hints(State, include_extras=True)
+
+
+def _check_own_fields(state_type: type[State], hints: Mapping[str, Any]) -> None:
+    """Raises StateError where a class has another idea of a field that every state has."""
+    for name, hint in _base_hints().items():
+        if hints[name] != hint:
+            reason = f"{state_type.__name__} declares it, but every state has it already; give the field another name"
+            raise StateError(name, reason)
+
+
+def _pydantic_model(annotation: Any) -> str | None:
+    """The name of a pydantic model in a type."""
+    if isinstance(annotation, type) and hasattr(annotation, "model_validate") and hasattr(annotation, "model_fields"):
+        return annotation.__name__
+    return next((name for part in get_args(annotation) if (name := _pydantic_model(part)) is not None), None)
 
 
 def reducer_error(field: FieldSpec, error: Exception) -> StateError:

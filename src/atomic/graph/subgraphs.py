@@ -13,6 +13,7 @@ from atomic.graph.failures import FAILURES, as_node_error
 from atomic.graph.forks import Fork
 from atomic.graph.journal import RowKind, StepBody, encode_row
 from atomic.graph.node import SubgraphBody
+from atomic.graph.nodes import mapping_of
 from atomic.graph.program import ForkOp
 from atomic.graph.run import Entry, Place, Step, encode_update
 from atomic.graph.state import Values, describe_error
@@ -136,11 +137,12 @@ class SubgraphFork(Fork):
         child, spec = self.children[""], self.token.spec
         try:
             if self.body.output_mapper is not None:
-                return spec.convert(self.body.output_mapper(child.state, self.token.state) or {}), []
+                update = mapping_of(self.body.output_mapper(child.state, self.token.state), "output_mapper")
+                return spec.convert(update or {}), []
             final = {**child.values, "last_updated": ""}  # a time in there would make equal states unequal
             joined, single = self._changes(child)
             return spec.convert({**joined, "outputs": {self.op.id: final}}), [spec.convert(one) for one in single]
-        except StateError as error:
+        except AtomicError as error:
             raise as_node_error(self.node_id, error) from error
         except FAILURES as error:  # an author's function: whatever it raises is this node's failure
             reason = f"output_mapper raised {describe_error(error)}"

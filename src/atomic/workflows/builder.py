@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from atomic.graph import GraphBuilder, Retry, State
+from atomic.graph import GraphBuilder, State
+from atomic.graph.control import Duration, RetryLike
 from atomic.graph.node import Condition, OnError, Sequel
 from atomic.graph.nodes import Args, OutputMapper, Text
 from atomic.graph.state import StateT
@@ -31,8 +32,8 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         output_schema: Any = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
         recovery: bool = False,
@@ -58,8 +59,8 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         output_schema: Any = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
         recovery: bool = False,
@@ -82,8 +83,8 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         max_concurrency: int | None = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
         recovery: bool = False,
@@ -107,8 +108,8 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         output_mapper: OutputMapper[StateT] | None = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
         recovery: bool = False,
@@ -132,8 +133,8 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         output_mapper: OutputMapper[StateT] | None = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         model: str | None = None,
         recovery: bool = False,
@@ -190,8 +191,8 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         output_schema: Any = None,
         name: str = "",
         description: str = "",
-        retry: Retry | None = None,
-        timeout: float | None = None,
+        retry: RetryLike | None = None,
+        timeout: Duration | None = None,
         on_error: OnError[StateT] | None = None,
         recovery: bool = False,
     ) -> Self:

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 import msgspec
 
 from atomic.errors import AtomicError
-from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Retry, Signal, SignalKind
+from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Signal, SignalKind
+from atomic.graph.control import Duration, RetryLike
 from atomic.graph.node import Mapped, OnError
 from atomic.graph.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
 from atomic.graph.state import StateT
@@ -48,8 +49,8 @@ def agent_node(
     output_schema: Any = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
@@ -100,8 +101,8 @@ def subagent_node(
     output_schema: Any = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
@@ -145,8 +146,8 @@ def parallel_subagent_node(
     max_concurrency: int | None = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
@@ -205,8 +206,8 @@ def skill_node(
     output_mapper: OutputMapper[StateT] | None = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
@@ -230,8 +231,8 @@ def command_node(
     output_mapper: OutputMapper[StateT] | None = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     model: str | None = None,
     recovery: bool = False,
@@ -297,8 +298,8 @@ def custom_tool_node(
     output_schema: Any = None,
     name: str = "",
     description: str = "",
-    retry: Retry | None = None,
-    timeout: float | None = None,
+    retry: RetryLike | None = None,
+    timeout: Duration | None = None,
     on_error: OnError[StateT] | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
