@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from atomic.graph.errors import RunNotFoundError
+from atomic.graph.journal import PartBody, decode_body
 from atomic.processes import ExecResult, Program, running
+from atomic.sessions.journal import SqliteJournal
 from atomic.testing import ModelServer, claude_env
+from atomic.workflows.ledger import CallRecord, read_calls
 from tests.cli.command import ATOMIC, User, complaint, objects
 from tests.cli.files import write
 
@@ -126,6 +130,24 @@ class Player:
                     return
                 await asyncio.sleep(0.02)
 
+    async def counts(self, is_there: Callable[[CallRecord], bool]) -> None:
+        """Wait until the journal of the only session has such a call."""
+        async with asyncio.timeout(30):
+            while not any(is_there(call) for call in self._counted()):
+                await asyncio.sleep(0.02)
+
+    def _counted(self) -> list[CallRecord]:
+        for folder in (self.user.home / ".atomic" / "sessions").glob("*"):
+            self.id = folder.name
+            try:
+                with SqliteJournal(folder / "journal.db") as journal:
+                    rows = journal.history(f"{self.id}/facts").rows
+            except RunNotFoundError:
+                return []
+            bodies = [decode_body(row, PartBody) for row in rows]
+            return list(read_calls({body.key: msgspec.msgpack.decode(body.value) for body in bodies}))
+        return []
+
 
 @pytest.fixture
 def player(user: User) -> Player:
@@ -190,7 +212,7 @@ async def test_a_turn_that_a_kill_has_cut_counts_with_its_last_figure(player: Pl
     figure = {"type": "usage_reported", "usage": usage(0.9)}
     await player.plays(call(1, (0.0, figure), (600.0, {"type": "notice", "text": "x"})), call(1), call(2), call(3))
     async with player.running("--max-cost", "0.8"):
-        await player.writes("0.9", file="logs/spending.jsonl")
+        await player.counts(lambda call: call.amount.usd == 0.9)
     code, ended = await player.resume()
     assert (code, ended["reason"]) == (6, "max_cost")
     assert "$0.90 of $0.80 spent" in str(ended["message"])
@@ -210,7 +232,7 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
     user = player.user
     async with player.running():
         await player.writes('"node_started","run"', file="logs/events.jsonl")
-        await player.writes("ended", file="logs/spending.jsonl")
+        await player.counts(lambda call: call.is_over)
         shown = msgspec.json.decode((await user.atomic("sessions", "show", player.id, "--json")).stdout)
         assert (shown["status"], shown["steps"][0]["status"], shown["steps"][0]["cost"]) == (
             "running",

@@ -7,13 +7,17 @@ import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
 
+from atomic.graph.journal import Journal, MemoryJournal
 from atomic.providers import Usage
+from atomic.redact import Redactor
+from atomic.sessions.facts import Facts
+from atomic.sessions.journal import SqliteJournal
 from atomic.workflows.governor import CapReached, Governor, Parked
-from atomic.workflows.ledger import SpendingLog, Spent, read_past
+from atomic.workflows.ledger import Amount, Spent, read_past
 from atomic.workflows.limits import Caps
 
 LIMIT = 20.0  # seconds that anything here may take
@@ -35,12 +39,24 @@ class Clock:
         await asyncio.sleep(0)
 
 
-def log_call(logs: Path, usage: Usage, *, role: str = "worker", call: str | None = None, **more: object) -> None:
-    """A finished call, as a session's log has it."""
-    line = {"time": 0, "node": "n", "task": None, "role": role, "provider": "x", "model": None, "prompt": "p",
-            "reason": "done", "usage": usage, "seconds": 1.0, **({"call": call} if call else {}), **more}  # fmt: skip
-    with (logs / "agent-calls.jsonl").open("ab") as file:
-        file.write(msgspec.json.encode(line) + b"\n")
+class Lives:
+    """One run in several processes, one after the other; each ends with a kill."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+
+    def next(self, caps: Caps | None = None, **options: Any) -> Governor:
+        """The governor of the next process; what an earlier one still says is not written any more."""
+        self.journal.close()
+        self.facts = Facts(Path("nowhere"), Redactor([]))
+        return governed(self.facts, self.journal, caps, **options)
+
+
+def governed(facts: Facts, journal: Journal, caps: Caps | None, **options: Any) -> Governor:
+    facts.open(journal, "run")
+    governor = Governor(caps, **options)
+    governor.open(facts)
+    return governor
 
 
 async def spend(governor: Governor, usage: Usage, *, role: str = "worker", priced: bool = True) -> None:
@@ -173,7 +189,11 @@ async def test_a_pause_takes_no_time_but_work_beside_it_does() -> None:
 
 async def test_a_clock_that_is_set_back_gives_no_time_back() -> None:
     clock = Clock()
-    governor = Governor(clock=clock, spent=Spent(seconds=30))
+    lives = Lives()
+    first = lives.next(clock=clock)
+    clock.now += 30
+    first.stop()
+    governor = lives.next(clock=clock)
     clock.now -= 3600
     assert governor.spent.seconds == 30
 
@@ -216,58 +236,106 @@ async def test_nothing_is_said_about_prices_where_no_money_cap_is_set() -> None:
 
 
 async def test_what_was_spent_is_read_again_after_a_death(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
     clock = Clock()
-    first = Governor.of_session(tmp_path, Caps(max_cost=10.0), clock=clock)
-    async with first.turn("worker") as account:
-        account.report(Usage(100, 10, cost=2.0))
-        clock.now += 40
-        log_call(logs, Usage(100, 10, cost=2.0), call=account.id)
-    cut = first.turn("worker")  # a kill: it is never settled
-    account = await cut.__aenter__()
-    account.report(Usage(50, 5, cost=1.0))
-    account.report(Usage(90, 9, cost=1.5))
-
-    again = Governor.of_session(tmp_path, Caps(max_cost=10.0), clock=clock)
-    assert again.spent == Spent(3.5, 190, 19, 40.0)
-    await spend(again, Usage(cost=6.0))
-    async with again.turn("worker"):  # 9.5 of 10: one may begin, and nobody beside it
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), again.turn("worker"):
-                pytest.fail("the dearest turn of the first process is remembered")
-    await cut.__aexit__(None, None, None)
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        first = governed(Facts(tmp_path, Redactor([])), journal, Caps(max_cost=10.0), clock=clock)
+        async with first.turn("worker") as account:
+            account.report(Usage(100, 10, cost=2.0))
+            clock.now += 40
+        account = await first.turn("worker").__aenter__()  # a kill: it is never settled
+        account.report(Usage(50, 5, cost=1.0))
+        account.report(Usage(90, 9, cost=1.5))
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        again = governed(Facts(tmp_path, Redactor([])), journal, Caps(max_cost=10.0), clock=clock)
+        assert again.spent == Spent(3.5, 190, 19, 40.0)
+        await spend(again, Usage(cost=6.0))
+        async with again.turn("worker"):  # 9.5 of 10: one may begin, and nobody beside it
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), again.turn("worker"):
+                    pytest.fail("the most expensive turn of the first process is remembered")
 
 
-async def test_the_second_turn_of_one_call_counts_if_it_is_cut(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    async with Governor.of_session(tmp_path, Caps()).turn("planner") as account:
-        account.report(Usage(10, 1, cost=0.5))
-        log_call(logs, Usage(10, 1, cost=0.5), call=account.id)
-        account.report(Usage(30, 3, cost=0.75))  # asked once more, and then killed
-        assert read_past(logs).spent == Spent(0.75, 30, 3, 1.0)
+async def test_the_second_turn_of_one_call_counts_if_it_is_cut() -> None:
+    lives = Lives()
+    account = await lives.next().turn("planner").__aenter__()
+    account.report(Usage(10, 1, cost=0.5))
+    account.report(Usage(30, 3, cost=0.75))  # asked once more, and then killed
+    assert lives.next().spent.amount == Amount(0.75, 30, 3)
 
 
-async def test_a_late_figure_survives_too(tmp_path: Path) -> None:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    governor = Governor.of_session(tmp_path, Caps())
-    async with governor.turn("worker") as account:
+async def test_a_late_figure_survives_too() -> None:
+    lives = Lives()
+    async with lives.next().turn("worker") as account:
         account.report(Usage(10, 1, cost=0.1))
-        log_call(logs, Usage(10, 1, cost=0.1), call=account.id)
     account.report(Usage(30, 3, cost=0.4))
-    assert read_past(logs).spent.usd == pytest.approx(0.4)
-    assert read_past(logs).spent.tokens == 33
+    spent = lives.next().spent
+    assert (spent.usd, spent.tokens) == (pytest.approx(0.4), 33)
 
 
-def test_old_logs_and_broken_lines_can_be_read(tmp_path: Path) -> None:
-    log_call(tmp_path, Usage(10, 2, cost=1.0), time="2026-11-16T00:00:10+00:00", seconds=10)
-    log_call(tmp_path, Usage(10, 2), time="2026-11-16T00:00:12+00:00", seconds=10)  # they overlap: 12 s in all
-    with (tmp_path / "agent-calls.jsonl").open("ab") as file:
-        file.write(b'[]\n"x"\n{"usage": {"input": "many"}}\n{"usage": {"inp')
-    assert read_past(tmp_path).spent == Spent(1.0, 20, 4, 12.0, 12)
-    assert read_past(tmp_path / "nowhere").spent == Spent()
+def test_what_an_older_version_spent_counts_once() -> None:
+    lives = Lives()
+    lives.next()
+    for _ in range(2):
+        governor = Governor()
+        governor.open(lives.facts, before=Amount(1.5, 10, 2))
+        assert governor.spent.amount == Amount(1.5, 10, 2)
+
+
+# turns that take too much -------------------------------------------------------------------------------------------
+
+
+async def test_a_first_turn_may_take_twice_what_is_left() -> None:
+    governor = Governor(Caps(max_cost=1.0, max_tokens=1000))
+    async with governor.turn("worker") as account:
+        account.report(Usage(100, 10, cost=2.0), is_final=False)
+        assert governor.cut_for(account) is None
+        account.report(Usage(100, 10, cost=2.1), is_final=False)
+        reached = governor.cut_for(account)
+    assert reached is not None
+    assert (reached.kind, reached.limit, reached.spent) == ("max_cost", 1.0, 2.1)
+
+
+async def test_a_later_turn_may_take_what_is_left_and_twice_the_most_expensive_of_its_role() -> None:
+    governor = Governor(Caps(max_cost=10.0))
+    await spend(governor, Usage(cost=1.0))
+    await spend(governor, Usage(cost=5.0), role="planner")
+    async with governor.turn("worker") as account:  # 4 are left
+        for cost, is_cut in ((6.0, False), (6.1, True)):
+            account.report(Usage(cost=cost), is_final=False)
+            assert (governor.cut_for(account) is not None) is is_cut
+
+
+async def test_a_turn_that_was_cut_does_not_raise_what_the_next_may_take() -> None:
+    governor = Governor(Caps(max_cost=100.0))
+    await spend(governor, Usage(cost=1.0))
+    async with governor.turn("worker") as account:
+        account.report(Usage(cost=98.0), is_final=False)
+        account.is_cut = True
+    async with governor.turn("worker") as account:  # 1 is left
+        account.report(Usage(cost=3.1), is_final=False)
+        assert governor.cut_for(account) is not None
+
+
+async def test_tokens_of_an_agent_that_tells_its_price_at_the_end_count_by_its_earlier_price() -> None:
+    said: list[str] = []
+    governor = Governor(Caps(max_cost=100.0), tell=said.append)
+    async with governor.turn("worker", provider="claude") as account:
+        account.report(Usage(1_000_000, 0, 1_000_000), is_final=False)
+        assert governor.spent.usd == pytest.approx(0.5)  # cached tokens, at $5 for a million that are not
+        account.report(Usage(1_000_000, 0, 1_000_000, cost=0.2))
+        assert governor.spent.usd == pytest.approx(0.2)
+    async with governor.turn("worker", provider="claude") as account:
+        account.report(Usage(2_000_000, 0, 2_000_000), is_final=False)
+        assert governor.spent.usd == pytest.approx(0.6)
+    assert said == []
+
+
+async def test_a_told_price_counts_whoever_tells_it() -> None:
+    governor = Governor(Caps(max_cost=5.0))
+    await spend(governor, Usage(600_000, 0, cost=0.15), priced=False)
+    assert governor.spent.amount == Amount(0.15, 600_000)
+    await spend(governor, Usage(1000, 0, cost=0.0), priced=False)  # no price: many tell a zero where they know none
+    assert governor.spent.unpriced == 1000
 
 
 # providers that do not serve ----------------------------------------------------------------------------------------
@@ -307,16 +375,15 @@ def _sleeping_through(clock: Clock, seconds: float) -> Callable[[float], Awaitab
     return sleep
 
 
-async def test_a_restart_waits_for_the_same_reset(tmp_path: Path) -> None:
-    (tmp_path / "logs").mkdir()
-    clock = Clock()
-    Governor.of_session(tmp_path, Caps(), clock=clock).park(clock.now + 120, "claude")
+async def test_a_restart_waits_for_the_same_reset() -> None:
+    lives, clock = Lives(), Clock()
+    lives.next(clock=clock).park(clock.now + 120, "claude")
     clock.now += 30
-    again = Governor.of_session(tmp_path, Caps(), clock=clock, sleep=clock.sleep)
+    again = lives.next(clock=clock, sleep=clock.sleep)
     assert again.parked_until == 1_800_000_120.0
     async with asyncio.timeout(LIMIT), again.turn("worker", provider="claude"):
         assert 1_800_000_120 <= clock.now <= 1_800_000_180
-    # The time in session.json does the same where the log is not there.
+    # The time in session.json does the same where the journal has none.
     from_record = Governor(clock=clock, sleep=clock.sleep)
     from_record.parked_until = clock.now + 50
     async with asyncio.timeout(LIMIT), from_record.turn("worker", provider="claude"):
@@ -378,10 +445,9 @@ async def test_a_reset_that_is_unknown_past_or_absurd_is_tried_again_later_and_l
 class Simulation:
     """Workers that spend at random: parallel, late, unpriced, cut by kills, with caps that are raised."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.folder, self.logs = folder, folder / "logs"
-        self.logs.mkdir(parents=True)
+        self.lives = Lives()
         self.truth = 0.0  # what was really spent
         self.dearest = 0.0
         self.workers = self.random.randint(1, 8)
@@ -389,7 +455,7 @@ class Simulation:
 
     async def process(self, *, kill: bool) -> None:
         """One life of the program: workers take turns until the cap stops them, or a kill."""
-        governor = Governor.of_session(self.folder, Caps(max_cost=self.cap))
+        governor = self.lives.next(Caps(max_cost=self.cap))
         tasks = [asyncio.create_task(self.worker(governor, number)) for number in range(self.workers)]
         if kill:
             await asyncio.sleep(self.random.uniform(0.0, 0.004))
@@ -417,7 +483,6 @@ class Simulation:
             account.report(usage)
         self.dearest = max(self.dearest, usage.cost or 0.0)
         late = self.random.uniform(0.0, 0.2) if self.random.random() < 0.3 else 0.0
-        log_call(self.logs, usage, role=role, call=account.id)
         await context.__aexit__(None, None, None)
         if late:
             self.truth += late
@@ -425,12 +490,12 @@ class Simulation:
 
 
 @pytest.mark.parametrize("seed", range(100))
-async def test_the_overshoot_is_one_turn_for_each_live_worker_at_most(seed: int, tmp_path: Path) -> None:
-    simulation = Simulation(seed, tmp_path)
+async def test_the_overshoot_is_one_turn_for_each_live_worker_at_most(seed: int) -> None:
+    simulation = Simulation(seed)
     async with asyncio.timeout(LIMIT):
         for life in range(4):
             await simulation.process(kill=life == 0)
-            spent = read_past(simulation.logs).spent.usd
+            spent = read_past(simulation.lives.facts).spent.usd
             assert spent == pytest.approx(simulation.truth)
             dearest = max(simulation.dearest, 4.0) + 0.2
             assert simulation.truth <= simulation.cap + simulation.workers * dearest
@@ -451,8 +516,3 @@ async def test_a_known_price_keeps_the_overshoot_to_one_turn_in_all() -> None:
     async with asyncio.timeout(LIMIT):
         await asyncio.gather(*(work() for _ in range(8)), return_exceptions=True)
     assert governor.spent.usd == 10.0
-
-
-def test_the_log_is_private(tmp_path: Path) -> None:
-    SpendingLog(tmp_path).write(worked=1)
-    assert (tmp_path / "spending.jsonl").stat().st_mode & 0o777 == 0o600

@@ -23,6 +23,7 @@ from atomic.providers.errors import AnswerError
 from atomic.providers.events import AgentEvent, EndReason, LimitReached, TurnEnded, Usage, UsageReported
 from atomic.providers.heading import role_and_task
 from atomic.questions import Question
+from atomic.workflows.characters import Characters
 from atomic.workflows.errors import TurnCutError
 from atomic.workflows.governor import Account, CapReached, Governor, Parked
 from atomic.workflows.turn_watch import TurnWatch
@@ -90,7 +91,11 @@ class Door:
     async def call(self, about: CallInfo) -> AsyncGenerator[Call]:
         """One call: admitted by the governor, and settled whatever ends it. Raises Suspend where a cap is reached."""
         async with AsyncExitStack() as stack:
-            turn = self.office.governor.turn(about.caller.role, priced=about.priced, provider=about.provider)
+            caller = about.caller
+            turn = self.office.governor.turn(
+                caller.role, priced=about.priced, provider=about.provider, node=caller.node, task=caller.task,
+                model=about.model, file=caller.file,
+            )  # fmt: skip
             account = await self._admitted(stack, turn)
             call = Call(self, about, account)
             try:
@@ -131,6 +136,7 @@ class CallInfo(msgspec.Struct, frozen=True):
     model: str | None
     prompt: str
     priced: bool = True
+    tells_usage: bool = True  # the agent is known to tell tokens
 
 
 class Call:
@@ -148,13 +154,19 @@ class Call:
         self._watch = TurnWatch(door.office.governor, account)
         self._watching: asyncio.Task[None] | None = None
         self._cut: CapReached | TurnCutError | None = None
+        self._characters = Characters(about.prompt)
+        self._is_estimated = False
 
     def hear(self, event: AgentEvent) -> None:
         """An event of the agent."""
         self._watch.hear()
+        self._characters.count(event)
         if isinstance(event, UsageReported):
             self._interim += event.usage
             self._account.report(self._usage + self._interim, is_final=False)
+            self._watch.count()
+        elif self._interim == Usage() and self._characters.has_grown():
+            self._account.report(self._usage + self._characters.usage, is_final=False, estimated=True)
             self._watch.count()
         elif isinstance(event, LimitReached):
             self._limit = event
@@ -163,20 +175,28 @@ class Call:
             self._end(event)
 
     def _end(self, ended: TurnEnded) -> None:
-        self._usage, self._interim, self._ended = self._usage + ended.usage, Usage(), ended
-        self._account.report(self._usage)
-        self._log(ended)
+        usage = ended.usage
+        if usage == Usage() and not self.about.tells_usage and ended.reason is not EndReason.LIMIT:
+            usage, self._is_estimated = self._characters.usage, True
+        self._characters.begin_turn()
+        self._usage, self._interim, self._ended = self._usage + usage, Usage(), ended
+        self._account.report(self._usage, estimated=self._is_estimated)
+        self._log(ended, usage)
         self._began = perf_counter()
 
-    def _log(self, ended: TurnEnded) -> None:
+    def _log(self, ended: TurnEnded, usage: Usage) -> None:
         about, caller = self.about, self.about.caller
+        seconds = round(perf_counter() - self._began, 3)
+        self._account.end(str(ended.reason), seconds)
         line = {
             "time": time.time(), "node": caller.node, "task": caller.task, "role": caller.role,
             **({} if caller.file is None else {"file": caller.file}),
             "provider": about.provider, "model": about.model, "prompt": about.prompt, "reason": str(ended.reason),
-            "usage": ended.usage, "seconds": round(perf_counter() - self._began, 3),
-            "error": ended.error or self._why_cut(ended), "call": self._account.id,
+            "usage": usage, "seconds": seconds, "error": ended.error or self._why_cut(ended),
+            "call": self._account.id,
         }  # fmt: skip
+        if self._is_estimated:
+            line["estimated"] = True
         self._door.office.ended_call(line)
 
     @asynccontextmanager
@@ -207,9 +227,12 @@ class Call:
 
     def close(self) -> None:
         """The call is over; one that nobody heard the end of was cut."""
-        if self._ended is None:
-            self._account.report(self._interim, is_final=False)
-            self._log(TurnEnded(EndReason.INTERRUPTED, usage=self._interim))
+        usage = self._interim
+        if self._ended is None and usage == Usage() and self._characters.has_any:
+            usage, self._is_estimated = self._characters.usage, True
+        if self._ended is None or usage != Usage():
+            self._account.report(self._usage + usage, is_final=False, estimated=self._is_estimated)
+            self._log(TurnEnded(EndReason.INTERRUPTED), usage)
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Sequence[str]]:
         """Put the agent's questions to a person. Where nobody is, the turn ends and the run pauses."""
@@ -290,7 +313,8 @@ class GuardedProvider:
             yield GuardedSession(session, line, self._door, self._about(options))
 
     def _about(self, options: SessionOptions) -> CallInfo:
-        return CallInfo(self._caller, self._name, options.model, "", self._provider.capabilities.cost)
+        can = self._provider.capabilities
+        return CallInfo(self._caller, self._name, options.model, "", can.cost, can.usage)
 
     async def models(self) -> Sequence[ModelInfo]:
         return await self._provider.models()

@@ -18,16 +18,27 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict, Unpack
 from uuid import uuid4
 
 import msgspec
 
 from atomic.errors import AtomicError
+from atomic.sessions.facts import Facts
 from atomic.usage import Usage
-from atomic.workflows.ledger import Amount, Past, SpendingLog, Spent, amount_of, read_past, weighted_tokens
-from atomic.workflows.limits import Caps, duration
+from atomic.workflows.ledger import (
+    PARKED,
+    WORKED,
+    Amount,
+    CallRecord,
+    Spent,
+    amount_of,
+    read_calls,
+    read_past,
+    weighted_tokens,
+    write_call,
+)
+from atomic.workflows.limits import CHARACTERS_PER_TOKEN, Caps, duration
 
 OnLimit = Literal["wait", "stop", "switch"]
 
@@ -67,6 +78,15 @@ class Parked(AtomicError):
         )
 
 
+class About(TypedDict, total=False):
+    """What else is kept of a call."""
+
+    node: str | None
+    task: str | None
+    model: str | None
+    file: str | None
+
+
 class Most(msgspec.Struct, frozen=True):
     """What one turn may take before it is interrupted; None: any amount."""
 
@@ -77,19 +97,30 @@ class Most(msgspec.Struct, frozen=True):
 class Account:
     """One turn. `report` its figures as they become known, late ones too; each is the whole turn so far."""
 
-    def __init__(
-        self, governor: Governor, role: str, reserved: Amount, *, priced: bool, provider: str = "", most: Most | None
-    ) -> None:
-        self.id = uuid4().hex  # `call` in agent-calls.jsonl: so that no turn is counted twice
-        self.role, self.reserved, self.priced, self.provider = role, reserved, priced, provider
-        self.most = most or Most()
-        self.amount = Amount()
+    def __init__(self, governor: Governor, call: CallRecord, reserved: Amount, most: Most, *, priced: bool) -> None:
+        self.call, self.reserved, self.most, self.priced = call, reserved, most, priced
         self.is_open, self.is_cut = True, False
         self._governor = governor
 
-    def report(self, usage: Usage, *, is_final: bool = True) -> None:
+    @property
+    def id(self) -> str:
+        return self.call.id  # `call` in agent-calls.jsonl
+
+    @property
+    def role(self) -> str:
+        return self.call.role or ""
+
+    @property
+    def amount(self) -> Amount:
+        return self.call.amount
+
+    def report(self, usage: Usage, *, is_final: bool = True, estimated: bool = False) -> None:
         """What the turn has taken until now, as far as its provider tells. Not final: a price may follow."""
-        self._governor.hear(self, usage, is_final=is_final)
+        self._governor.hear(self, usage, is_final=is_final, estimated=estimated)
+
+    def end(self, reason: str, seconds: float) -> None:
+        """Note how a turn of the call ended; it is kept when the call is settled."""
+        self.call = msgspec.structs.replace(self.call, reason=reason, seconds=self.call.seconds + seconds)
 
     @property
     def committed(self) -> Amount:
@@ -100,40 +131,48 @@ class Account:
 class Governor:
     """Keeps a run within its caps and its providers' limits.
 
-    `tell` says something to the person. `log` keeps what a kill must not lose. `clock` is the wall clock.
+    `tell` says something to the person. `open` connects it with the journal, which keeps what a kill must not lose.
+    `clock` is the wall clock.
     """
 
     def __init__(
         self,
         caps: Caps | None = None,
         *,
-        spent: Spent | None = None,
-        past: Past | None = None,
         on_limit: OnLimit = "wait",
         run: str = "",
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         tell: Callable[[str], object] | None = None,
-        log: SpendingLog | None = None,
     ) -> None:
-        past = past or Past(spent or Spent())
         self.caps, self.on_limit = caps or Caps(), on_limit
-        self._run, self._clock, self._sleep, self._tell, self._log = run, clock, sleep, tell, log
-        self._settled, self._dearest = past.spent.amount, dict(past.dearest)
-        self._finished = dict(past.dearest)  # the most expensive turn of each role that was not interrupted
+        self._run, self._clock, self._sleep, self._tell = run, clock, sleep, tell
+        self._facts: Facts | None = None
+        self._settled = Amount()
+        self._dearest: dict[str, Amount] = {}
+        self._finished: dict[str, Amount] = {}  # the most expensive turn of each role that was not interrupted
         self._rates: dict[str, float] = {}  # by provider: dollars for each weighted token
         self._live: list[Account] = []
         self._changed = asyncio.Event()
-        self._parked: dict[str, float] = dict(past.parked)
+        self._parked: dict[str, float] = {}
         self._waits: dict[str, float] = {}  # of providers that do not say when they serve again
-        self._watch = _Stopwatch(past.spent.seconds, clock)
+        self._watch = _Stopwatch(clock)
         self._said: set[str] = set()
 
-    @classmethod
-    def of_session(cls, session_dir: Path, caps: Caps, *, on_limit: OnLimit = "wait", **options: Any) -> Governor:
-        """One that knows what earlier processes have spent, and leaves to later ones what this one spends."""
-        logs = session_dir / "logs"
-        return cls(caps, past=read_past(logs), on_limit=on_limit, log=SpendingLog(logs), **options)
+    def open(self, facts: Facts, *, before: Amount | None = None) -> None:
+        """Take up what earlier processes have spent, and keep from now on what this one spends.
+
+        `before`: what a run of an older version has spent, which kept it elsewhere. Raises JournalError.
+        """
+        self._facts = facts
+        if before and before != Amount() and not any(True for _ in read_calls(facts)):
+            write_call(facts, CallRecord(amount=before))
+        past = read_past(facts)
+        self._settled += past.spent.amount
+        self._watch.add(past.spent.seconds)
+        self._parked = {**past.parked, **self._parked}
+        for known in (self._dearest, self._finished):
+            known.update({role: amount.at_least(known.get(role, Amount())) for role, amount in past.dearest.items()})
 
     # money and time ----------------------------------------------------------------------------------------
 
@@ -145,53 +184,57 @@ class Governor:
 
     @asynccontextmanager
     async def turn(
-        self, role: str | None = None, *, priced: bool = True, provider: str = ""
+        self, role: str | None = None, *, priced: bool = True, provider: str = "", **about: Unpack[About]
     ) -> AsyncGenerator[Account]:
-        """Begin a turn when it may, and settle it at its end, however it ends.
+        """Begin a turn when it may, and settle it at its end, however it ends. `about` is kept with it.
 
         Raises:
             CapReached: a cap is reached, and nobody works whose end could change that.
             Parked: the provider does not serve, and the run is not to wait.
         """
         await self._until_served(provider)
-        account = await self._admitted(role or "", priced=priced, provider=provider)
+        call = CallRecord(id=uuid4().hex[:12], role=role, provider=provider, **about)
+        account = await self._admitted(call, priced=priced)
         try:
             yield account
         finally:
             self._settle(account)
 
-    def hear(self, account: Account, usage: Usage, *, is_final: bool = True) -> None:
+    def hear(self, account: Account, usage: Usage, *, is_final: bool = True, estimated: bool = False) -> None:
         """Take a figure of a turn; also one that comes after its end."""
         amount = self._amount(account, usage, is_final=is_final)
         late = amount - account.amount
         if not account.is_open:
             self._settled += late
-        account.amount = amount
+        account.call = msgspec.structs.replace(account.call, usage=usage, amount=amount, estimated=estimated)
         self._note_dearest(account)
-        self._write(**{"amount": amount} if account.is_open else {"late": late}, call=account.id)
-        self._say_unpriced(amount.unpriced > 0)
+        self._write(account)
+        if is_final and estimated:
+            self._say_estimated(account.call.provider or "the agent")
+        elif is_final:
+            self._say_unpriced(amount.unpriced > 0)
         self._changed.set()
 
     def _amount(self, account: Account, usage: Usage, *, is_final: bool) -> Amount:
         """What a figure comes to; dollars that an agent tells only at the end of a turn are estimated until then."""
         amount, weight = amount_of(usage, priced=account.priced), weighted_tokens(usage)
-        if not amount.unpriced and amount.usd and weight:
-            rate = amount.usd / weight
-            self._rates[account.provider] = max(rate, self._rates.get(account.provider, 0.0)) if is_final else rate
+        provider = account.call.provider or ""
+        if is_final and not amount.unpriced and weight:
+            self._rates[provider] = max(amount.usd / weight, self._rates.get(provider, 0.0))
         if is_final or not account.priced or not amount.unpriced:
             return amount
-        estimate = weight * self._rates.get(account.provider, DOLLARS_PER_TOKEN)
+        estimate = weight * self._rates.get(provider, DOLLARS_PER_TOKEN)
         return msgspec.structs.replace(amount, usd=estimate, unpriced=0)
 
-    async def _admitted(self, role: str, *, priced: bool, provider: str) -> Account:
-        self._say_unpriced(not priced)
+    async def _admitted(self, call: CallRecord, *, priced: bool) -> Account:
+        role = call.role or ""
         while True:
             expected = self._dearest.get(role) or _dearest_of(self._dearest.values())
             committed = sum((account.committed for account in self._live), self._settled)
             reached = self._reached(committed)
             if reached is None and (not self._live or self._reached(committed + expected, beyond=True) is None):
-                most = self._most(role, committed)
-                account = Account(self, role, expected, priced=priced, provider=provider, most=most)
+                account = Account(self, call, expected, self._most(role, committed), priced=priced)
+                self._write(account)
                 self._live.append(account)
                 self._watch.work(1)
                 return account
@@ -257,8 +300,9 @@ class Governor:
         self._live.remove(account)
         self._settled += account.amount
         self._watch.work(-1)
-        self._write(call=account.id, ended=True)
         self._changed.set()
+        account.call = msgspec.structs.replace(account.call, is_over=True)
+        self._write(account)
 
     def _reached(self, amount: Amount, *, beyond: bool = False) -> CapReached | None:
         """The cap that an amount reaches, or goes beyond."""
@@ -279,9 +323,10 @@ class Governor:
     def _note_dearest(self, account: Account) -> None:
         self._dearest[account.role] = account.amount.at_least(self._dearest.get(account.role, Amount()))
 
-    def _write(self, **facts: Any) -> None:
-        if self._log is not None:
-            self._log.write(**facts, worked=round(self._watch.seconds, 3))
+    def _write(self, account: Account) -> None:
+        if self._facts is not None:
+            worked = round(self._watch.seconds, 3)
+            write_call(self._facts, msgspec.structs.replace(account.call, worked=worked))
 
     def _say_unpriced(self, is_unpriced: bool) -> None:
         cost, tokens = self.caps.max_cost, self.caps.max_tokens
@@ -295,6 +340,14 @@ class Governor:
                 f"the agent does not tell what its turns cost: --max-cost {cost:g} is kept as {kept:,} tokens"
                 " (--max-tokens N says how many you want)"
             )
+
+    def _say_estimated(self, provider: str) -> None:
+        if self.caps.max_cost is not None or self.caps.max_tokens is not None:
+            self._say(
+                f"{provider} tells neither tokens nor prices: the caps count an estimate,"
+                f" one token for {CHARACTERS_PER_TOKEN} characters of prompt, answer and tool calls"
+            )
+        self._say_unpriced(True)
 
     def _say(self, text: str) -> None:
         if text not in self._said and self._tell is not None:
@@ -322,9 +375,10 @@ class Governor:
             self._watch.work(1)
 
     def stop(self) -> None:
-        """The run is over, for now: keep the seconds that it took."""
+        """The run is over, for now: keep the seconds that it took. Raises JournalError."""
         self._watch.stop()
-        self._write()
+        if self._facts is not None:
+            self._facts.set(WORKED, round(self._watch.seconds, 3))
 
     # providers that do not serve ---------------------------------------------------------------------------
 
@@ -351,7 +405,8 @@ class Governor:
             wait = self._waits[provider] = min(2 * self._waits.get(provider, FIRST_WAIT / 2), LONGEST_WAIT)
             until = now + wait
         self._parked[provider] = until
-        self._write(parked=provider, until=until)
+        if self._facts is not None:
+            self._facts.set(PARKED, self._parked)
         return until
 
     def is_parked(self, provider: str) -> bool:
@@ -401,8 +456,8 @@ class Governor:
 class _Stopwatch:
     """Counts the seconds of work: it stands still while somebody rests and no turn is under way."""
 
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._before, self._clock = seconds, clock
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._before, self._clock = 0.0, clock
         self._since: float | None = clock()
         self._rests = self._turns = 0
 
@@ -410,6 +465,10 @@ class _Stopwatch:
     def seconds(self) -> float:
         # A clock that was set back must not give time back.
         return self._before + (0.0 if self._since is None else max(0.0, self._clock() - self._since))
+
+    def add(self, seconds: float) -> None:
+        """Count what earlier processes took, too."""
+        self._before += seconds
 
     def work(self, change: int) -> None:
         self._turns += change

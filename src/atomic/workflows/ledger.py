@@ -1,24 +1,26 @@
-"""What a run has spent, read from its logs: it survives any death of the process.
+"""What a run has spent, turn by turn, in its journal.
 
-`logs/agent-calls.jsonl` has a line for each finished call. What is not finished is in `logs/spending.jsonl`: the last
-figure of each turn that is under way, the seconds of work, and which provider does not serve until when. A turn that a
-kill has cut counts with its last figure.
+Each call of an agent is a fact, written when it begins and replaced with each figure and at its end. A call that a kill
+has cut counts with its last figure. `logs/agent-calls.jsonl` is a copy for people: it is compared, never read back.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from atomic.sessions.history import number, read_lines, seconds_since_1970
+from atomic.sessions.facts import Facts
+from atomic.sessions.history import number, read_lines
 from atomic.usage import Usage
 
-CALLS = "agent-calls.jsonl"
-SPENDING = "spending.jsonl"
+CALLS = "logs/agent-calls.jsonl"
+PARKED, WORKED = "parked", "worked"
+_CALL = "calls/"
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -67,11 +69,34 @@ class Spent(msgspec.Struct, frozen=True):
         return None if self.unpriced and not self.usd else self.usd
 
 
+class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of an agent as the journal has it; a call may have several turns."""
+
+    id: str = ""
+    role: str | None = None
+    node: str | None = None
+    task: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    file: str | None = None  # with the words of the role; None: they are built in
+    reason: str = ""  # how its last turn ended; empty: it has not ended
+    usage: Usage = Usage()  # as its agent tells it, all turns together
+    amount: Amount = Amount()  # as it counts
+    seconds: float = 0.0
+    estimated: bool = False  # the agent tells no figures: they are made from characters
+    worked: float = 0.0  # seconds of work of the whole run, when this was written
+    is_over: bool = False
+
+    @property
+    def who(self) -> str:
+        return self.role or self.node or "agent"
+
+
 class Past(msgspec.Struct, frozen=True):
     """All that a governor must know of earlier processes."""
 
     spent: Spent = Spent()
-    dearest: Mapping[str, Amount] = {}  # the dearest turn of each role
+    dearest: Mapping[str, Amount] = {}  # the most expensive turn of each role
     parked: Mapping[str, float] = {}  # when each limited provider serves again, seconds since 1970
 
 
@@ -90,97 +115,66 @@ def weighted_tokens(usage: Usage) -> float:
     return (usage.input - usage.cached) + 0.1 * usage.cached + 5.0 * usage.output
 
 
-def read_past(logs: str | os.PathLike[str]) -> Past:
-    """What the logs of a session tell; a line that a kill has cut short is passed over."""
-    folder = Path(logs)
-    reader = _Reader()
-    for line in read_lines(folder / CALLS):
-        reader.call(line)
-    for line in read_lines(folder / SPENDING):
-        reader.interim(line)
-    return reader.past()
+# in the journal ----------------------------------------------------------------------------------------------------
 
 
-class SpendingLog:
-    """Writes `logs/spending.jsonl`. Numbers only: there is nothing in it to redact."""
-
-    def __init__(self, logs: str | os.PathLike[str]) -> None:
-        self._path = Path(logs) / SPENDING
-
-    def write(self, **facts: Any) -> None:
-        line = msgspec.json.encode(facts) + b"\n"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        file = os.open(self._path, flags, 0o600)
-        try:
-            os.write(file, line)
-        finally:
-            os.close(file)
+def write_call(facts: Facts, call: CallRecord) -> None:
+    """Keep what is known of a call; it is on the disk when this returns. Raises JournalError."""
+    facts.set(f"{_CALL}{call.id}", call)
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self._settled = Amount()
-        self._logged: dict[str, Amount] = {}  # calls with lines of their own; one may have had several turns
-        self._ended: set[str] = set()
-        self._open: dict[str, Amount] = {}
-        self._dearest: dict[str, Amount] = {}
-        self._parked: dict[str, float] = {}
-        self._spans: list[tuple[float, float]] = []
-        self._seconds = 0.0
+def read_calls(facts: Mapping[str, Any]) -> Iterator[CallRecord]:
+    """The calls of a run, in the order in which they began; those under way or cut too."""
+    for name, value in facts.items():
+        if name.startswith(_CALL):
+            yield msgspec.convert(value, CallRecord)
 
-    def call(self, line: Mapping[str, Any]) -> None:
-        amount = amount_of(line.get("usage"))
-        self._settled += amount
-        role = str(line.get("role") or "")
-        if line.get("reason") != "interrupted":  # what was cut does not tell what a turn takes
-            self._dearest[role] = amount.at_least(self._dearest.get(role, Amount()))
-        if isinstance(call := line.get("call"), str):
-            self._logged[call] = amount + self._logged.get(call, Amount())
-        if (end := seconds_since_1970(line.get("time"))) is not None:
-            self._spans.append((end - number(line.get("seconds")), end))
 
-    def interim(self, line: Mapping[str, Any]) -> None:
-        self._seconds = max(self._seconds, number(line.get("worked")))
-        call = line.get("call")
-        if isinstance(call, str):
-            self._figure(call, line)
-        if isinstance(provider := line.get("parked"), str):
-            self._parked[provider] = number(line.get("until"))
+def read_past(facts: Mapping[str, Any]) -> Past:
+    """What the journal of a run tells a governor."""
+    total, seconds = Amount(), number(facts.get(WORKED))
+    dearest: dict[str, Amount] = {}
+    for call in read_calls(facts):
+        total += call.amount
+        seconds = max(seconds, call.worked)
+        if call.is_over and call.reason != "interrupted":  # what was cut does not tell what a turn takes
+            role = call.role or ""
+            dearest[role] = call.amount.at_least(dearest.get(role, Amount()))
+    spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
+    return Past(spent, dearest, facts.get(PARKED, {}))
 
-    def _figure(self, call: str, line: Mapping[str, Any]) -> None:
-        if line.get("ended") is True:
-            self._ended.add(call)
-        elif isinstance(late := line.get("late"), dict):  # it came when the call was in its log already
-            self._settled += msgspec.convert(late, Amount, strict=False)
-        elif isinstance(amount := line.get("amount"), dict):
-            self._open[call] = msgspec.convert(amount, Amount, strict=False)
-        else:  # as older versions wrote it
-            self._open[call] = amount_of(line.get("usage"), priced=line.get("priced") is not False)
 
-    def _cut(self, call: str, amount: Amount) -> Amount:
-        """What a turn had taken when it was cut: its last figure, less what is in the log of its call."""
-        if self._spans and not self._logged:  # a log whose lines do not name their calls
-            return Amount() if call in self._ended else amount
-        logged = self._logged.get(call, Amount())
-        is_more = amount.tokens > logged.tokens or amount.usd > logged.usd
-        return (amount - logged).at_least(Amount()) if is_more else Amount()
+def is_copy_changed(facts: Mapping[str, Any], session_dir: str | os.PathLike[str]) -> bool:
+    """Whether `logs/agent-calls.jsonl` tells other figures than the journal.
 
-    def past(self) -> Past:
-        cut = sum((self._cut(call, amount) for call, amount in self._open.items()), Amount())
-        total = self._settled + cut
-        seconds = max(self._seconds, _covered(self._spans))
-        spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
-        return Past(spent, self._dearest, self._parked)
+    A line is written before the journal has the end of its call. So a kill leaves lines of calls that have not ended,
+    and never a call that has ended without its lines.
+    """
+    told: dict[str, Usage] = {}
+    known = {call.id: call for call in read_calls(facts)}
+    for line in read_lines(Path(session_dir) / CALLS):
+        id = line.get("call")
+        if id not in known:
+            return bool(known) and "" not in known  # lines of an older version name no call
+        told[id] = told.get(id, Usage()) + _usage(line.get("usage"))
+    return any(call.is_over and call.id and not _is_same(told.get(call.id), call.usage) for call in known.values())
+
+
+def _usage(data: Any) -> Usage:
+    try:
+        return msgspec.convert(data, Usage)
+    except msgspec.ValidationError:
+        return Usage(-1)
+
+
+def _is_same(one: Usage | None, other: Usage) -> bool:
+    if one is None:
+        return False
+    is_same_cost = (one.cost is None) == (other.cost is None) and math.isclose(
+        one.cost or 0.0, other.cost or 0.0, abs_tol=1e-9
+    )
+    return is_same_cost and (one.input, one.output) == (other.input, other.output)
 
 
 def _fields(amount: Amount) -> tuple[Any, ...]:
     return (amount.usd, amount.input_tokens, amount.output_tokens, amount.unpriced)
-
-
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
-    """The seconds in which somebody worked; two at once count once."""
-    total, until = 0.0, float("-inf")
-    for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+CHARACTERS_PER_TOKEN = 3  # for an agent that tells no figures; source code has fewer for each token than prose
 GRACE = 120.0  # seconds that a turn at work has after --max-time
 TURN_LIMIT = 2 * 3600.0
 SHORT_TURN_LIMIT = 1800.0  # of roles that only read

@@ -46,6 +46,7 @@ from atomic.workflows.events import (
 )
 from atomic.workflows.governor import Governor
 from atomic.workflows.host_runtime import Answer, Runtime
+from atomic.workflows.ledger import CALLS, Amount, is_copy_changed
 from atomic.workflows.live_runtime import LiveRuntime
 from atomic.workflows.nodes import agent_node
 from atomic.workflows.own_changes import OwnChanges
@@ -111,9 +112,7 @@ class Work:
 
     def _make_governor(self) -> Governor:
         host, session = self._host, self._session
-        governor = Governor.of_session(
-            session.dir, host.caps, on_limit=host.on_limit, run=session.id, tell=self.report.warn, clock=host.clock
-        )
+        governor = Governor(host.caps, on_limit=host.on_limit, run=session.id, tell=self.report.warn, clock=host.clock)
         governor.parked_until = session.record.parked_until
         return governor
 
@@ -175,10 +174,10 @@ class Work:
             if journal is not None:
                 self._last = self._last_state(journal) if ending is not None else None
                 with suppress(JournalError, RunOwnedError):  # it may be what has failed: the end is told all the same
+                    self.governor.stop()
                     self._restore_copies()
                 await asyncio.to_thread(journal.close)
             if ending is not None:
-                self.governor.stop()
                 await self._end(ending)
             self._session.logs.close()
 
@@ -220,9 +219,14 @@ class Work:
                     raise
                 await asyncio.sleep(POLL_SECONDS)
         self._told_copies = set(self.runtime.facts.get(CHANGED_COPIES, ()))
+        cost = self._session.record.cost  # a run of an older version has it nowhere else
+        unpriced = cost.input_tokens + cost.output_tokens if cost.usd is None else 0
+        before = Amount(cost.usd or 0.0, cost.input_tokens, cost.output_tokens, unpriced)
+        self.governor.open(self.runtime.facts, before=before)
 
     def _restore_copies(self) -> None:
         """Write copies for people again that are not as the journal has them, and say so once."""
+        self._compare_calls()
         changed = [name for name in self.runtime.facts.restore_copies() if name not in self._told_copies]
         if changed:
             self._told_copies.update(changed)
@@ -230,6 +234,18 @@ class Work:
                 f"Another program changed {' and '.join(changed)} in {self._dir}. "
                 "Only the journal counts, so the run is not affected; the copy was written again."
             )
+
+    def _compare_calls(self) -> None:
+        """Say once that the log of calls tells other figures than the journal."""
+        facts = self.runtime.facts
+        if CALLS in self._told_copies or not is_copy_changed(facts, self._session.dir):
+            return
+        self._told_copies.add(CALLS)
+        facts.set(CHANGED_COPIES, sorted({*facts.get(CHANGED_COPIES, ()), CALLS}))
+        self.report.warn(
+            f"{CALLS} in {self._dir} tells other figures than the journal: another program changed it, or the machine"
+            " lost power. Only the journal counts, so the caps are not affected."
+        )
 
     def _resumed(self, journal: Journal, answers: Mapping[str, Answer]) -> AsyncIterator[StreamEvent] | None:
         """The stream that goes on; None if the run was cut before it began."""

@@ -3,7 +3,7 @@
 `actor.py SCRIPT LOG`: the script is a JSON list of parts {"role", "task", "attempt", "times", "do": [step, …]}; the
 first that fits, and is not used up, is played. A step is a verb and a value: {"say": text}, {"write": {path: text}},
 {"delete": [path]}, {"sh": command}, {"exit": code}, {"wait": seconds}, {"obey": true} (run the first shell block of the
-prompt). Each prompt is written to the log.
+prompt), {"cost": dollars of the session so far}. Each prompt is written to the log.
 Standard library only: it starts quickly.
 """
 
@@ -20,6 +20,10 @@ from typing import Any
 def send(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
+
+
+def update(said: dict[str, Any]) -> None:
+    send({"method": "session/update", "params": {"sessionId": "actor", "update": said}})
 
 
 def facts_of(prompt: str) -> dict[str, str]:
@@ -75,6 +79,9 @@ def do(step: dict[str, Any], cwd: str, prompt: str) -> str:
             os._exit(value)
         case "wait":
             time.sleep(value)
+        case "cost":
+            cost = {"amount": value, "currency": "USD"}
+            update({"sessionUpdate": "usage_update", "used": 600_000, "size": 1_000_000, "cost": cost})
         case _:
             raise ValueError(verb)
     return ""
@@ -96,8 +103,7 @@ def main(script_path: str, log: str) -> None:
             case "session/prompt":
                 prompt = "\n".join(block.get("text", "") for block in params["prompt"])
                 text = play(prompt, cwd, script, log)
-                said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
-                send({"method": "session/update", "params": {"sessionId": "actor", "update": said}})
+                update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
                 result = {"stopReason": "end_turn"}
             case _:
                 if "id" in message and "method" in message:

@@ -176,3 +176,53 @@ async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resume
     assert outcome.status == ("completed", "done", 0)
     again = [one for one in theatre.prompts if one.get("task") == "1"][1]
     assert "An earlier turn on this was cut off" in again["prompt"]
+
+
+async def test_dollars_that_an_acp_agent_tells_count(tmp_path: Path) -> None:
+    """It tells prices, and no tokens."""
+    first = worker("1", {"cost": 0.05}, {"write": {"a": "1"}})
+    second = worker("2", {"cost": 0.1}, {"write": {"b": "2"}})
+    theatre = Theatre(tmp_path, PLAN, first, second, APPROVE)
+    outcome = await theatre.ralph("--max-cost", "5", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    calls = [json.loads(line) for line in (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()]
+    assert [call["usage"]["cost"] for call in calls if call["role"] == "worker"] == [0.05, 0.1]  # a session for each
+    assert json.loads((theatre.session / "session.json").read_text())["cost"]["usd"] == pytest.approx(0.15)
+    assert "$0.15" in theatre.report
+
+
+async def test_a_turn_of_an_acp_agent_is_cut_by_the_dollars_that_it_tells(tmp_path: Path) -> None:
+    rich = worker("1", *({"cost": 0.5 * at} for at in range(1, 1200)), {"wait": 600})
+    theatre = Theatre(tmp_path, PLAN, rich)
+    outcome = await theatre.ralph("--max-cost", "1", GOAL, timeout=120)
+    assert outcome.status == ("paused", "max_cost", 6)
+    assert "interrupted" in outcome.end["message"]
+
+
+async def test_an_agent_that_tells_no_figures_is_capped_by_an_estimate_which_is_said_once(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await theatre.ralph("--max-tokens", "400", GOAL)
+    assert outcome.status == ("paused", "max_tokens", 6)
+    said = [event["text"] for event in outcome.events if event["type"] == "warning"]
+    assert len([text for text in said if "tells neither tokens nor prices: the caps count an estimate" in text]) == 1
+    assert "about " in theatre.report
+    assert "are an estimate from the characters" in theatre.report
+    lines = (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["estimated"] for line in lines)
+
+
+async def test_a_worker_that_rewrites_the_log_of_spending_frees_no_money(tmp_path: Path) -> None:
+    wipe = 'for f in "$HOME"/.atomic/sessions/*/logs/agent-calls.jsonl; do echo "{}" > "$f"; done'
+    greedy = worker("1", {"cost": 0.9}, {"write": {"a": "1"}}, {"sh": wipe})
+    theatre = Theatre(tmp_path, {**PLAN, "do": [{"cost": 0.2}, *PLAN["do"]]}, greedy, writing("2"), APPROVE)
+    outcome = await theatre.ralph("--max-cost", "1", GOAL)
+    assert outcome.status == ("paused", "max_cost", 6)
+    assert "$1.10 of $1.00 spent" in outcome.end["message"]
+    assert "logs/agent-calls.jsonl" in outcome.warnings
+    assert "tells other figures than the journal" in outcome.warnings
+    for path in (theatre.session / "logs").glob("*.jsonl"):
+        path.write_text("")
+    outcome = await theatre.resume()
+    assert outcome.status == ("paused", "max_cost", 6)
+    assert "$1.10 of $1.00 spent" in outcome.end["message"]
+    assert "agent-calls.jsonl" in theatre.report

@@ -14,8 +14,10 @@ import pytest
 from atomic.git.pictures import Picture
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.usage import Usage
 from atomic.workflows.definition import RunEnd
 from atomic.workflows.endings import BLOCKED, CAPS
+from atomic.workflows.ledger import CallRecord, amount_of, write_call
 from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.evidence import Diffstat, Evidence, GateResult, write_evidence
 from atomic.workflows.ralph.options import Options
@@ -40,6 +42,7 @@ class Run:
         self.facts = facts_in(self.folder)
         self.spans: dict[str, list[Span]] = {}
         self.more: dict[str, Any] = {}
+        self.calls = 0
         self.record()
 
     def record(self, **facts: Any) -> None:
@@ -67,9 +70,11 @@ class Run:
         self.spans[task] = [Span(Picture(before, "e" * 40), Picture(known["commit"], known["tree"]))]
 
     def call(self, role: str, **facts: Any) -> None:
-        line = {"role": role, "provider": "claude", "model": "sonnet", "seconds": 12.0, **facts}
-        with (self.folder / "logs" / "agent-calls.jsonl").open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+        known: dict[str, Any] = {"provider": "claude", "model": "sonnet", "seconds": 12.0, "is_over": True, **facts}
+        usage = msgspec.convert(known.pop("usage", None) or {}, Usage)
+        self.calls += 1
+        record = CallRecord(id=f"c{self.calls}", role=role, usage=usage, amount=amount_of(usage), **known)
+        write_call(self.facts, record)
 
     def state(self, **facts: Any) -> RalphState:
         known: dict[str, Any] = {"start": Picture(START, "e" * 40), "spans": self.spans, **self.more, **facts}

@@ -31,10 +31,15 @@ class Meters:
         if told.cost is not None and told.cost.currency == _DOLLARS:
             self._cost = told.cost.amount
 
+    def interim(self) -> Usage | None:
+        """What the turn cost since the last time; None if nobody says, or nothing."""
+        cost = self._turn_cost()
+        return Usage(cost=cost) if cost else None
+
     def turn(self, told: Tokens | None) -> Usage | None:
-        """What the turn that is over cost; None if nobody says."""
+        """What the turn that is over cost, without what was told of it before; None if nobody says."""
         tokens, cost = self._turn_tokens(told), self._turn_cost()
-        if tokens is None and cost is None:
+        if tokens is None and not cost:
             return None
         tokens = tokens or Usage()
         return Usage(tokens.input, tokens.output, tokens.cached, cost)

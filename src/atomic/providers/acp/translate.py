@@ -37,6 +37,7 @@ from atomic.providers.events import (
     SubagentStarted,
     TextDelta,
     ThinkingDelta,
+    UsageReported,
 )
 from atomic.providers.turns import Turn
 
@@ -140,6 +141,9 @@ class Translator:
                 return self._words(update)
             case ToolCall():
                 return self._calls.heard(update)
+            case UsageUpdate():
+                usage = self.meters.interim()
+                return [] if usage is None else [UsageReported(usage)]
             case Plan(entries=entries):
                 return [_plan(entries)]
             case PlanUpdate(plan=plan) if plan.type == "items" and plan.entries is not None:

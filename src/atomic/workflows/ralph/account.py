@@ -13,6 +13,7 @@ from atomic.git.pictures import Picture
 from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError, TaskStatus
+from atomic.workflows.ledger import Spent, read_past
 from atomic.workflows.ralph.calls import Call, calls_of
 from atomic.workflows.ralph.checkout import commit_hooks
 from atomic.workflows.ralph.definition import DEFAULTS
@@ -53,6 +54,7 @@ class Account:
     evidence: Mapping[str, Evidence]
     book: GateBook
     calls: Sequence[Call]
+    spent: Spent
     users: UsersFiles  # the user's uncommitted files
     hooks: Sequence[str]  # hooks of the repository that may refuse a commit
     loose: Sequence[str]  # all files that were in no commit at the end, where there are such hooks
@@ -154,7 +156,8 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         task_list=_tasks(session / TASKS),
         evidence=read_evidence(facts),
         book=GateBook(facts),
-        calls=list(calls_of(session)),
+        calls=calls_of(facts),
+        spent=read_past(facts).spent,
         users=read_users_files(facts),
         hooks=hooks,
         loose=loose,

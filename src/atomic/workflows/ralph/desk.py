@@ -116,7 +116,7 @@ class Desk:
 
     def _begin_turn(self, task: str) -> None:
         turns, most = read_turns(self.facts), most_iterations(self._ctx.deps.config)
-        if task in turns.open and _was_limited(self.session, task):
+        if task in turns.open and _was_limited(self.facts, task):
             return  # Atomic was killed while it waited for the limit's end
         if most and turns.turns >= most:
             raise Suspend(
@@ -155,7 +155,7 @@ def read_turns(facts: Facts) -> Turns:
     return msgspec.convert(facts.get(ITERATIONS, {}), Turns)
 
 
-def _was_limited(session: Path, task: str) -> bool:
+def _was_limited(facts: Facts, task: str) -> bool:
     """Whether the last that is known of a task's turn is that its provider did not serve it."""
-    ends = [call.reason for call in calls_of(session) if call.who in _WORKING and (call.task or "") == task]
+    ends = [call.reason for call in calls_of(facts) if call.who in _WORKING and (call.task or "") == task]
     return ends[-1:] == ["limit"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from atomic.sessions.report import dollars, duration
-from atomic.workflows.ledger import Amount, amount_of, read_past
+from atomic.workflows.ledger import Amount
 from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.calls import Call
@@ -102,7 +102,7 @@ def _is_given(choices: object, role: str) -> bool:
 
 def cost_section(account: Account) -> str:
     """What each role took, and all together."""
-    spent = read_past(account.session / "logs").spent
+    spent = account.spent
     rows = [_row(role, calls) for role, calls in account.by_role()]
     if not rows:
         return "## Cost and time by role\n\nNo agent was called to the end of a turn."
@@ -121,12 +121,15 @@ def _row(role: str, calls: Sequence[Call]) -> str:
     total, seconds = _total(calls), sum(call.seconds for call in calls)
     known = len(calls) - _unpriced(calls)
     price = "unknown" if not known else dollars(total.usd) + (" and more" if known < len(calls) else "")
-    read, written = (f"{total.input_tokens:,}", f"{total.output_tokens:,}") if _told(calls) else ("unknown", "unknown")
+    about = "about " if any(call.estimated for call in calls) else ""
+    read, written = "unknown", "unknown"
+    if _told(calls):
+        read, written = f"{about}{total.input_tokens:,}", f"{about}{total.output_tokens:,}"
     return f"| {cell(role)} | {len(calls)} | {read} | {written} | {price} | {duration(seconds)} |"
 
 
 def _total(calls: Sequence[Call]) -> Amount:
-    return sum((amount_of(call.usage) for call in calls), Amount())
+    return sum((call.amount for call in calls), Amount())
 
 
 def _told(calls: Sequence[Call]) -> bool:
@@ -135,13 +138,18 @@ def _told(calls: Sequence[Call]) -> bool:
 
 
 def _unpriced(calls: Sequence[Call]) -> int:
-    return sum(not isinstance((call.usage or {}).get("cost"), int | float) for call in calls)
+    return sum(call.usage.cost is None for call in calls)
 
 
 def _notes(account: Account, spent: Amount) -> list[str]:
     calls, notes = account.calls, list[str]()
     if missing := _unpriced(calls):
         notes.append(f"The price of {missing} of {len(calls)} calls is unknown: their agents do not tell it.")
+    if estimated := sum(call.estimated for call in calls):
+        notes.append(
+            f"The tokens of {estimated} of {len(calls)} calls are an estimate from the characters that went in and came"
+            " out: their agents tell no figures."
+        )
     if spent.tokens > _total(calls).tokens:
         notes.append(f"With turns that a kill has cut off it is {spent.tokens:,} tokens in all.")
     tried = [proof for task in account.tasks if (proof := account.evidence.get(task.id)) and proof.attempt > 1]

@@ -122,7 +122,7 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
 
 def _reviewing(ctx: Ralph, desk: Desk) -> str | None:
     """Another provider than the one that worked, where two are configured; else any."""
-    worked = [call.provider for call in calls_of(desk.session) if call.who == "worker"]
+    worked = [call.provider for call in calls_of(ctx.deps.facts) if call.who == "worker"]
     working = worked[-1] if worked else ctx.deps.provider_of("worker")
     return next((name for name in ctx.deps.configured if name != working), None)
 
