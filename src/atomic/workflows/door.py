@@ -265,7 +265,10 @@ class Call:
             raise self._suspend
         ended = self._ended
         if self._cut is not None and (ended is None or ended.reason is not EndReason.DONE):
-            raise self._door.suspend(self._cut, is_cut=True) if isinstance(self._cut, CapReached) else self._cut
+            if isinstance(self._cut, CapReached):
+                raise self._door.suspend(self._cut, is_cut=True)
+            self._cut.said = "" if ended is None else ended.text
+            raise self._cut
         if ended is not None and ended.reason is EndReason.LIMIT:
             limit = self._limit or LimitReached()
             raise Limited(self.about.provider, limit.reset_at, limit.message or ended.error or "")

@@ -22,10 +22,10 @@ class SubagentError(AtomicError):
 
 
 class TurnFailedError(AtomicError):
-    """A turn of an agent did not end well; `reason` is that of its end."""
+    """A turn of an agent did not end well; `reason` is that of its end, `said` the agent's last message."""
 
-    def __init__(self, reason: str, why: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: str, why: str, *, said: str = "") -> None:
+        self.reason, self.said = reason, said
         super().__init__(why)
 
 

@@ -359,7 +359,8 @@ async def _answer(session: GuardedSession, prompt: str) -> str:
     if ended is None:
         raise TurnFailedError("error", "the stream ended without saying that the turn is over")
     if ended.reason is not EndReason.DONE:
-        raise TurnFailedError(str(ended.reason), ended.error or f"the turn ended with '{ended.reason}'")
+        why = ended.error or f"the turn ended with '{ended.reason}'"
+        raise TurnFailedError(str(ended.reason), why, said=ended.text)
     return ended.text
 
 

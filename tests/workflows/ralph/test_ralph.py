@@ -630,3 +630,26 @@ async def test_a_gate_that_the_user_gives_needs_no_trust(tmp_path: Path) -> None
     theatre.commit_all("Make")
     assert (await theatre.ralph("--verify", "make test", GOAL)).status == DONE
     assert (await theatre.ralph("--dry-run", GOAL)).exit_code == 0
+
+
+async def test_the_last_words_of_a_failed_attempt_reach_the_next_one_and_the_report(tmp_path: Path) -> None:
+    cannot = {"role": "worker", "task": "1", "do": [{"say": "Cannot be done because the \x1b[31mAPI is gone\x1b[0m."}]}
+    theatre = Theatre(tmp_path, PLAN, cannot)
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("blocked", "stuck", 5)
+    second = next(one for one in theatre.prompts if one["role"] == "worker" and one["attempt"] == "2")
+    assert "said at its end, unproven" in second["prompt"]
+    assert "Cannot be done because the" in second["prompt"]
+    assert "\x1b" not in second["prompt"]
+    report = theatre.report
+    assert report.count("the worker said, unproven: Cannot be done because the") == 1
+    assert "\x1b" not in report
+
+
+async def test_the_last_words_of_a_turn_without_a_promise_reach_the_next_one(tmp_path: Path) -> None:
+    lazy = {"role": "worker", "do": [{"say": "The second half is left: the parser has no tests yet."}]}
+    theatre = Theatre(tmp_path, lazy)
+    outcome = await theatre.ralph("--yolo", "write a parser")
+    assert outcome.status == ("blocked", "stuck", 5)
+    assert "The second half is left" in theatre.prompts[1]["prompt"]
+    assert "the worker said, unproven: The second half is left" in theatre.report

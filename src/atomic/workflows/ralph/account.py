@@ -23,7 +23,7 @@ from atomic.workflows.ralph.gates import GateBook
 from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.prompts import role_of
 from atomic.workflows.ralph.review import Finding, Review
-from atomic.workflows.ralph.state import Span
+from atomic.workflows.ralph.state import Span, Try
 from atomic.workflows.ralph.users_files import UsersFiles, read_users_files
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
@@ -36,6 +36,8 @@ class Known(msgspec.Struct, frozen=True):
     options: Options
     start: Picture | None = None
     spans: dict[str, list[Span]] = {}
+    tries: dict[str, list[Try]] = {}
+    said: dict[str, str] = {}
     reviews: list[Review] = []
     rounds: list[list[Finding]] = []
     over: bool = False

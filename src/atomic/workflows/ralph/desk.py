@@ -14,6 +14,7 @@ from atomic.sessions.facts import Facts
 from atomic.sessions.files import make_folder
 from atomic.sessions.store import notes_of
 from atomic.tasks import TaskList
+from atomic.terminal import harmless
 from atomic.workflows.door import CutOff
 from atomic.workflows.nodes import Context
 from atomic.workflows.ralph.calls import calls_of
@@ -29,6 +30,7 @@ Ralph = Context[RalphState]
 ITERATIONS = "iterations.json"
 PICTURES = "pictures"
 TASKS = "tasks.json"
+MOST_SAID = 2_000  # characters of an agent's last message that are kept
 _WORKING = ("worker", "fixer")
 
 
@@ -133,6 +135,11 @@ class Desk:
     def others_work(self, task: str) -> bool:
         """Whether another task has a turn under way."""
         return bool(read_turns(self.facts).open - {task})
+
+    def last_words(self, text: str) -> str:
+        """The end of an agent's message as it may be kept and shown: without secrets and control characters."""
+        clean = self._ctx.deps.files.redactor.text(harmless(text)).strip()
+        return clean if len(clean) <= MOST_SAID else f"… {clean[-MOST_SAID:].lstrip()}"
 
     def say(self, text: str) -> None:
         """Tell the user something that is no failure."""

@@ -114,6 +114,7 @@ def worker_prompt(
     attempt: int,
     builds_on: Sequence[str] = (),
     trouble: str = "",
+    said: str = "",
     cut_off: bool = False,
     aim: str = "",
 ) -> str:
@@ -128,6 +129,7 @@ def worker_prompt(
         _list("Finished tasks that this one builds on", builds_on),
         _details(task),
         _trouble(attempt, trouble),
+        _said_before(said),
         _cut_off(place) if cut_off else "",
         _checks(place, "When you have ended your turn, a program runs"),
         _how(place),
@@ -179,6 +181,12 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 def _trouble(attempt: int, trouble: str) -> str:
     return f"# Attempt {attempt - 1} was not enough\n\n{trouble}" if trouble else ""
+
+
+def _said_before(said: str) -> str:
+    if not said:
+        return ""
+    return f"The agent of that attempt said at its end, unproven:\n\n{quoted(said)}"
 
 
 def _cut_off(place: Place) -> str:
@@ -335,12 +343,15 @@ def _the_change(change: Change, place: Place) -> str:
 # yolo --------------------------------------------------------------------------------------------------------------
 
 
-def yolo_prompt(goal: str, place: Place, *, attempt: int, trouble: str = "", cut_off: bool = False) -> str:
+def yolo_prompt(
+    goal: str, place: Place, *, attempt: int, trouble: str = "", said: str = "", cut_off: bool = False
+) -> str:
     """The same prompt again and again, in fresh contexts, until the promise is kept."""
     return _joined(
         head("worker", None, attempt),
         goal,
         _trouble(attempt, trouble),
+        _said_before(said),
         _cut_off(place) if cut_off else "",
         _checks(place, "When you promise that all is done, a program runs"),
         _how(place),

@@ -10,7 +10,7 @@ from atomic.workflows.ralph.account import Account, is_failed
 from atomic.workflows.ralph.evidence import Evidence, GateResult
 from atomic.workflows.ralph.gates import readable
 from atomic.workflows.ralph.markdown import code, line
-from atomic.workflows.ralph.prompts import quoted
+from atomic.workflows.ralph.prompts import quoted, role_of
 from atomic.workflows.ralph.review import Finding
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
@@ -124,10 +124,18 @@ def _left(account: Account, task: Task, waiting: str | None) -> str:
     proof = account.evidence.get(task.id)
     state = "failed" if is_failed(task) else "blocked" if task.status is TaskStatus.BLOCKED else "not done"
     why = waiting or _why(account, task, proof)
-    parts = [f"### {code(task.id)} {line(task.title)}\n\n- {state}: {line(why, MOST_WORDS)}"]
+    facts = [f"{state}: {line(why, MOST_WORDS)}", *_claims(account, task)]
+    parts = [f"### {code(task.id)} {line(task.title)}\n\n" + "\n".join(f"- {fact}" for fact in facts)]
     if proof is not None and proof.status == "failed":
         parts += _red(proof.gates)
     return "\n\n".join(parts)
+
+
+def _claims(account: Account, task: Task) -> list[str]:
+    """What agents said at the end of attempts that failed; the same words once."""
+    tries = [] if account.state is None else account.state.tries.get(task.id, [])
+    words = dict.fromkeys(one.said for one in tries if one.said)
+    return [f"the {role_of(task)} said, unproven: {line(said, MOST_WORDS)}" for said in words]
 
 
 def _why(account: Account, task: Task, proof: Evidence | None) -> str:
@@ -157,9 +165,11 @@ def _yolo_left(account: Account) -> list[str]:
     proof = account.evidence.get(YOLO)
     if proof is not None and proof.status == "passed":
         return []
+    said = "" if account.state is None else account.state.said.get(YOLO, "")
+    claim = f"\n- the worker said, unproven: {line(said, MOST_WORDS)}" if said else ""
     if proof is None:
-        return ["- The agent has not given its promise."]
-    return [f"- {line(proof.reason, MOST_WORDS)}", *_red(proof.gates)]
+        return [f"- The agent has not given its promise.{claim}"]
+    return [f"- {line(proof.reason, MOST_WORDS)}{claim}", *_red(proof.gates)]
 
 
 # findings ------------------------------------------------------------------------------------------------------------

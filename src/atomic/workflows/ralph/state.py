@@ -32,6 +32,7 @@ class Try(msgspec.Struct, frozen=True):
     trouble: str
     reason: str = ""  # in one line, for people
     cut_off: bool = False  # the turn was interrupted by a limit
+    said: str = ""  # the agent's last words, which prove nothing
 
 
 class Halt(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ class RalphState(State):
     broken: Annotated[dict[str, str], reducers.merge] = {}  # by task: why its last turn did not end well
     cut_off: Annotated[dict[str, bool], reducers.merge] = {}  # by task: whether a limit interrupted its last turn
     misplaced: Annotated[dict[str, Try | None], reducers.merge] = {}  # by task: what its last turn did to the checkout
+    said: Annotated[dict[str, str], reducers.merge] = {}  # by task: the last words of its last turn
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
     forgiven: Annotated[dict[str, int], reducers.merge] = {}  # by task: how many of its tries do not count any more
 

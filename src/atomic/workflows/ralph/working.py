@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
 
 from atomic.errors import AtomicError
 from atomic.git import FileChange, Picture
@@ -21,7 +24,10 @@ from atomic.workflows.ralph.own_work import has_committed, has_moved, joined, ow
 from atomic.workflows.ralph.prompts import aim_of, gate_trouble, role_of, worker_prompt
 from atomic.workflows.ralph.state import MOST_ATTEMPTS, Span, Try
 
-UNCHANGED = "no file has changed, so nothing was done. If nothing has to change, say in the files why, or do the work."
+UNCHANGED = (
+    "no file has changed, so nothing counts as done. Do the work. If it cannot be done, or is done already, leave the"
+    " files alone and end your answer with the reason: a person reads it in the report."
+)
 
 
 class TaskFailedError(AtomicError):
@@ -89,15 +95,17 @@ async def work(ctx: Ralph) -> NodeResult:
                 attempt=len(tries) + 1,
                 builds_on=_builds_on(desk, task),
                 trouble=tries[-1].trouble if tries else "",
+                said=tries[-1].said if tries else "",
                 cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
                 aim=aim_of(desk.options.goal, desk.tasks.tasks) if role_of(task) == "fixer" else "",
             )
-            (error, is_cut), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt, role_of(task)))
+            ended, spans = await watch_turn(ctx, desk, lambda: ask(ctx, prompt, role_of(task)))
     spans = joined([*ctx.state.spans.get(task.id, ()), *spans])
     return NodeResult(
         {
-            "broken": {task.id: error},
-            "cut_off": {task.id: is_cut},
+            "broken": {task.id: ended.error},
+            "cut_off": {task.id: ended.is_cut},
+            "said": {task.id: desk.last_words(ended.text)},
             "misplaced": {task.id: checkout.failed},
             "spans": {task.id: spans},
         }
@@ -114,13 +122,22 @@ def _begun(ctx: Ralph, task: Task) -> Generator[None]:
         raise
 
 
-async def _ask(ctx: Ralph, prompt: str, role: str) -> tuple[str, bool]:
-    """One turn; why it did not end well, and whether a limit interrupted it."""
+class Ended(NamedTuple):
+    """How a turn ended: the agent's last message, why it did not end well, and whether a limit interrupted it."""
+
+    text: str
+    error: str = ""
+    is_cut: bool = False
+
+
+async def ask(ctx: Ralph, prompt: str, role: str) -> Ended:
+    """One turn of a worker or fixer."""
     try:
-        await ctx.deps.turn(prompt, agent=role, strict=False)
-    except (TurnFailedError, ProviderError) as failed:
-        return str(failed), isinstance(failed, TurnCutError)
-    return "", False
+        return Ended(await ctx.deps.turn(prompt, agent=role, strict=False))
+    except TurnFailedError as failed:
+        return Ended(failed.said, str(failed), isinstance(failed, TurnCutError))
+    except ProviderError as failed:
+        return Ended("", str(failed))
 
 
 def _builds_on(desk: Desk, task: Task) -> list[str]:
@@ -145,7 +162,7 @@ async def gate(ctx: Ralph) -> NodeResult:
     await Checkout(desk).look(task.id)
     if failed is None:
         return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)
-    tries = [*tries, failed]
+    tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""))]
     update = {"tries": {task.id: tries}}
     if len(tries) - ctx.state.forgiven.get(task.id, 0) >= MOST_ATTEMPTS:
         return NodeResult(update, goto="give-up")

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from atomic.graph import RunStatus, Suspend
-from atomic.providers.errors import ProviderError
 from atomic.workflows import NodeResult
-from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.ralph.checking import MOST_RUNS, check_tree, look_for_check, moving
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
@@ -17,7 +15,7 @@ from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.own_work import has_committed, joined, own_changes, watch_turn
 from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
 from atomic.workflows.ralph.state import Halt, RalphState
-from atomic.workflows.ralph.working import evidence_of, said_of, same_words
+from atomic.workflows.ralph.working import ask, evidence_of, said_of, same_words
 from atomic.workflows.task_loop import ends_with_signal
 
 TASK = "yolo"  # the name of its evidence
@@ -33,9 +31,15 @@ async def turn(ctx: Ralph) -> NodeResult:
     with desk.turn():
         async with checkout.turn(TASK, is_repair=state.misplaced.get(TASK) is not None):
             prompt = yolo_prompt(
-                desk.options.goal, desk.place(), attempt=number, trouble=state.trouble, cut_off=ctx.attempt > 1
+                desk.options.goal,
+                desk.place(),
+                attempt=number,
+                trouble=state.trouble,
+                said=state.said.get(TASK, ""),
+                cut_off=ctx.attempt > 1 or state.cut_off.get(TASK, False),
             )
-            (answer, error), spans = await watch_turn(ctx, desk, lambda: _ask(ctx, prompt))
+            ended, spans = await watch_turn(ctx, desk, lambda: ask(ctx, prompt, "worker"))
+    error = ended.error
     if checkout.failed is not None:
         error = checkout.failed.reason
     again = bool(error) and same_words(error) == same_words(state.last_error)
@@ -44,7 +48,9 @@ async def turn(ctx: Ralph) -> NodeResult:
     return NodeResult(
         {
             "iteration": number,
-            "answer": answer,
+            "answer": "" if error else ended.text,
+            "said": {TASK: desk.last_words(ended.text)},
+            "cut_off": {TASK: ended.is_cut},
             "last_error": error,
             "errors_in_row": in_row,
             "unchanged_in_row": 0 if changed else state.unchanged_in_row + 1,
@@ -52,14 +58,6 @@ async def turn(ctx: Ralph) -> NodeResult:
             "spans": {TASK: joined([*state.spans.get(TASK, ()), *spans])},
         }
     )
-
-
-async def _ask(ctx: Ralph, prompt: str) -> tuple[str, str]:
-    """One turn: the answer, and why the turn did not end well."""
-    try:
-        return await ctx.deps.turn(prompt, agent="worker", strict=False), ""
-    except (TurnFailedError, ProviderError) as failed:
-        return "", str(failed)
 
 
 async def look(ctx: Ralph) -> NodeResult:
