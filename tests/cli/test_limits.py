@@ -232,7 +232,7 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
     user = player.user
     async with player.running():
         await player.writes('"node_started","run"', file="logs/events.jsonl")
-        await player.counts(lambda call: call.is_over)
+        await player.counts(lambda call: call.reason == "done")
         shown = msgspec.json.decode((await user.atomic("sessions", "show", player.id, "--json")).stdout)
         assert (shown["status"], shown["steps"][0]["status"], shown["steps"][0]["cost"]) == (
             "running",

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from atomic.processes import ExecResult, running
+from atomic.providers.starting import start_seconds
 from tests.cli.command import ATOMIC, User, complaint, objects, told
 from tests.cli.terminal import in_terminal
 
@@ -348,3 +349,25 @@ async def test_a_mistake_of_ours_is_one_line_too(user: User) -> None:
     done = await user.atomic("-p", "x")
     assert done.exit_code == 1
     assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("agent", ["claude", "acp:slow"])
+async def test_an_agent_that_has_not_started_in_time_is_an_error(user: User, agent: str) -> None:
+    hangs = (
+        "import sys, time\nif '--version' in sys.argv:\n    print('2.1.0 (Claude Code)')\nelse:\n    time.sleep(600)\n"
+    )
+    user.has_only_claude(hangs)
+    user.has("slow", hangs)
+    user.sets('[acp.slow]\ncommand = ["slow"]\n')
+    user.env["ATOMIC_START_SECONDS"] = "2"
+    done = await user.atomic("-p", "hi", "--agent", agent, timeout=60)
+    assert done.exit_code == 1
+    last = done.stderr.splitlines()[-1]
+    assert "has not started within 2 s" in last
+    assert last.endswith("or give it more time: ATOMIC_START_SECONDS=120)")  # the agent is not tried once more
+
+
+def test_an_agent_has_thirty_seconds_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, seconds in (("", 30), ("soon", 30), ("-1", 30), ("nan", 30), ("90", 90)):
+        monkeypatch.setenv("ATOMIC_START_SECONDS", value)
+        assert start_seconds() == seconds

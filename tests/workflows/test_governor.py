@@ -61,6 +61,7 @@ def governed(facts: Facts, journal: Journal, caps: Caps | None, **options: Any) 
 
 async def spend(governor: Governor, usage: Usage, *, role: str = "worker", priced: bool = True) -> None:
     async with governor.turn(role, priced=priced) as account:
+        account.end("done", 1.0)
         account.report(usage)
 
 
@@ -240,8 +241,9 @@ async def test_what_was_spent_is_read_again_after_a_death(tmp_path: Path) -> Non
     with SqliteJournal(tmp_path / "journal.db") as journal:
         first = governed(Facts(tmp_path, Redactor([])), journal, Caps(max_cost=10.0), clock=clock)
         async with first.turn("worker") as account:
-            account.report(Usage(100, 10, cost=2.0))
             clock.now += 40
+            account.end("done", 40.0)
+            account.report(Usage(100, 10, cost=2.0))
         account = await first.turn("worker").__aenter__()  # a kill: it is never settled
         account.report(Usage(50, 5, cost=1.0))
         account.report(Usage(90, 9, cost=1.5))

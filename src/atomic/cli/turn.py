@@ -188,7 +188,7 @@ class TurnHost(Host):
             return INTERRUPTED if ended.reason is EndReason.INTERRUPTED else ""
         why = ended.error or _WHY[ended.reason]
         why = why if why.startswith(provider.name) else f"{provider.name}: {why}"
-        remedy = await remedy_for(provider) if ended.reason is EndReason.ERROR else ""
+        remedy = await remedy_for(provider, why) if ended.reason is EndReason.ERROR else ""
         return f"{why} ({remedy})" if remedy and remedy not in why else why
 
 

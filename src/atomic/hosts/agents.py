@@ -25,6 +25,7 @@ from atomic.providers import (
     original_model,
     require_provider,
 )
+from atomic.providers.starting import VARIABLE
 
 if TYPE_CHECKING:
     from atomic.commands import TurnPrompt
@@ -85,8 +86,10 @@ async def check(name: str, settings: Settings) -> Health:
     return await _within_limit(name, load_and_check())
 
 
-async def remedy_for(provider: AgentProvider) -> str:
-    """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""
+async def remedy_for(provider: AgentProvider, why: str = "") -> str:
+    """What to do for an agent that failed; empty if nothing is wrong with the agent itself, or `why` says it."""
+    if VARIABLE in why:
+        return ""  # it has not started: another try would take as long
     with neutral_folder():
         return (await _within_limit(provider.name, provider.check())).remedy
 

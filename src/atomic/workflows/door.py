@@ -74,6 +74,8 @@ class Office(Protocol):
 
     def told_cap(self, reached: CapReached) -> None: ...
 
+    def began_call(self, line: Mapping[str, Any]) -> None: ...
+
     def ended_call(self, line: Mapping[str, Any]) -> None: ...
 
 
@@ -98,6 +100,7 @@ class Door:
             )  # fmt: skip
             account = await self._admitted(stack, turn)
             call = Call(self, about, account)
+            self.office.began_call(call.line())
             try:
                 yield call
             finally:
@@ -180,20 +183,25 @@ class Call:
             usage, self._is_estimated = self._characters.usage, True
         self._characters.begin_turn()
         self._usage, self._interim, self._ended = self._usage + usage, Usage(), ended
+        self._log(ended, usage)  # before the journal has it: a call that has ended there has its line
         self._account.report(self._usage, estimated=self._is_estimated)
-        self._log(ended, usage)
         self._began = perf_counter()
 
-    def _log(self, ended: TurnEnded, usage: Usage) -> None:
+    def line(self) -> dict[str, Any]:
+        """What is known of the call when it begins, as `agent-calls.jsonl` has it."""
         about, caller = self.about, self.about.caller
-        seconds = round(perf_counter() - self._began, 3)
-        self._account.end(str(ended.reason), seconds)
-        line = {
+        return {
             "time": time.time(), "node": caller.node, "task": caller.task, "role": caller.role,
             **({} if caller.file is None else {"file": caller.file}),
-            "provider": about.provider, "model": about.model, "prompt": about.prompt, "reason": str(ended.reason),
-            "usage": usage, "seconds": seconds, "error": ended.error or self._why_cut(ended),
-            "call": self._account.id,
+            "provider": about.provider, "model": about.model, "prompt": about.prompt,
+        }  # fmt: skip
+
+    def _log(self, ended: TurnEnded, usage: Usage) -> None:
+        seconds = round(perf_counter() - self._began, 3)
+        self._account.end(str(ended.reason), seconds)
+        line = self.line() | {
+            "reason": str(ended.reason), "usage": usage, "seconds": seconds,
+            "error": ended.error or self._why_cut(ended), "call": self._account.id,
         }  # fmt: skip
         if self._is_estimated:
             line["estimated"] = True

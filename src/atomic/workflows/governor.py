@@ -16,7 +16,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from typing import Literal, TypedDict, Unpack
 from uuid import uuid4
@@ -24,6 +24,7 @@ from uuid import uuid4
 import msgspec
 
 from atomic.errors import AtomicError
+from atomic.graph.errors import JournalError, RunOwnedError
 from atomic.sessions.facts import Facts
 from atomic.usage import Usage
 from atomic.workflows.ledger import (
@@ -100,6 +101,7 @@ class Account:
     def __init__(self, governor: Governor, call: CallRecord, reserved: Amount, most: Most, *, priced: bool) -> None:
         self.call, self.reserved, self.most, self.priced = call, reserved, most, priced
         self.is_open, self.is_cut = True, False
+        self.written: CallRecord | None = None  # as the journal has it
         self._governor = governor
 
     @property
@@ -119,7 +121,7 @@ class Account:
         self._governor.hear(self, usage, is_final=is_final, estimated=estimated)
 
     def end(self, reason: str, seconds: float) -> None:
-        """Note how a turn of the call ended; it is kept when the call is settled."""
+        """Note how a turn of the call ended; it is kept with the next figure, or when the call is settled."""
         self.call = msgspec.structs.replace(self.call, reason=reason, seconds=self.call.seconds + seconds)
 
     @property
@@ -206,9 +208,12 @@ class Governor:
         late = amount - account.amount
         if not account.is_open:
             self._settled += late
-        account.call = msgspec.structs.replace(account.call, usage=usage, amount=amount, estimated=estimated)
+        reason = account.call.reason if is_final else ""
+        account.call = msgspec.structs.replace(
+            account.call, usage=usage, amount=amount, estimated=estimated, reason=reason
+        )
         self._note_dearest(account)
-        self._write(account)
+        self._write_if_possible(account)
         if is_final and estimated:
             self._say_estimated(account.call.provider or "the agent")
         elif is_final:
@@ -301,8 +306,7 @@ class Governor:
         self._settled += account.amount
         self._watch.work(-1)
         self._changed.set()
-        account.call = msgspec.structs.replace(account.call, is_over=True)
-        self._write(account)
+        self._write_if_possible(account)
 
     def _reached(self, amount: Amount, *, beyond: bool = False) -> CapReached | None:
         """The cap that an amount reaches, or goes beyond."""
@@ -324,9 +328,16 @@ class Governor:
         self._dearest[account.role] = account.amount.at_least(self._dearest.get(account.role, Amount()))
 
     def _write(self, account: Account) -> None:
-        if self._facts is not None:
-            worked = round(self._watch.seconds, 3)
-            write_call(self._facts, msgspec.structs.replace(account.call, worked=worked))
+        if self._facts is None or account.call == account.written:
+            return
+        worked = round(self._watch.seconds, 3)
+        write_call(self._facts, msgspec.structs.replace(account.call, worked=worked))
+        account.written = account.call
+
+    def _write_if_possible(self, account: Account) -> None:
+        """Write what a turn took. Where that fails its work is not lost for it: the next turn cannot begin."""
+        with suppress(JournalError, RunOwnedError):
+            self._write(account)
 
     def _say_unpriced(self, is_unpriced: bool) -> None:
         cost, tokens = self.caps.max_cost, self.caps.max_tokens

@@ -85,7 +85,10 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     estimated: bool = False  # the agent tells no figures: they are made from characters
     worked: float = 0.0  # seconds of work of the whole run, when this was written
-    is_over: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.reason)
 
     @property
     def who(self) -> str:

@@ -104,6 +104,9 @@ class LiveRuntime:
     def told_cap(self, reached: CapReached) -> None:
         self.reporter.cap(reached)
 
+    def began_call(self, line: Mapping[str, Any]) -> None:
+        self.reporter.began_call(line)
+
     def ended_call(self, line: Mapping[str, Any]) -> None:
         self.reporter.call(line)
 

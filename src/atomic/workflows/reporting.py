@@ -13,7 +13,7 @@ from atomic.providers.events import AgentEvent
 from atomic.questions import Question
 from atomic.sessions.model import Cost, OpenQuestion
 from atomic.sessions.store import Session
-from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.tasks import Task, TaskList
 from atomic.tasks.file import AnyPath
 from atomic.workflows.capabilities import all_nodes
 from atomic.workflows.clean_tasks import CleanTasks
@@ -24,16 +24,17 @@ from atomic.workflows.events import (
     NodeEnded,
     NodeStarted,
     QuestionAsked,
-    RunEnded,
     TasksChanged,
     Warning,
-    WorkflowEvent,
     as_line,
 )
 from atomic.workflows.governor import CapReached
 from atomic.workflows.ledger import Spent
 from atomic.workflows.news import News
 from atomic.workflows.own_changes import OwnChanges
+from atomic.workflows.progress_lines import ProgressLines
+
+FAILED_CALLS = ("error", "limit", "refused", "max_turns")  # reasons of calls that are in `logs/errors.log`
 
 
 class Report:
@@ -61,6 +62,7 @@ class Report:
         self._is_looped = self._is_worked_on = False  # a loop works on a list; on that in the session's folder
         self._log_failed = False
         self._told_caps: set[str] = set()
+        self._lines = ProgressLines()
 
     def cost(self) -> Cost:
         """What was spent so far."""
@@ -79,8 +81,8 @@ class Report:
         if not self.is_logging:
             return event
         self._session.logs.event(as_line(event))
-        if (done := _progress(event)) is not None:
-            self._session.logs.progress(done)
+        if (line := self._lines.of_event(event)) is not None:
+            self._session.logs.progress(line)
         if self._session.logs.failure is not None and not self._log_failed:
             self._log_failed = True
             self.warn(f"the logs of the session cannot be written: {self._session.logs.failure.strerror}")
@@ -190,8 +192,22 @@ class Report:
         self._session.save(parked_until=until)
         self.tell(LimitReached, kind="provider", limit=None, spent=None, reset_at=until)
 
+    def began_call(self, line: Mapping[str, Any]) -> None:
+        self._session.logs.progress(self._lines.began(line))
+
+    def progress(self, data: Any) -> None:
+        """Note what came of a task's attempt, as a node tells it: its `task` and its `text`."""
+        if isinstance(data, Mapping):
+            found = cast("Mapping[str, Any]", data)
+            self._session.logs.progress(f"{self._lines.label(str(found.get('task')))}: {found.get('text')}")
+
     def call(self, line: Mapping[str, Any]) -> None:
         self._session.logs.call(line)
+        self._session.logs.progress(self._lines.ended(line))
+        if line["reason"] in FAILED_CALLS:
+            who = f"{line['role'] or line['node']}" + (f" of task {line['task']}" if line["task"] else "")
+            why = line["error"] or "the agent gives no reason"
+            self._session.logs.error(f"{line['provider']}: the call of the {who} failed ({line['reason']}): {why}")
         self._session.save(cost=self.cost(), durable=False)
         self._own.note()
 
@@ -229,21 +245,3 @@ def _warning_text(node: str, data: Any) -> str:
         text = found.get("text") or found.get("message")
         return f"{node}: {text}" if text else f"{node}: {dict(found)}"
     return f"{node}: {data}"
-
-
-def _progress(event: WorkflowEvent) -> str | None:
-    """A line of `progress.txt`; None where there is nothing to say to people."""
-    match event:
-        case NodeStarted(description=text) if text:
-            return text
-        case NodeEnded(status="failed"):
-            return f"{event.node} failed: {event.why}"
-        case TasksChanged():
-            done = sum(task.status in (TaskStatus.COMPLETED, TaskStatus.SKIPPED) for task in event.tasks)
-            return f"{done}/{len(event.tasks)} tasks are done"
-        case QuestionAsked():
-            return f"asked: {event.question.text}"
-        case RunEnded():
-            return f"{event.status}: {event.message or event.reason}"
-        case _:
-            return None

@@ -359,6 +359,8 @@ class Work:
                     self.report.hear_step(news.node_id, news.data)
                 case "values":
                     self.report.hear_state(news.data)
+                case "events" if news.data.type == "progress":
+                    self.report.progress(news.data.data)
                 case "events" if news.data.type == "warning":
                     self.report.warn_of(news.node_id, news.data.data)
                 case "result":

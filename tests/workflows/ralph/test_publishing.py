@@ -378,6 +378,7 @@ async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: 
     assert theatre.cast == called
     record = json.loads((theatre.session / "session.json").read_text())
     assert record["pr"] == URL
+    assert f"pull request: {URL}" in published.end["message"]
     assert f"**Pull request**: `{URL}`" in theatre.report
     branch = f"atomic/{theatre.session.name[:8]}"
     assert theatre.git("ls-remote", str(remote), f"refs/heads/{branch}").startswith(theatre.git("rev-parse", "HEAD"))

@@ -412,7 +412,7 @@ async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path:
     assert (await theatre.resume()).status == DONE
 
 
-@pytest.mark.parametrize("blocks", [80, 200])
+@pytest.mark.parametrize("blocks", [80, 260])  # 260: after the planner's turn
 async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
     """No file may grow beyond so many blocks of 512 bytes: the journal is what cannot be written first."""
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
@@ -653,3 +653,30 @@ async def test_the_last_words_of_a_turn_without_a_promise_reach_the_next_one(tmp
     assert outcome.status == ("blocked", "stuck", 5)
     assert "The second half is left" in theatre.prompts[1]["prompt"]
     assert "the worker said, unproven: The second half is left" in theatre.report
+
+
+async def test_each_line_of_progress_names_task_attempt_and_result(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, worker("1", times=1), writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--verify", "true", GOAL)).status == DONE
+    lines = [line.partition(" ")[2] for line in (theatre.session / "progress.txt").read_text().splitlines()]
+    told = [line for line in lines if line.startswith("task 1")]
+    assert all(line.startswith("task 1 Write part one: attempt ") for line in told)
+    first, second = ([line for line in told if f"attempt {number}, " in line] for number in (1, 2))
+    assert [line.split(", ", 1)[1].split(" (")[0] for line in first] == [
+        "worker begins",
+        "worker ended",
+        "failed: no file has changed",
+    ]
+    assert [line.split(", ", 1)[1].split(" (")[0] for line in second] == ["worker begins", "worker ended", "done"]
+    assert "true passed in" in second[-1]
+    assert "1 files changed" in second[-1]
+    assert [line for line in lines if line.endswith("tasks are done")] == [
+        f"{at} of 2 tasks are done" for at in range(3)
+    ]
+
+
+async def test_a_failed_call_of_an_agent_is_in_the_log_of_errors(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, worker("1", {"exit": 3}, times=1), writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph(GOAL)).status == DONE
+    errors = (theatre.session / "logs" / "errors.log").read_text()
+    assert "acp:actor: the call of the worker of task 1 failed (error)" in errors

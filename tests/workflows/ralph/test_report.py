@@ -70,7 +70,7 @@ class Run:
         self.spans[task] = [Span(Picture(before, "e" * 40), Picture(known["commit"], known["tree"]))]
 
     def call(self, role: str, **facts: Any) -> None:
-        known: dict[str, Any] = {"provider": "claude", "model": "sonnet", "seconds": 12.0, "is_over": True, **facts}
+        known: dict[str, Any] = {"provider": "claude", "model": "sonnet", "seconds": 12.0, "reason": "done", **facts}
         usage = msgspec.convert(known.pop("usage", None) or {}, Usage)
         self.calls += 1
         record = CallRecord(id=f"c{self.calls}", role=role, usage=usage, amount=amount_of(usage), **known)

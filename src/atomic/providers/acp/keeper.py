@@ -20,6 +20,7 @@ from atomic.providers.acp.program import AcpProgram, running_agent
 from atomic.providers.acp.servers import Server, spoken_servers
 from atomic.providers.acp.translate import Translator
 from atomic.providers.errors import ProgramFailedError, UnsupportedError
+from atomic.providers.starting import not_started, start_seconds
 
 
 class Keeper:
@@ -75,6 +76,18 @@ class Keeper:
         self.model = model
 
     async def _start(self) -> None:
+        seconds = start_seconds()
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                await self._start_in_time()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            provider = self._launch.agent.provider
+            raise not_started(provider, provider, seconds) from error
+
+    async def _start_in_time(self) -> None:
         agent, launch = self._launch.agent, self._launch
         async with AsyncExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("acp"))))

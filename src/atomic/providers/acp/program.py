@@ -33,7 +33,7 @@ from atomic.providers.acp.translate import Translator
 from atomic.providers.errors import NotLoggedInError, ProgramFailedError, ProviderError, UnsupportedError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
 
-STARTING = 120.0  # seconds; at its first start a program may unpack itself
+STARTING = 3600.0  # seconds; who starts it has a shorter limit for all of the start
 ANSWERING = 60.0
 
 _AUTH_REQUIRED = -32000

@@ -11,9 +11,10 @@ from typing import Any
 from atomic.config import Settings
 from atomic.providers.base import AgentLike, SessionOptions
 from atomic.providers.claude.command import Command, Origin
-from atomic.providers.claude.control import SECONDS, Json
+from atomic.providers.claude.control import Json
 from atomic.providers.claude.environ import PROVIDER, environment
 from atomic.providers.claude.servers import Servers, clean_name
+from atomic.providers.starting import start_seconds
 from atomic.providers.toolnames import spelled
 
 QUESTION = "AskUserQuestion"
@@ -66,13 +67,15 @@ class Launch:
     def patience(self) -> float:
         """Seconds for its first answer: servers start before it. The variable is the program's own."""
         said = self.env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT", "")
-        return max(SECONDS, int(said) / 1000) if said.isdecimal() else SECONDS
+        seconds = start_seconds()
+        return max(seconds, int(said) / 1000) if said.isdecimal() else seconds
 
     def _tools(self) -> list[str] | None:
         if self.options.tools is None:
             return None
-        agents = ["task"] if self.options.agents else []  # or nobody could call them
-        return spelled([*self.options.tools, *agents], PROVIDER)
+        brought = ["task"] if self.options.agents else []  # or nobody could call them
+        brought += ["question"] if self.options.ask is not None else []
+        return spelled([*self.options.tools, *brought], PROVIDER)
 
     def _denied(self) -> list[str]:
         unasked = [QUESTION] if self.options.ask is None else []

@@ -17,6 +17,7 @@ from atomic.providers.claude.servers import OURS
 from atomic.providers.claude.translate import Translator
 from atomic.providers.claude.transport import ProgramTransport
 from atomic.providers.errors import ProgramFailedError
+from atomic.providers.starting import not_started
 from atomic.providers.tool_protocol import INVALID_REQUEST, failed
 
 T = TypeVar("T")
@@ -55,11 +56,20 @@ class ClaudeProgram:
         """Start it, greet it, and end it with the context. Raises ProgramFailedError."""
         try:
             await self._transport.connect()
-            self._greeted = await self._control.ask(self._launch.greeting(), seconds=self._launch.patience)
+            self._greeted = await self._greet()
             yield
         finally:
             await self._control.close()
             await self._transport.close()
+
+    async def _greet(self) -> Json:
+        seconds = self._launch.patience
+        try:
+            return await self._control.ask(self._launch.greeting(), seconds=seconds)
+        except ProgramFailedError as error:
+            if isinstance(error.__cause__, TimeoutError):
+                raise not_started("Claude Code", "claude", seconds) from error
+            raise
 
     async def kill(self, *, grace: float) -> None:
         """End it now, with all that it started, even while it starts."""

@@ -20,11 +20,11 @@ from atomic.providers.copilot.wire import Headed
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
 from atomic.providers.shared import Shared
+from atomic.providers.starting import not_started, start_seconds
 
 AnswerT = TypeVar("AnswerT")
 
 PROTOCOL = 3  # the version that is spoken here
-STARTING = 120.0  # seconds; at its first start the program unpacks itself
 _FLAGS = ("--headless", "--stdio", "--no-auto-update", "--log-level", "error")
 
 
@@ -56,11 +56,12 @@ class Server:
     async def start(self) -> None:
         """Shake hands. Raises ProgramFailedError."""
         self.wire.start()
+        seconds = start_seconds()
         try:
-            answer = await self.wire.ask("connect", {"supportedTaskKinds": ["agent", "client", "shell"]}, STARTING)
+            answer = await self.wire.ask("connect", {"supportedTaskKinds": ["agent", "client", "shell"]}, seconds)
             version = msgspec.convert(answer, _Greeting).protocol_version
         except TimeoutError:
-            raise _failed(f"Copilot did not answer within {STARTING:g} s", self._program) from None
+            raise not_started("Copilot", "copilot", seconds) from None
         except (JsonRpcError, ProcessExitedError, msgspec.ValidationError) as error:
             await self._exited()
             raise _failed(f"Copilot could not be started: {error}", self._program) from error

@@ -22,9 +22,9 @@ from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.plan import ServerPlan
 from atomic.providers.opencode.router import Router
 from atomic.providers.opencode.stream import EventStream
+from atomic.providers.starting import not_started, start_seconds
 from atomic.providers.tool_server import serving_tools
 
-STARTING = 120.0  # seconds; on a busy machine it takes its time
 SUSPICION = 20.0  # seconds that a server which did not stop a turn has to answer at all
 _USER = "atomic"
 _LISTENING = re.compile(rb"listening on (http://\S+)")
@@ -71,7 +71,7 @@ class Server:
     async def _until_open(self, hearing: asyncio.Task[None]) -> None:
         opened = asyncio.create_task(self._stream.open.wait())
         try:
-            async with asyncio.timeout(STARTING):
+            async with asyncio.timeout(start_seconds()):
                 await asyncio.wait({opened, hearing}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             self._lose("its events could not be heard")
@@ -176,15 +176,16 @@ async def _swept(program: Program, mark: dict[str, str]) -> AsyncGenerator[None]
 async def _address(program: Program) -> str:
     """Where it listens, as it says itself: the port is its own choice. Raises ProgramFailedError."""
     said: list[bytes] = []
+    seconds = start_seconds()
     try:
-        async with asyncio.timeout(STARTING):
+        async with asyncio.timeout(seconds):
             while line := await program.stdout.readline():
                 if found := _LISTENING.search(line):
                     return _on_loopback(found[1].decode())
                 said.append(line)
             await program.wait()
     except TimeoutError:
-        raise ProgramFailedError(f"OpenCode did not start within {STARTING:g} s", provider="opencode") from None
+        raise not_started("OpenCode", "opencode", seconds) from None
     except ValueError as error:  # a line beyond all bounds
         raise ProgramFailedError(f"OpenCode did not start: {error}", provider="opencode") from error
     words = program.last_words or b"".join(said).decode("utf-8", "replace").strip()

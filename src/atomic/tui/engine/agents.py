@@ -63,10 +63,10 @@ class Agents:
             fitting = self._fitting.setdefault(name, Fitting(provider, tell))
             return await fitting.model(prompt)
 
-    async def remedy(self, provider: AgentProvider) -> str:
+    async def remedy(self, provider: AgentProvider, why: str) -> str:
         """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""
         async with self._one_at_a_time:
-            return await remedy_for(provider)
+            return await remedy_for(provider, why)
 
 
 def _import_sdk(provider: AgentProvider) -> None:

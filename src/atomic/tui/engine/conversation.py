@@ -410,7 +410,7 @@ class Conversation:
 
     async def _tell_remedy(self, provider: AgentProvider, why: str) -> None:
         """An agent that failed may lack something; to find out takes a while, and the end does not wait for it."""
-        remedy = await self._agents.remedy(provider)
+        remedy = await self._agents.remedy(provider, why)
         if remedy and remedy not in why:
             self._say(f"{provider.name}: {remedy}", Level.WARNING)
 

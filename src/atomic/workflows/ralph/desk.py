@@ -141,6 +141,10 @@ class Desk:
         clean = self._ctx.deps.files.redactor.text(harmless(text)).strip()
         return clean if len(clean) <= MOST_SAID else f"… {clean[-MOST_SAID:].lstrip()}"
 
+    def note(self, task: str, text: str) -> None:
+        """Note in `progress.txt` what came of an attempt at a task."""
+        self._ctx.emit("progress", {"task": task, "text": text})
+
     def say(self, text: str) -> None:
         """Tell the user something that is no failure."""
         self._ctx.emit("warning", {"text": text})

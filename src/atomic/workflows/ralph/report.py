@@ -37,7 +37,8 @@ def at_end(end: RunEnd) -> EndNote | None:
     if not account.users.troubles:
         shutil.rmtree(session / STORE, ignore_errors=True)
     more = plain(_refused(account) + _touched(account), 1000)
-    said = f"{sentence(account, completed=True)}{more}; report: {session / REPORT}"
+    opened = f"; pull request: {plain(account.record.pr)}" if account.record.pr else ""
+    said = f"{sentence(account, completed=True)}{more}{opened}; report: {session / REPORT}"
     if account.options.dry_run:
         return EndNote("\n\n".join([said, *filter(None, dry_sections(account))]))
     return EndNote(said, verified=bool(account.verifying))

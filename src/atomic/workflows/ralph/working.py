@@ -160,6 +160,7 @@ async def gate(ctx: Ralph) -> NodeResult:
     evidence, failed, green = await _look(ctx, desk, task, attempt=len(tries) + 1)
     desk.write_evidence(evidence)
     await Checkout(desk).look(task.id)
+    desk.note(task.id, result_line(evidence))
     if failed is None:
         return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)
     tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""))]
@@ -238,6 +239,17 @@ def _protected(desk: Desk, task: str, changes: Sequence[FileChange]) -> list[str
     """The changed files that decide about checks, also those that git ignores."""
     seen = protected(changes, [gate.command for gate in desk.book.gates])
     return sorted({*seen, *Checkout(desk).hidden_changes(task)})
+
+
+def result_line(evidence: Evidence) -> str:
+    """What came of an attempt, in one line."""
+    result = f"failed: {evidence.reason}" if evidence.reason else "done"
+    green = [one for one in evidence.gates if one.exit_code == 0]
+    facts = [f"{one.command} passed in {one.seconds:.1f}s" for one in green]
+    facts.append(f"{evidence.diffstat.files} files changed")
+    if evidence.commit is not None:
+        facts.append(f"HEAD {evidence.commit[:10]}")
+    return f"attempt {evidence.attempt}, {result} ({', '.join(facts)})"
 
 
 def said_of(results: Sequence[GateResult]) -> str:

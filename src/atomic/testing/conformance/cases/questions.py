@@ -55,6 +55,19 @@ async def a_question_with_options(world: World) -> None:
 
 
 @cases.case(
+    lambda stage: {"ask": [[stage.words.ask([COLOUR])], "You said {{tool_result}}"]},
+    needs=lambda can: can.questions and can.tool_selection,
+)
+async def a_question_of_a_session_with_a_list_of_tools(world: World) -> None:
+    """A list of tools does not keep an agent from asking the person."""
+    person = Person(colour=["Red"])
+    async with world.open(ask=person, tools=["read"]) as session:
+        heard = (await world.turn(session, "ask")).ended()
+    assert len(person.asked) == 1
+    assert "Red" in heard.end.text
+
+
+@cases.case(
     lambda stage: {"ask": [[stage.words.ask([TOPPINGS])], "You said {{tool_result}}"]},
     needs=lambda can: can.multi_select,
 )
