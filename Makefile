@@ -90,7 +90,8 @@ torture: setup ## kill and resume a run N times: make torture N=200 SEED=1
 torture-ralph: setup ## kill Ralph and its agents N times: make torture-ralph N=200 SEED=1
 	$(PY) tests/torture/ralph.py --runs $(N) --seed $(SEED)
 
-bench: setup ## measure side by side with the others
+bench: setup ## measure side by side with the others, and judge the time limits of the tests
+	ATOMIC_JUDGE_TIMES=1 $(PY) -m pytest -m timed
 	$(PY) bench/run.py
 
 providers-doc: setup ## play the contract on every agent, offline, and write docs/providers.md (half an hour)

@@ -10,8 +10,10 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import timing
 from tests.programs import use_programs
 
 # The machine may be shared: how long an example took says nothing about the code.
@@ -31,6 +33,11 @@ use_programs()
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let `judge` see whether `make bench` would find the test."""
+    timing.begin(item)
 
 
 def pytest_collection_finish() -> None:

@@ -8,8 +8,11 @@ import signal
 import sys
 import time
 
+import pytest
+
 from atomic.processes import end_marked, find_marked, new_mark, running
 from tests.test_processes import is_alive
+from tests.timing import judge
 
 # A child in a session of its own, which ignores everything that can be ignored, as an agent's shell may.
 PARENT = """
@@ -22,6 +25,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.timed
 async def test_a_child_that_moved_away_is_found_and_ended_after_its_parent_was_killed() -> None:
     mark = new_mark()
     async with running(sys.executable, "-c", PARENT, env={**os.environ, **mark}) as program:
@@ -29,13 +33,13 @@ async def test_a_child_that_moved_away_is_found_and_ended_after_its_parent_was_k
         assert sorted(find_marked(mark)) == sorted([program.pid, child])
         assert find_marked(new_mark()) == []
         os.kill(program.pid, signal.SIGKILL)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await program.wait()
         assert find_marked(mark) == [child]  # the group did not hold it
     assert is_alive(child)
     began = time.monotonic()
     assert await end_marked(mark) == []
-    assert time.monotonic() - began < 5
+    judge(time.monotonic() - began, 5)
     assert not is_alive(child)
 
 
@@ -54,7 +58,7 @@ asyncio.run(main())
         child = int(await program.stdout.readline())
         assert is_alive(child)
         os.kill(program.pid, signal.SIGKILL)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while find_marked(mark):
                 await asyncio.sleep(0.02)
     assert not is_alive(child)

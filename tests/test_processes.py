@@ -23,6 +23,7 @@ from atomic.processes import (
     execute,
     running,
 )
+from tests.timing import judge
 
 LIMIT = 30.0  # seconds; a shared machine can be slow, a hang still ends
 
@@ -359,10 +360,11 @@ async def test_a_program_that_is_cancelled_while_its_pipes_are_connected_leaves_
     await eventually(lambda: len(os.listdir("/dev/fd")) == before)
 
 
+@pytest.mark.timed
 async def test_waiting_for_a_grandchild_that_holds_the_pipes_costs_nothing() -> None:
     started = time.process_time()
     await execute("sh", "-c", "sleep 1000 &")
-    assert time.process_time() - started < GRACE / 4
+    judge(time.process_time() - started, GRACE / 4)
 
 
 def test_programs_end_too_where_the_kernel_has_no_handle_for_them() -> None:

@@ -16,6 +16,7 @@ from tests.cli.flows import ledger, workflow
 from tests.cli.test_slash_agents import environment
 from tests.providers.acp.stage import PUPPET
 from tests.testing.test_real_agents import claude_program
+from tests.timing import JUDGED, judge
 
 CPU_LIMIT = 0.5  # seconds
 HEAVY = {"acp", "claude_agent_sdk", "copilot", "mcp", "pydantic", "starlette"}
@@ -50,16 +51,18 @@ async def agent(user: User, request: pytest.FixtureRequest) -> AsyncGenerator[st
         yield name
 
 
+@pytest.mark.timed
+@pytest.mark.ci
 async def test_half_a_second_of_work_is_enough_and_no_sdk_is_imported(user: User, agent: str) -> None:
     workflow(user, "look", LOOK)
-    for _ in range(3):  # the machine may be busy: the best counts
+    for _ in range(3 if JUDGED else 1):  # the machine may be busy: the best counts
         done = await user.atomic("run", "look", "-a", agent, "@@add@@")
         assert done.exit_code == 0, done.stderr
     said, modules, _ = ledger(user)[:3]
     assert said == "It is 42."
     assert "msgspec" in modules.split()
     assert not HEAVY & set(modules.split())
-    assert min(map(float, ledger(user)[2::3])) <= CPU_LIMIT  # of the whole turn, not only of its beginning
+    judge(min(map(float, ledger(user)[2::3])), CPU_LIMIT)  # of the whole turn, not only of its beginning
 
 
 @pytest.mark.parametrize("name", ["claude", "copilot"])

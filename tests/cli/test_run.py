@@ -32,6 +32,7 @@ from tests.cli.flows import (
     workflow,
 )
 from tests.cli.terminal import in_terminal
+from tests.timing import judge
 
 ASK = """
 async def first(ctx):
@@ -776,6 +777,7 @@ async def test_agents_that_were_through_when_the_run_was_killed_are_not_paid_aga
     assert (done.exit_code, ledger(user)) == (0, ["one two three"])
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> None:
     workflow(user, "slow", SLOW.replace("await ctx.deps.turn", "await ctx.exec('sleep', '0.1'); await ctx.deps.turn"))
@@ -785,7 +787,7 @@ async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> No
         begun = clock()
         run.signal(number)
         assert await run.over() == code
-        assert clock() - begun < 5
+        judge(clock() - begun, 5)
     assert (run.events[-1]["status"], run.events[-1]["exit_code"]) == ("paused", code)
     assert (session(user)["status"], session(user)["owner"]) == ("paused", None)
 
@@ -834,12 +836,13 @@ async def test_signals_at_random_moments_leave_a_run_that_resumes(user: User) ->
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 async def test_the_first_agent_call_comes_within_half_a_second_of_work(user: User) -> None:
     workflow(user, "talk", "")
     agent = recording(user, call(end("Hi.")))
     await user.atomic("run", "talk", "-a", agent, "warm")
     recording(user, call(end("Hi.")))
-    assert cpu_seconds(user, "run", "talk", "-a", agent, "x") < 0.5  # the whole run, not only that
+    judge(cpu_seconds(user, "run", "talk", "-a", agent, "x"), 0.5)  # the whole run, not only that
 
 
 def test_a_run_imports_only_what_it_needs(user: User) -> None:

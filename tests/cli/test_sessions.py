@@ -18,6 +18,7 @@ from tests.cli.command import ATOMIC, User, complaint
 from tests.cli.files import write
 from tests.cli.sessions import add_call, folder_of, make_session, owned_by
 from tests.cli.terminal import in_terminal
+from tests.timing import judge
 
 FIRST, SECOND = "0f9b2c1e-1111-4111-8111-111111111111", "0f9b2c1e-2222-4222-8222-222222222222"
 FIELDS = {
@@ -76,6 +77,7 @@ async def test_no_sessions_is_no_error(user: User) -> None:
     assert not (user.home / ".atomic").exists()
 
 
+@pytest.mark.timed
 async def test_a_thousand_old_sessions_do_not_slow_it_down(user: User) -> None:
     sessions = user.home / ".atomic" / "sessions"
     template = folder_of(user.home, make_session(user.home)) / "session.json"
@@ -85,7 +87,7 @@ async def test_a_thousand_old_sessions_do_not_slow_it_down(user: User) -> None:
         (folder / "session.json").write_bytes(template.read_bytes())
     began = time.perf_counter()
     assert len(await as_json(user, "list")) == 1001
-    assert time.perf_counter() - began < 5  # it takes a third of a second; the machine may be shared
+    judge(time.perf_counter() - began, 5)  # it takes a third of a second; the machine may be shared
 
 
 # which one ------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from atomic.commands import (
     builtin_commands,
 )
 from tests.commands.fakes import command, nothing
+from tests.timing import judge
 
 SEARCH_LIMIT = 0.002  # seconds, of the issue
 PRECEDENCE = ["builtin", "workflow", "skill", "command", "agent"]
@@ -158,12 +159,13 @@ def test_who_lost_takes_no_aliases_with_it() -> None:
     assert registry.get("assist") is None
 
 
+@pytest.mark.timed
 def test_a_search_while_typing_takes_no_time() -> None:
     kinds = ["workflow", "skill", "command", "agent"]
     registry = CommandRegistry(command(f"name-{n:04}", kinds[n % 4], f"alias-{n}") for n in range(1000))
     for text in ("", "n", "name-05", "alias-999", "zzz"):
         registry.search(text)
-        assert min(seconds(registry, text) for _ in range(20)) <= SEARCH_LIMIT
+        judge(min(seconds(registry, text) for _ in range(20)), SEARCH_LIMIT)
 
 
 def seconds(registry: CommandRegistry, text: str) -> float:

@@ -6,7 +6,6 @@ import logging
 import os
 from itertools import product
 from pathlib import Path
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -147,18 +146,6 @@ def test_search_knows_aliases() -> None:
     assert [entity.name for entity in registry.search("skill", "ci")] == ["commit", "circle"]
 
 
-def test_a_search_over_a_thousand_names_keeps_up_with_typing() -> None:
-    registry = EntityRegistry(Entity("skill", f"review-the-task-{i}", aliases=[f"r{i}"]) for i in range(1000))
-    for text in ("r", "re", "review", "task-9", "tk9", "zz", "eeeee", "9"):
-        registry.search("skill", text)
-        spent: list[float] = []
-        for _ in range(20):
-            start = process_time()
-            registry.search("skill", text)
-            spent.append(process_time() - start)
-        assert min(spent) < 0.004, text  # on a quiet machine 0.002 must hold: `make bench` judges that
-
-
 def test_registered_entities_stay(tmp_path: Path) -> None:
     registry = load(tmp_path, {".claude/commands/x.md": "file"})
     registry.register(Entity("command", "x", prompt="registered"))
@@ -219,20 +206,11 @@ def test_changes_are_noticed_without_a_restart(tmp_path: Path) -> None:
     assert not registry.refresh()
 
 
-def test_a_thousand_files_load_in_time(tmp_path: Path) -> None:
+def test_a_thousand_files_are_loaded_and_none_has_changed(tmp_path: Path) -> None:
+    """How long that takes, `make bench` judges."""
     head = "---\nname: {}\ndescription: Reviews what has changed\ntools: Read, Grep, Bash(git:*)\nmodel: sonnet\n---\n"
     places = (".claude/agents/{}.md", ".opencode/agent/{}.md", ".github/agents/{}.agent.md", ".atomic/agents/{}.md")
     files = {places[i % 4].format(f"a{i}"): head.format(f"a{i}") + "Prompt\n" * 300 for i in range(1000)}
-    registry, spent = load(tmp_path, files), list[float]()
-    for _ in range(5):
-        start = process_time()
-        registry = load(tmp_path)
-        spent.append(process_time() - start)
+    registry = load(tmp_path, files)
     assert len(own(registry)) == 1000
-    assert min(spent) < 0.15
-    spent.clear()
-    for _ in range(5):
-        start = process_time()
-        assert not registry.refresh()
-        spent.append(process_time() - start)
-    assert min(spent) < 0.06
+    assert not registry.refresh()

@@ -363,7 +363,7 @@ def test_an_svg_needs_nothing_beside_itself_and_knows_light_and_dark(name: str) 
     assert all(f'data-id="{path}"' in text for path in GRAPHS[name].node_ids)
 
 
-def test_a_big_graph_is_drawn_in_time() -> None:
+def test_a_big_graph_is_drawn_whole() -> None:
     names = [f"node-{number}" for number in range(300)]
     chain = graph(Review).then([tool(name) for name in names]).compile()
     links = [Edge(one, other) for one, other in pairwise(names)]

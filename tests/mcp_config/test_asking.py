@@ -18,6 +18,7 @@ from atomic.providers import tool
 from atomic.providers.tool_server import serving_tools
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from tests.mcp_config.servers import over_events, over_http
+from tests.timing import judge
 
 PROGRAM = Path(__file__).with_name("servers.py")
 TOOLS = ["one", "two", "three"]
@@ -141,20 +142,21 @@ async def test_a_status_that_is_no_success_is_said(status: int, error: str) -> N
         assert (await only(entry(url=server.url))).error == error
 
 
+@pytest.mark.timed
 async def test_all_are_asked_at_once_and_none_keeps_the_others_waiting() -> None:
     started = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, and says nothing
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/mcp"
         found = await ask(program("silent"), entry(url=url), program("silent"), entry(url=url), patience=2)
     assert {one.error for one in found} == {"it does not answer within 2 s"}
-    assert time.monotonic() - started < 7
+    judge(time.monotonic() - started, 7)
 
 
 async def test_nothing_is_left_of_a_program_when_nobody_waits_any_more(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     waiting = entry(command=("/bin/sh", "-c", f"echo $$ > '{file}'; exec sleep 600"))
     asking = asyncio.create_task(only(waiting))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not file.exists() or not file.read_text():
             await asyncio.sleep(0.01)
         asking.cancel()

@@ -14,6 +14,7 @@ import pytest
 from atomic import jsonc
 from atomic.mcp import Location, McpEntry, McpList, McpVariableError, Origin, Transport, load_mcp_entries
 from atomic.providers import McpServer
+from tests.timing import judge
 
 
 @pytest.fixture
@@ -255,12 +256,13 @@ def test_bytes_that_are_no_text_are_one_diagnostic(content: bytes, home: Path, p
     assert len(load_mcp_entries(project, home).diagnostics) == 1
 
 
+@pytest.mark.timed
 def test_hostile_text_takes_no_time(home: Path, project: Path) -> None:
     for text in ('{"a": 1,' + "/**/" * 100_000 + "x", '"' + '\\"' * 400_000, "{" + "/*a" * 300_000):
         put(project / ".mcp.json", text)
         before = process_time()
         assert len(load_mcp_entries(project, home).diagnostics) == 1
-        assert process_time() - before < 2
+        judge(process_time() - before, 2)
 
 
 def test_json_with_comments_keeps_its_lines() -> None:

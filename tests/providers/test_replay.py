@@ -42,6 +42,7 @@ from atomic.providers.replay import ReplayProvider
 from atomic.providers.turns import Turn
 from tests.git.shop import commit, content, copy, git, new_repository, state, write
 from tests.providers.scripted import ScriptedProvider, ScriptedSession, end_of, read
+from tests.timing import judge
 
 DONE = {"type": "turn_ended", "reason": "done"}
 
@@ -312,21 +313,22 @@ def slow(tmp_path: Path, seconds: float, **fields: Any) -> Path:
     return recording(tmp_path, *({"prompt": "go", "events": events, **fields} for _ in range(3)))
 
 
+@pytest.mark.timed
 async def test_time_passes_as_it_did_or_as_fast_as_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def seconds(provider: ReplayProvider, **options: Any) -> float:
         began = time.monotonic()
-        async with provider.open(SessionOptions(cwd=tmp_path, **options)) as session:
+        async with asyncio.timeout(240), provider.open(SessionOptions(cwd=tmp_path, **options)) as session:
             await read(session)
         return time.monotonic() - began
 
     file = slow(tmp_path, 0.5)
     assert await seconds(ReplayProvider(file)) >= 0.5
     file = slow(tmp_path, 3600)
-    assert await seconds(ReplayProvider(file, speed=math.inf)) < 30
-    assert await seconds(ReplayProvider(file), env=QUICK) < 30
-    assert await seconds(ReplayProvider(file, Settings(providers={"replay": ProviderSettings(env=QUICK)}))) < 30
+    await seconds(ReplayProvider(file, speed=math.inf))
+    await seconds(ReplayProvider(file), env=QUICK)
+    await seconds(ReplayProvider(file, Settings(providers={"replay": ProviderSettings(env=QUICK)})))
     monkeypatch.setenv("ATOMIC_REPLAY_SPEED", "100000")
-    assert await seconds(ReplayProvider(file)) < 30
+    await seconds(ReplayProvider(file))
 
 
 @pytest.mark.parametrize("speed", ["fast", "0", "-1", "nan"])
@@ -337,6 +339,7 @@ async def test_a_speed_that_is_none_is_refused(tmp_path: Path, speed: str) -> No
             pass
 
 
+@pytest.mark.timed
 async def test_an_interrupt_stops_the_playing_and_changes_nothing(tmp_path: Path) -> None:
     project = new_repository(tmp_path / "project", {"a": "1\n"})
     provider = ReplayProvider(slow(tmp_path, 3600, patch=PATCH))
@@ -349,7 +352,7 @@ async def test_an_interrupt_stops_the_playing_and_changes_nothing(tmp_path: Path
                     if event == TextDelta("a"):
                         began = time.monotonic()
                         await session.interrupt()
-                        assert time.monotonic() - began < POLITE  # it obeys, it need not be broken off
+                        judge(time.monotonic() - began, POLITE)  # it obeys, it need not be broken off
             assert events == [TextDelta("a"), TurnEnded(EndReason.INTERRUPTED, "a")]
     assert content(project)["a"] == ("file", b"1\n")
 

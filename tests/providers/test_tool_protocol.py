@@ -8,7 +8,7 @@ from typing import Any
 from atomic.providers import tool
 from atomic.providers.tool_protocol import ToolProtocol
 
-LIMIT = 10
+LIMIT = 60
 
 
 def add(a: int, b: int) -> int:

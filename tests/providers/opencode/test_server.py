@@ -101,7 +101,7 @@ async def test_it_dies_with_atomic_also_by_kill_9_and_so_does_what_the_agent_run
         finally:
             atomic.kill()
             atomic.communicate()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while with_home(here.home, "serve --hostname") or find("sleeper-of-atomic"):
                 await asyncio.sleep(0.02)
 
@@ -119,7 +119,7 @@ async def test_a_server_that_dies_ends_its_turns_and_their_tools_and_the_session
         for ended in [end_of(events) for events in await asyncio.gather(*turns)]:
             assert ended.reason is EndReason.ERROR
             assert "SIGKILL" in (ended.error or "")
-        await disappears("sleeper-of-the-server", within=10)
+        await disappears("sleeper-of-the-server")
         answers = await asyncio.gather(end(one, "@@say@@ again"), end(two, "@@say@@ again"))
         assert [answer.text for answer in answers] == ["hello", "hello"]
         assert ids == (one.id, two.id)

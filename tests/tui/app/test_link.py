@@ -26,9 +26,10 @@ from atomic.tui.protocol import (
     StatusChanged,
     Submit,
 )
+from tests.timing import judge
 from tests.tui.app.engines import engine_program
 
-LIMIT = 15.0  # seconds
+LIMIT = 120.0  # seconds; only ends a hang
 
 
 class Listener:
@@ -124,15 +125,17 @@ async def test_a_dead_engine_ends_all_runs_and_the_next_text_starts_another(tmp_
         assert (await listener.status(1)).provider == "--agent claude --resume s-1"
 
 
+@pytest.mark.timed
 async def test_a_killed_engine_whose_child_holds_the_wire_is_noticed(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         started = time.monotonic()
         listener.link.send(Submit(run="1", text="leave a child"))
 
         assert (await listener.end_of("1")).status == "failed"
-        assert time.monotonic() - started < 5
+        judge(time.monotonic() - started, 5)
 
 
+@pytest.mark.timed
 async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="stick"))
@@ -143,7 +146,9 @@ async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: P
         listener.link.send(Interrupt(run="1", force=True))
 
         assert (await listener.end_of("1")).status == "failed"
-        assert 0.9 < time.monotonic() - started < 3
+        took = time.monotonic() - started
+        assert took > 0.9
+        judge(took, 3)
         assert not is_alive(pid)
 
 
@@ -169,6 +174,7 @@ async def test_an_engine_that_talks_but_does_not_stop_cannot_hold_the_run(tmp_pa
         assert is_alive((await listener.status()).model)
 
 
+@pytest.mark.timed
 async def test_keys_are_not_kept_waiting_by_a_flood(tmp_path: Path) -> None:
     gc.collect()
     gc.freeze()  # what other tests have left is not the link's to look through
@@ -183,7 +189,7 @@ async def test_keys_are_not_kept_waiting_by_a_flood(tmp_path: Path) -> None:
         texts = [news for news in listener.heard if isinstance(news, Activity)]
 
     assert len(texts) == 20000
-    assert worst < 0.05
+    judge(worst, 0.05)
 
 
 async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -204,6 +210,7 @@ async def test_the_engine_has_the_last_word(tmp_path: Path) -> None:
         assert (await listener.end_of("1")).status == "interrupted"
 
 
+@pytest.mark.timed
 async def test_closing_is_bounded_even_if_the_engine_is_stuck(tmp_path: Path) -> None:
     async with listening(tmp_path) as listener:
         listener.link.send(Submit(run="1", text="stick"))
@@ -212,7 +219,7 @@ async def test_closing_is_bounded_even_if_the_engine_is_stuck(tmp_path: Path) ->
         started = time.monotonic()
         await listener.link.close()
 
-        assert time.monotonic() - started < 4.5
+        judge(time.monotonic() - started, 4.5)
         assert not is_alive(pid)
 
 

@@ -14,7 +14,7 @@ PATIENCE = 0.1
 
 
 async def until_written(file: Path) -> str:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not file.exists():
             await asyncio.sleep(0.02)
     return file.read_text()

@@ -164,7 +164,7 @@ class EngineScreen:
         with suppress(ConnectionError):
             await self._writer.wait_closed()
 
-    async def gone(self, *, limit: float = 6.0) -> float:
+    async def gone(self, *, limit: float = LIMIT) -> float:
         """Wait for the engine's end; the seconds that took."""
         began = time.monotonic()
         while self.process.poll() is None:

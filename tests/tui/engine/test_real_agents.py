@@ -83,7 +83,7 @@ async def test_a_conversation(user: User, name: str) -> None:
             assert (await screen.ask("@@next@@ and now?")).status == "done"
             await screen.until(lambda news: isinstance(news, StatusChanged) and news.usage.input > 0)
             screen.check_ends()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while processes(user.home):
                 await asyncio.sleep(0.1)
         (folder,) = sessions(user)

@@ -21,8 +21,9 @@ from atomic.tui.protocol import (
 from tests.cli.command import User, processes
 from tests.cli.files import agent as agent_file
 from tests.cli.flows import call, end, recording, text
+from tests.timing import judge
 from tests.tui.engine.puppets import AGENT, form, has_puppet, steps
-from tests.tui.engine.screen import EngineScreen, engine
+from tests.tui.engine.screen import LIMIT, EngineScreen, engine
 
 
 def question(words: str, *labels: str) -> dict[str, object]:
@@ -169,6 +170,7 @@ async def test_a_second_prompt_is_refused_while_commands_run_beside(user: User) 
         assert (await screen.ended(run)).status == "interrupted"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "how",
     ["hang up", *(pytest.param(name, marks=pytest.mark.full) for name in ("SIGTERM", "SIGHUP")), "SIGKILL"],
@@ -184,8 +186,8 @@ async def test_the_end_of_the_screen_is_the_end_of_all_agents(user: User, how: s
             await screen.hang_up()
         else:
             os.kill(screen.process.pid, getattr(signal, how))
-        assert await screen.gone(limit=6) < 6
-        async with asyncio.timeout(5):
+        judge(await screen.gone(), 6)
+        async with asyncio.timeout(LIMIT):
             while processes(user.home):
                 await asyncio.sleep(0.05)
 

@@ -180,7 +180,7 @@ async def test_a_deaf_workflow_is_ended_by_force(user: User) -> None:
         ended = await screen.ended(run, limit=1)
         assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {screen.started(run).session}")
         pid = int(ledger(user)[0].split()[1])
-        async with asyncio.timeout(6):
+        async with asyncio.timeout(120):
             while pid in processes(user.home):
                 await asyncio.sleep(0.05)
 

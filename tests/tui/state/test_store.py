@@ -48,6 +48,7 @@ from atomic.tui.protocol import (
 from atomic.tui.state.model import Block, BlockKind, RunState
 from atomic.tui.state.store import Changes, Store
 from atomic.workflows import events as wf
+from tests.timing import judge
 
 
 def started(run: str = "r", kind: RunKind = RunKind.TURN, **more: Any) -> RunStarted:
@@ -510,6 +511,7 @@ def test_the_queue_is_taken_in_order_and_can_be_edited() -> None:
     assert [store.dequeue(), store.dequeue(), store.dequeue()] == ["ONE", "three", None]
 
 
+@pytest.mark.timed
 def test_a_delta_takes_less_than_50_microseconds() -> None:
     deltas = does(
         *(TextDelta(f"word {number} of a text.\n\n" if number % 9 == 0 else "word ") for number in range(5000))
@@ -518,7 +520,7 @@ def test_a_delta_takes_less_than_50_microseconds() -> None:
     before = time.process_time()
     for delta in deltas:
         store.apply(delta, 1.0)
-    assert (time.process_time() - before) / len(deltas) < 50e-6
+    judge((time.process_time() - before) / len(deltas), 50e-6)
 
 
 def test_the_steps_of_all_tasks_mark_one_node_of_the_drawing() -> None:

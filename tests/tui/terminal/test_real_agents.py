@@ -59,31 +59,31 @@ def _talk(user: User, name: str) -> None:
     with atomic(user, "-a", name) as tmux:
         tmux.shows(name)
         _say(tmux, "@@tool@@ run it")
-        tmux.shows("It said 4711", timeout=60)
+        tmux.shows("It said 4711")
 
         _say(tmux, "@@ask@@ ask me")
-        tmux.opens_question(timeout=60)
+        tmux.opens_question()
         tmux.keys("Down", "Enter")
         tmux.shows("You said")
 
         _say(tmux, "@@slow@@ take your time")
-        tmux.shows("word3 word4", timeout=60)
+        tmux.shows("word3 word4")
         tmux.keys("Escape")
-        tmux.shows("Interrupted.", timeout=10)
+        tmux.shows("Interrupted.")
         _say(tmux, "@@next@@ and now?")
-        tmux.shows("Still here.", timeout=60)
+        tmux.shows("Still here.")
 
         _say(tmux, "@@late@@ once more")
-        tmux.shows("late3 late4", timeout=60)
+        tmux.shows("late3 late4")
         tmux.keys("C-c", "C-c")
         text = tmux.shows("EXIT CODE 0")
         found = re.search(r"atomic chat --resume (\S+)", text)
         assert found is not None, text
-    eventually(lambda: not processes(user.home), "end of all processes", 15)
+    eventually(lambda: not processes(user.home), "end of all processes")
     with atomic(user, "chat", "--resume", found[1]) as tmux:
         tmux.shows("Still here.")
         _say(tmux, "@@again@@ what was it?")
-        tmux.shows("I remember.", timeout=60)
+        tmux.shows("I remember.")
 
 
 def _say(tmux: Tmux, text: str) -> None:
@@ -107,16 +107,16 @@ def _command(user: User, model: str) -> None:
     with atomic(user, "-a", "claude") as tmux:
         tmux.shows("claude")
         _say(tmux, "@@one@@ begin")
-        tmux.shows("One. One.", timeout=60)
+        tmux.shows("One. One.")
         _say(tmux, "/thinker think @@plan@@ of it")
-        tmux.shows("A plan.", timeout=60)
+        tmux.shows("A plan.")
         _say(tmux, f"/model {model}")
-        tmux.shows(f"claude · {model}", timeout=60)
+        tmux.shows(f"claude · {model}")
         _say(tmux, "@@two@@ go on")
-        tmux.shows("Two.", timeout=60)
+        tmux.shows("Two.")
         _say(tmux, "/compact the plan")
         tmux.lacks("Esc stops", timeout=90)
         _say(tmux, "/agent copilot")
-        tmux.shows("atomic · copilot", timeout=60)
+        tmux.shows("atomic · copilot")
         _say(tmux, "@@three@@ sail it")
-        tmux.shows("Aye.", timeout=60)
+        tmux.shows("Aye.")

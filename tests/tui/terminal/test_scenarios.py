@@ -47,7 +47,7 @@ def test_a_workflow_is_paused_by_escape_and_goes_on(user: User) -> None:
         eventually(lambda: "slow" in ledger(user), "the second step")
         tmux.shows("steps")
         tmux.keys("Escape")
-        text = tmux.shows("atomic resume", timeout=10)
+        text = tmux.shows("atomic resume")
         found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", text)
         assert found is not None, text
         (user.project / "go").touch()
@@ -90,7 +90,7 @@ def test_who_leaves_a_workflow_is_told_how_to_resume_it(user: User, how: str, ex
         assert one.modes_left() == set()
         one.shows(f"Resume with: atomic resume {id[:20]}")
         eventually(lambda: session(user)["status"] == "paused", "pause")
-    eventually(lambda: not processes(user.home), "end of all processes", 20)
+    eventually(lambda: not processes(user.home), "end of all processes")
 
 
 def test_a_closed_window_pauses_a_workflow(user: User) -> None:
@@ -101,7 +101,7 @@ def test_a_closed_window_pauses_a_workflow(user: User) -> None:
         one.hang_up()
         assert one.process.wait(20) == 129
     assert session(user)["status"] == "paused"
-    eventually(lambda: not processes(user.home), "end of all processes", 20)
+    eventually(lambda: not processes(user.home), "end of all processes")
 
 
 def test_a_run_outlives_a_screen_that_is_killed(user: User) -> None:
@@ -118,7 +118,7 @@ def test_a_run_outlives_a_screen_that_is_killed(user: User) -> None:
         one.shows("atomic attach")
         (user.project / "go").touch()
         eventually(lambda: ledger(user)[-1] == "over", "end of the run")
-    eventually(lambda: not processes(user.home), "end of all processes", 20)
+    eventually(lambda: not processes(user.home), "end of all processes")
 
 
 def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
@@ -143,12 +143,12 @@ def _kill_the_agent(user: User) -> None:
     with atomic(user, "-a", "claude") as tmux:
         tmux.shows("claude")
         _command(tmux, "@@slow@@ take your time")
-        tmux.shows("word3 word4", timeout=60)
+        tmux.shows("word3 word4")
         (agent,) = [pid for pid, line in processes(user.home).items() if "/claude " in line.partition("--")[0] + " "]
         os.kill(agent, signal.SIGKILL)
-        tmux.lacks("Esc stops", timeout=20)
+        tmux.lacks("Esc stops")
         _command(tmux, "@@next@@ and now?")
-        tmux.shows("Still here.", timeout=60)
+        tmux.shows("Still here.")
 
 
 async def test_a_window_that_is_closed_in_a_turn_leaves_nothing(user: User) -> None:
@@ -161,11 +161,11 @@ def _close_the_window(user: User) -> None:
     with window((*ATOMIC, "-a", "claude"), env=user.env, cwd=user.project) as one:
         one.shows("claude")
         one.type("@@slow@@ take your time\r")
-        one.shows("word3 word4", timeout=60)
+        one.shows("word3 word4")
         pids = list(processes(user.home))
         one.hang_up()
         assert one.process.wait(20) == 129
-        eventually(lambda: not any(map(is_alive, pids)), "end of all processes", 15)
+        eventually(lambda: not any(map(is_alive, pids)), "end of all processes")
 
 
 @pytest.fixture(params=AGENT_NAMES)
@@ -187,14 +187,14 @@ def _ralph(stage: Stage) -> None:
     with atomic(stage.user) as tmux:
         tmux.shows(stage.name)
         _command(tmux, "/ralph --workers 2 --verify true --tasks todo.json")
-        tmux.shows("Write a.txt", timeout=60)
-        eventually(lambda: len(stage.model.begun) == 2, "two workers", 60)
+        tmux.shows("Write a.txt")
+        eventually(lambda: len(stage.model.begun) == 2, "two workers")
         tmux.keys("Escape")
-        tmux.shows("paused", timeout=10)
+        tmux.shows("paused")
         ask = [[stage.words.ask([COLOUR])], *stage.work({"a.txt": "a\n"})]
         stage.model.play({"worker.a": ask, "worker.b": stage.work({"b.txt": "b\n"}), "reviewer": json.dumps(APPROVAL)})
         _command(tmux, f"/resume {stage.session.name}")
-        tmux.opens_question(timeout=60)
+        tmux.opens_question()
         tmux.keys("Down", "Enter")
         tmux.shows("completed", timeout=120)
         tmux.keys("C-d")

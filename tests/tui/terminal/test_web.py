@@ -162,10 +162,10 @@ class Tab:
         self.page.keyboard.press("Enter")
 
     def shows(self, words: str) -> None:
-        eventually(lambda: self._look(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}", 30)
+        eventually(lambda: self._look(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}")
 
     def closes(self) -> None:
-        eventually(lambda: self._look(lambda: not self.is_open), "end of the connection", 20)
+        eventually(lambda: self._look(lambda: not self.is_open), "end of the connection")
 
     def _look(self, is_so: object) -> bool:
         """Frames arrive only while playwright is at work."""
@@ -206,7 +206,7 @@ def test_the_command_itself_with_an_agent_of_the_person(tmp_path: Path, tab: Tab
         tab.say(steps({"say": "Aye"}, {"say": " aye."}))
         tab.shows("Aye aye.")
         tab.page.keyboard.press("Control+d")
-        eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server", 20)
+        eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
         assert server.process.returncode == 0
         assert server.process.stdout is not None
         assert "Resume with: atomic chat --resume" in server.process.stdout.read()
@@ -232,7 +232,7 @@ def test_a_server_that_is_killed_takes_its_screens_along(server: Server, tab: Ta
     below = tree(server.process.pid)[1:]
     assert len(below) >= 2, "a screen and its engine"
     os.kill(server.process.pid, signal.SIGKILL)
-    eventually(lambda: not any(map(is_alive, below)), "end of the screen", 15)
+    eventually(lambda: not any(map(is_alive, below)), "end of the screen")
     tab.closes()
 
 
@@ -242,7 +242,7 @@ def test_a_screen_that_ends_ends_the_server(server: Server, tab: Tab) -> None:
     tab.say("hello")
     tab.shows("You said: hello")
     tab.page.keyboard.press("Control+d")
-    eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server", 20)
+    eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
     assert server.process.returncode == 0
 
 
@@ -259,6 +259,6 @@ def test_a_tab_that_is_closed_ends_its_screen_and_can_come_back(server: Server, 
     tab.open(server.address)
     below = tree(server.process.pid)[1:]
     tab.page.reload()
-    eventually(lambda: tab.page.wait_for_timeout(20) or not any(map(is_alive, below)), "end of the first screen", 20)
+    eventually(lambda: tab.page.wait_for_timeout(20) or not any(map(is_alive, below)), "end of the first screen")
     tab.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
     assert server.process.poll() is None

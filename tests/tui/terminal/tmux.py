@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 
-PATIENCE = 60.0  # seconds; a machine that tests may be busy
+PATIENCE = 120.0  # seconds; only ends a hang
 
 
 class Tmux:
@@ -22,7 +22,7 @@ class Tmux:
 
     def run(self, *words: str) -> str:
         command = ("tmux", "-L", self._socket, "-f", os.devnull, *words)
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

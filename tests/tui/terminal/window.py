@@ -19,7 +19,7 @@ from typing import Any
 from tests.tui.terminal.emulator import Emulator
 
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 20.0
+PATIENCE = 120.0  # seconds; only ends a hang
 
 
 class Window:
@@ -169,7 +169,7 @@ class Window:
 
     def _drain(self) -> None:
         """What is in the pipe is read by the reader: wait until there is nothing."""
-        self.wait(lambda: not select.select([self._keyboard], [], [], 0)[0], "end of output", 5)
+        self.wait(lambda: not select.select([self._keyboard], [], [], 0)[0], "end of output")
 
     def _stop_reading(self) -> None:
         self._is_closed = True

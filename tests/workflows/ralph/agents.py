@@ -178,7 +178,7 @@ class Stage:
 
     async def is_quiet(self) -> None:
         """Wait until no process of this user is left. Raises TimeoutError after ten seconds."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while processes(self.user.home):
                 await asyncio.sleep(0.1)
 

@@ -16,6 +16,7 @@ import pytest
 
 from atomic.processes import running
 from tests.cli.command import ATOMIC
+from tests.timing import judge
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Outcome, Theatre, worker, writing
 
 COST = 0.4  # dollars of each call
@@ -111,9 +112,11 @@ def limited(reset: float) -> dict[str, Any]:
     return {**call("worker", "limited", "1", events=[limit], reason="limit", cost=0.0), "match": "Look at 1"}
 
 
-@pytest.mark.parametrize("on_limit", ["wait", "stop"])
-async def test_a_limit_is_no_attempt(tmp_path: Path, on_limit: str) -> None:
-    reset = time.time() + 12
+@pytest.mark.parametrize(
+    ("on_limit", "seconds"), [("wait", 12), pytest.param("stop", 60, marks=pytest.mark.ci, id="stop")]
+)
+async def test_a_limit_is_no_attempt(tmp_path: Path, on_limit: str, seconds: float) -> None:
+    reset = time.time() + seconds  # "stop" comes back before it, however slow the machine is
     till = Till(tmp_path, *script(2, limited(reset)))
     outcome = await till.run("--on-limit", on_limit)
     if on_limit == "stop":
@@ -161,6 +164,7 @@ async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_told(tmp_p
     assert (theatre.project / "half.txt").read_text() == "half\n"  # what it did is kept
 
 
+@pytest.mark.timed
 async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
     theatre = Theatre(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
@@ -168,7 +172,7 @@ async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resume
         file.write('[caps]\ngrace = "1s"\n')
     began = time.monotonic()
     outcome = await theatre.ralph("--max-time", "4s", GOAL, timeout=120)
-    assert time.monotonic() - began < 100
+    judge(time.monotonic() - began, 100)
     assert outcome.status == ("paused", "max_time", 6)
     assert len([event for event in outcome.events if event["type"] == "limit_reached"]) == 1
     assert json.loads((theatre.session / "iterations.json").read_text())["turns"] == 1  # it was made, and paid for
