@@ -17,22 +17,33 @@ from tests import timing
 from tests.programs import use_programs
 
 # The machine may be shared: how long an example took says nothing about the code.
+QUICK = 25  # examples
 SLOW_MACHINE = (HealthCheck.too_slow,)
 
 settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE
 )
-settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=QUICK)
 settings.register_profile(
     "explore", max_examples=1000, deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
+settings.load_profile(PROFILE)
 
 use_programs()
 # Tests that are started in the background, or under nohup, have children that ignore these, and programs respect that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let a law that names its own number of examples try a quarter of them too."""
+    if PROFILE == "quick" and isinstance(item, pytest.Function):
+        own = getattr(item.obj, "_hypothesis_internal_use_settings", None)
+        if own is not None and own.max_examples > QUICK:
+            fewer = max(QUICK, own.max_examples // 4)
+            item.obj._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

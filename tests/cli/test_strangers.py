@@ -101,6 +101,7 @@ async def test_nothing_runs_in_a_strangers_project(tmp_path: Path, name: str) ->
     assert [one.exit_code for one in done[:2]] == [0, 0]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in REPRESENTATIVE else pytest.mark.full) for name in PROJECTS]
 )

@@ -14,6 +14,8 @@ from atomic.processes import ExecResult, execute
 from atomic.testing import Call, ModelServer, claude_env
 from tests.cli.command import User, objects
 
+pytestmark = pytest.mark.ci
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "workflows"
 
 # The agent counts its turns in a file, and says another thing in each.

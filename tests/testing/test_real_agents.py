@@ -19,6 +19,8 @@ from atomic.testing import (
 )
 from tests.testing.wire import LIMIT
 
+pytestmark = pytest.mark.ci
+
 PROGRAMS = Path(__file__).parents[2] / ".programs"
 
 

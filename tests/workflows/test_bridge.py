@@ -22,7 +22,7 @@ from atomic.workflows import Bridge, State, SubagentError, SubagentRequest, grap
 from tests.timing import judge
 from tests.workflows.small_runtime import Entities, Entity, Runtime
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.ci]
 
 
 class Verdict(msgspec.Struct):

@@ -14,6 +14,8 @@ from atomic.testing.model_server import Call, Fail, Word
 from tests.providers.claude.place import place
 from tests.providers.heard import LIMIT, end
 
+pytestmark = pytest.mark.ci
+
 
 class Finding(msgspec.Struct):
     title: str

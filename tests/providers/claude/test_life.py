@@ -25,6 +25,8 @@ from tests.providers.claude.place import agent, bash, place, waits
 from tests.providers.heard import LIMIT, all_of, end, end_of, turn
 from tests.providers.processes import appears, children, disappears, find
 
+pytestmark = pytest.mark.ci
+
 
 async def test_a_session_is_resumed_and_forked_in_a_new_process(tmp_path: Path) -> None:
     async with place(tmp_path, {"say": "hello"}) as here:

@@ -18,7 +18,12 @@ def reference(name: str, size: str) -> Path:
     return REFERENCES / size / f"{name}.txt"
 
 
-@pytest.mark.parametrize("size", SIZES)
+LARGEST = "120x40"
+
+
+@pytest.mark.parametrize(
+    "size", [*(size for size in SIZES if size != LARGEST), pytest.param(LARGEST, marks=pytest.mark.ci)]
+)
 async def test_states_look_as_their_references(size: str) -> None:
     states = [state for state in STATES if size in state.sizes]
     other: list[str] = []
