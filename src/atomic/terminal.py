@@ -8,9 +8,12 @@ scripts stay. JSON keeps its meaning: there such characters are written as `\\uX
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import cache
+
+TYPE_CHECKING = False  # `re` is imported when the first text needs it: `atomic --help` does without
+if TYPE_CHECKING:
+    import re
 
 _SIGN = "\N{REPLACEMENT CHARACTER}"
 _MARKS = 3  # combining marks on one letter; more would paint over the lines above and below
@@ -93,6 +96,8 @@ def _classes(*, controls: str) -> str:
 @cache
 def _unsafe() -> re.Pattern[str]:
     """Compiled when it is first needed: most output is plain ASCII."""
+    import re
+
     kept = (
         f"(?<=[{_EMOJI}#*0-9])[\ufe0e\ufe0f]",  # how an emoji is drawn
         f"(?<=[{_EMOJI}])\u200d",
@@ -104,11 +109,15 @@ def _unsafe() -> re.Pattern[str]:
 
 @cache
 def _unsafe_in_json() -> re.Pattern[str]:
+    import re
+
     return re.compile(_classes(controls=r"\x7f"))
 
 
 @cache
 def _joiners() -> re.Pattern[str]:
+    import re
+
     return re.compile("[\u200c\u200d\ufe0e\ufe0f]")
 
 
