@@ -65,6 +65,7 @@ class Fork(Crew, ABC):
         self.errors: dict[str, NodeError] = {}
         self._inside = self.place.inner("|")
         self._inside.model = op.model or self.place.model
+        self._inside.crew = self
         self._recorded = self.run.pen is not None or self.run.past is not None
         self._open()
         self._timer: asyncio.TimerHandle | None = None
@@ -184,7 +185,6 @@ class Fork(Crew, ABC):
 
     async def alone(self, name: str, token: Token) -> None:
         """A branch with a task of its own."""
-        token.crew = self
         with self:
             try:
                 while (step := await token.advance()) is not None:
@@ -203,7 +203,6 @@ class Fork(Crew, ABC):
 
     async def walk(self, name: str, token: Token) -> None:
         """Walk one branch to its end and see what that means for the others."""
-        token.crew = self
         try:
             while (step := await token.advance()) is not None:
                 self.put(step)

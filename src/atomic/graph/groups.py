@@ -94,7 +94,6 @@ class Group(Crew):
         self.spawn(self._walk(token), self.program.ops[token.pc].id)
 
     async def _walk(self, token: Token) -> None:
-        token.crew = self
         with self:
             try:
                 async with self._slots or nullcontext():

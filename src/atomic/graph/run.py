@@ -28,6 +28,7 @@ from atomic.questions import Question
 
 if TYPE_CHECKING:
     from atomic.graph.context import Answer, StepContext
+    from atomic.graph.crew import Crew
     from atomic.graph.past import Past
     from atomic.graph.pen import Pen
     from atomic.graph.token import Token
@@ -210,6 +211,8 @@ def local_id(public_id: str) -> str:
 
 class Place:
     """One instance of a scope: where it is in the run, and what its nodes find there."""
+
+    crew: Crew | None = None  # the fork whose tasks walk its tokens; None: the run's own task does
 
     def __init__(
         self,

@@ -113,6 +113,7 @@ class SubgraphFork(Fork):
             counted=outer.counted,
             names=(*outer.names, self.graph.options.name),
         )
+        place.crew = self
         token = self.children[name] = self.token_at(place, self.graph.program, self.values)
         if token.resumed is not None and not token.last:
             token.resumed = self.inherits  # its first step begins together with the node itself

@@ -64,7 +64,6 @@ class Token:
     pc: int
     branching: Branching | None = None  # what it has opened and not joined yet
     group: Group | None = None  # the branches that edges made, of which this is one
-    crew: Crew | None = None  # whose task walks it; None: the run's own
     order: tuple[int, ...] = ()
     region = 0  # as one of several branches that edges made: the operations that it may come to, as bits
     last = ""  # the key of the visit before this position
@@ -96,6 +95,11 @@ class Token:
         if self._state is None:
             self._state = self.spec.build(self.values, self.updated)
         return self._state
+
+    @property
+    def crew(self) -> Crew | None:
+        """Whose task walks it; None: the run's own."""
+        return self.place.crew if self.group is None else self.group
 
     @property
     def follows(self) -> tuple[str, ...] | None:
