@@ -13,7 +13,7 @@ from atomic.graph.state import StateT
 from atomic.workflows import nodes
 from atomic.workflows.nodes import ContextAction, MergeResults
 from atomic.workflows.runtime import SubagentRequest
-from atomic.workflows.task_loop import TaskSelector, criteria_loop_node, task_loop_node
+from atomic.workflows.task_loop import TASKS_PATH, TaskSelector, criteria_loop_node, task_loop_node
 
 
 class WorkflowBuilder(GraphBuilder[StateT]):
@@ -209,7 +209,7 @@ class WorkflowBuilder(GraphBuilder[StateT]):
         self,
         id: str,
         *,
-        tasks_path: Text[StateT],
+        tasks_path: Text[StateT] = TASKS_PATH,
         task_nodes: Sequel[StateT],
         until: Condition[StateT] | None = None,
         max_iterations: int = 100,

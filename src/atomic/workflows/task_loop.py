@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from inspect import signature
+from typing import Any, cast
 
 from atomic.graph.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
 from atomic.graph.nodes import Text, block_of
 from atomic.graph.state import StateT
 from atomic.tasks import Task, TaskList, TaskStatus
 
-TaskSelector = Callable[[Sequence[Task], StateT], Task | None]
+TaskSelector = Callable[[Sequence[Task], StateT], Task | None] | Callable[[Sequence[Task]], Task | None]
+TASKS_PATH = "research/tasks.json"
 WriteTasks = Callable[[str, TaskList], None]
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})(.*)")
 COMES_FIRST = "comes_first"  # in the metadata of a task: nothing else is taken before it is done
@@ -26,7 +28,7 @@ _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 def task_loop_node(
     id: str,
     *,
-    tasks_path: Text[StateT],
+    tasks_path: Text[StateT] = TASKS_PATH,
     task_nodes: Sequel[StateT],
     until: Condition[StateT] | None = None,
     max_iterations: int = 100,
@@ -44,13 +46,33 @@ def task_loop_node(
     def dispatcher(state: StateT, deps: Any) -> TaskDispatcher:
         path = tasks_path(state) if callable(tasks_path) else tasks_path
         write = getattr(getattr(deps, "tasks", None), "keep", _write)
-        return TaskDispatcher(path, max_iterations=max_iterations, selector=task_selector, write=write)
+        return TaskDispatcher(path, max_iterations=max_iterations, selector=selector, write=write)
 
     problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
+    selector: Any = task_selector
+    if task_selector is not None and not _takes(task_selector, 2):
+        selector = lambda ready, state: cast("Any", task_selector)(ready)  # noqa: E731  # by tasks alone
+        if not _takes(task_selector, 1):
+            problems = (*problems, "task_selector takes the ready tasks, or the tasks and the state")
+    if until is not None and not _takes(until, 1):
+        problems = (*problems, "until takes the state alone: until=lambda state: …")
     body = TasksBody(dispatcher, block_of(task_nodes), until, max_concurrency)
     return Node(
         id=id, kind=NodeKind.TASKS, body=body, name=name, description=description, model=model, problems=problems
     )
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    if not callable(function):
+        return False
+    try:
+        signature(function).bind(*(None,) * count)
+    except TypeError:
+        return False
+    except ValueError:  # some built-in functions tell nothing
+        return True
+    return True
 
 
 def _write(path: str, tasks: TaskList) -> None:
@@ -61,7 +83,12 @@ class TaskDispatcher:
     """Hands out the tasks of a file and keeps their statuses there; `write` is how the run writes such a file."""
 
     def __init__(
-        self, path: str, *, max_iterations: int, selector: TaskSelector[Any] | None, write: WriteTasks = _write
+        self,
+        path: str,
+        *,
+        max_iterations: int,
+        selector: Callable[[Sequence[Task], Any], Task | None] | None,
+        write: WriteTasks = _write,
     ) -> None:
         self._path, self._max_iterations, self._selector, self._write = path, max_iterations, selector, write
         self._tasks = TaskList.read(path)
