@@ -206,7 +206,12 @@ def unquote(name: str) -> str:
 
 def local_id(public_id: str) -> str:
     """The id of a node in its scope: without the nodes around it, which may have been renamed, and without items."""
-    return public_id.rpartition("/")[2].partition("[")[0]
+    start = depth = 0
+    for place, char in enumerate(public_id):
+        depth += (char == "[") - (char == "]")
+        if char == "/" and depth == 0:  # others are part of an item's key
+            start = place + 1
+    return public_id[start:].partition("[")[0]
 
 
 class Place:
@@ -242,7 +247,11 @@ class Place:
         return f"{self.prefix}{id}{self.suffix}"
 
     def local_id(self, public_id: str) -> str:
-        return local_id(public_id) if self.qualified else public_id
+        if not self.qualified:
+            return public_id
+        if public_id.startswith(self.prefix) and public_id.endswith(self.suffix):
+            return public_id[len(self.prefix) : len(public_id) - len(self.suffix)]
+        return local_id(public_id)  # the nodes around it have been renamed
 
 
 def error_body(error: NodeError | None) -> ErrorBody | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import Any, cast
+from typing import Any
 
 from atomic.graph.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
 from atomic.graph.nodes import Text, block_of
@@ -51,7 +51,7 @@ def task_loop_node(
     problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
     selector: Any = task_selector
     if task_selector is not None and not _takes(task_selector, 2):
-        selector = lambda ready, state: cast("Any", task_selector)(ready)  # noqa: E731  # by tasks alone
+        selector = _by_tasks_alone(task_selector)
         if not _takes(task_selector, 1):
             problems = (*problems, "task_selector takes the ready tasks, or the tasks and the state")
     if until is not None and not _takes(until, 1):
@@ -60,6 +60,13 @@ def task_loop_node(
     return Node(
         id=id, kind=NodeKind.TASKS, body=body, name=name, description=description, model=model, problems=problems
     )
+
+
+def _by_tasks_alone(selector: Any) -> Callable[[Sequence[Task], Any], Task | None]:
+    def select(ready: Sequence[Task], state: Any) -> Task | None:
+        return selector(ready)
+
+    return select
 
 
 def _takes(function: Any, count: int) -> bool:
