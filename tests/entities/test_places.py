@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from atomic.entities import EntityKind, EntityRegistry, Location
+from atomic.errors import AtomicError
 from tests.entities.files import load, own, write
 
 HEAD = "---\ndescription: found\n---\nDo it.\n"
@@ -170,9 +171,10 @@ def test_in_the_home_folder_all_is_the_users(tmp_path: Path) -> None:
 def test_only_the_files_of_the_wanted_providers_are_read(tmp_path: Path) -> None:
     write(tmp_path, {".claude/commands/c.md": "c", ".opencode/command/o.md": "o", "opencode.json": "broken"})
     registry = EntityRegistry.load(project=tmp_path, user=tmp_path / "home", providers=["claude"])
-    assert [entity.name for entity in registry.all()] == ["c"]
+    own = [entity.name for entity in registry.all() if entity.source.location is not Location.BUILTIN]
+    assert own == ["c"]
     assert registry.diagnostics == []
-    with pytest.raises(ValueError, match="gemini"):
+    with pytest.raises(AtomicError, match="gemini"):
         EntityRegistry.load(project=tmp_path, user=tmp_path / "home", providers=["gemini"])
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from atomic.config import atomic_home, find_project
 from atomic.entities.model import AnyPath, EntityKind, Location, Provider
+from atomic.errors import AtomicError, closest
 
 _COMMAND, _SKILL, _AGENT = EntityKind.COMMAND, EntityKind.SKILL, EntityKind.AGENT
 BUILTIN = Path(__file__).parent / "builtin"
@@ -92,13 +93,22 @@ def places_of(
 
     In the home folder there is only what is the user's own: it is no project.
     """
-    wanted = set(Provider) if providers is None else {Provider(provider) for provider in providers}
+    wanted = set(Provider) if providers is None else {_provider(provider) for provider in providers}
     home = os.path.abspath(Path.home() if user is None else user)
     folder = find_project() if project is None else Path(os.path.abspath(project))
     found = [*_user(home, with_environment=user is None), *_builtin()]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
         found[:0] = _project(str(folder))
-    return [place for place in found if place.provider in wanted]
+    return [place for place in found if place.provider in wanted or place.location is Location.BUILTIN]
+
+
+def _provider(name: str) -> Provider:
+    """The provider of that name. Raises AtomicError with those that there are."""
+    if name not in {provider.value for provider in Provider}:
+        near = closest(str(name), Provider)
+        hint = f' (did you mean "{near}"?)' if near else ""
+        raise AtomicError(f'Unknown provider "{name}"{hint}; there are {", ".join(Provider)}')
+    return Provider(name)
 
 
 def _project(folder: str) -> Iterator[AnyPlace]:
