@@ -123,6 +123,9 @@ class Runtime:
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tasks: Any = None
     files: Any = None
+    facts: Any = None
+    check_variables: Sequence[str] = ()
+    trusted: bool = False
     configured: Sequence[str] = ()
     turns: list[Turn] = field(default_factory=list[Turn])
     says: str = "done"
