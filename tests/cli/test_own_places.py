@@ -44,9 +44,27 @@ def shared(user: User, tmp_path: Path) -> Path:
     return folder
 
 
+def share_group(user: User) -> None:
+    """Let the user's own group have another member."""
+    folder = user.home / "groups"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import grp\nfound = grp.getgrgid\n"
+        "grp.getgrgid = lambda id: grp.struct_group((*found(id)[:3], ['somebody-else']))\n"
+    )
+    user.env["PYTHONPATH"] = f"{folder}:{user.env['PYTHONPATH']}"
+
+
+async def test_a_folder_that_only_the_users_own_group_can_write_is_fine(user: User, shared: Path) -> None:
+    (shared / "config.toml").write_text("")
+    shared.chmod(0o775)  # what `mkdir` makes where the umask is 002
+    assert (await user.atomic("config")).exit_code == 0
+
+
 @pytest.mark.parametrize("mode", [0o1777, 0o775, 0o757])
 @pytest.mark.parametrize("words", LINES)
 async def test_a_folder_that_others_can_write_is_refused(user: User, shared: Path, mode: int, words: list[str]) -> None:
+    share_group(user)
     shared.chmod(mode)
     done = await user.atomic(*words)
     assert (done.exit_code, complaint(done)) == (

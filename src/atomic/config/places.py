@@ -37,8 +37,21 @@ def _check_home(home: Path) -> None:
         return
     if not is_ours(status):
         raise HomeError(f"{home} belongs to another user: set ATOMIC_HOME to a folder of your own")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    by_group = status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid)
+    if by_group or status.st_mode & stat.S_IWOTH:
         raise HomeError(f"{home} can be written by other users: run chmod go-w {shlex.quote(str(home))}")
+
+
+def _is_private_group(gid: int) -> bool:
+    """Return whether the user is the only member of a group: many systems give each user one, and a umask of 002."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 def is_ours(status: os.stat_result) -> bool:
