@@ -13,6 +13,14 @@ LIST = """{"tasks": [
   {"id": "#2", "name": "Build it", "dependencies": [1], "priority": 2, "description": "With sessions."},
   {"id": 3, "content": "Test it", "blockedBy": ["2"], "acceptance": ["all green"]}
 ]}"""
+STEPS = """{"features": [
+  {"category": "ui", "description": "Show it", "steps": ["open", "look"], "passes": true},
+  {"category": "ui", "description": "Hide it", "steps": ["close"], "passes": false}
+]}"""
+CRITERIA = """{"features": [
+  {"id": "1", "name": "Show it", "description": "Show it", "acceptanceCriteria": ["open", "look"], "status": "passing"},
+  {"id": "2", "name": "Hide it", "description": "Hide it", "acceptanceCriteria": ["close"], "status": "pending"}
+]}"""
 CIRCLE = '{"tasks": [{"id": "a", "title": "A", "blocked_by": ["b"]}, {"id": "b", "title": "B", "blocked_by": ["a"]}]}'
 
 
@@ -101,6 +109,29 @@ async def test_convert_keeps_all_of_the_older_list(user: User) -> None:
     assert (user.project / "tasks.json").read_text() == done.stdout
     again = await user.atomic("tasks", "convert", "feature-list.json", "--to", "tasks.json")
     assert (again.exit_code, complaint(again)) == (2, "tasks.json is there already (name another file, or remove it)")
+
+
+@pytest.mark.parametrize("features", [STEPS, CRITERIA, STEPS[13:-1]], ids=["steps", "criteria", "bare"])
+async def test_each_verb_reads_a_feature_list(user: User, features: str) -> None:
+    write(user.project / "list.json", features)
+    shown = await user.atomic("tasks", "show", "list.json")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert [line.split() for line in shown.stdout.splitlines()] == [
+        ["1", "completed", "Show", "it"],
+        ["2", "pending", "ready", "Hide", "it"],
+        ["2", "tasks:", "1", "pending,", "1", "completed"],
+    ]
+    following = await user.atomic("tasks", "next", "list.json")
+    assert (following.exit_code, following.stdout) == (0, "2: Hide it\nHide it\n- close\n")
+    checked = await user.atomic("tasks", "check", "list.json")
+    assert (checked.exit_code, checked.stdout) == (0, "2 tasks: 1 pending, 1 completed, no problems\n")
+    converted = await user.atomic("tasks", "convert", "list.json")
+    assert (converted.exit_code, converted.stderr) == (0, "")
+    tasks = msgspec.json.decode(converted.stdout)["tasks"]
+    assert [(task["id"], task["status"], task["acceptance"]) for task in tasks] == [
+        ("1", "completed", ["open", "look"]),
+        ("2", "pending", ["close"]),
+    ]
 
 
 @pytest.mark.parametrize("verb", ["show", "next", "check", "convert"])

@@ -1,12 +1,30 @@
+"""Feature lists, in both forms: they are read wherever a task list is read."""
+
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from atomic.tasks import NoTaskListError, Task, TaskList, TaskStatus, convert_feature_list
 
+NAMED: dict[str, Any] = {
+    "features": [
+        {
+            "id": "login",
+            "name": "Log in",
+            "description": "With a password",
+            "acceptanceCriteria": ["a wrong password is refused", "a right one is not"],
+            "status": "passing",
+            "implementedAt": "2026-01-01T00:00:00Z",
+        },
+        {"id": "dark", "name": "Dark mode", "description": "", "status": "in_progress"},
+        {"id": "mail", "name": "Send mail", "description": "", "status": "pending"},
+        {"id": "sms", "name": "Send SMS", "description": "", "status": "failing", "error": "no gateway"},
+    ]
+}
 FEATURES: list[dict[str, Any]] = [
     {
         "category": "functional",
@@ -18,11 +36,14 @@ FEATURES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("read", [convert_feature_list, TaskList.parse])
 @pytest.mark.parametrize(
-    "source", [FEATURES, json.dumps(FEATURES), {"features": FEATURES}], ids=["data", "text", "object"]
+    "source",
+    [FEATURES, json.dumps(FEATURES), {"features": FEATURES}, {"tasks": FEATURES}, {"tasks": [], "features": FEATURES}],
+    ids=["data", "text", "features", "tasks", "both"],
 )
-def test_a_feature_list_becomes_tasks_that_keep_everything(source: object) -> None:
-    tasks = convert_feature_list(source)
+def test_a_feature_list_becomes_tasks_that_keep_everything(source: object, read: Callable[[object], TaskList]) -> None:
+    tasks = read(source)
     assert tasks.tasks == [
         Task(
             "1",
@@ -50,8 +71,65 @@ def test_ids_of_features_are_kept() -> None:
     assert [str(problem) for problem in tasks.problems] == ['7: duplicate id "7": the task at position 2 becomes "7-2"']
 
 
-def test_a_feature_without_a_description_gets_a_name() -> None:
-    assert [task.title for task in convert_feature_list([{}, {"steps": "look"}]).tasks] == ["Feature 1", "Feature 2"]
+@pytest.mark.parametrize("read", [convert_feature_list, TaskList.parse])
+def test_named_features_keep_their_ids_and_statuses(read: Callable[[object], TaskList]) -> None:
+    tasks = read(NAMED)
+    assert tasks.problems == ()
+    assert [(task.id, task.title, task.status) for task in tasks.tasks] == [
+        ("login", "Log in", "completed"),
+        ("dark", "Dark mode", "in_progress"),
+        ("mail", "Send mail", "pending"),
+        ("sms", "Send SMS", "failed"),
+    ]
+    assert tasks.tasks[0].acceptance == ["a wrong password is refused", "a right one is not"]
+    assert tasks.tasks[0].metadata == {"implementedAt": "2026-01-01T00:00:00Z"}
+    assert tasks.tasks[3].metadata == {"error": "no gateway"}
+
+
+def test_features_without_an_id_get_their_position_and_a_title() -> None:
+    tasks = TaskList.parse({"features": [{}, {"steps": "look"}]})
+    assert [(task.id, task.title) for task in tasks.tasks] == [("1", "Task 1"), ("2", "Task 2")]
+    assert tasks.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("item", "status"),
+    [
+        ({"passes": True}, "completed"),
+        ({"passes": "true"}, "completed"),
+        ({"Passes": True}, "completed"),
+        ({"passes": False}, "pending"),
+        ({"passes": None}, "pending"),
+        ({"passes": False, "status": "failing"}, "failed"),
+        ({"passes": True, "status": "done"}, "completed"),
+    ],
+)
+def test_passes_says_whether_a_task_is_completed(item: dict[str, Any], status: str) -> None:
+    tasks = TaskList.parse([{"id": "1", "title": "x", **item}])
+    assert (tasks.tasks[0].status, tasks.problems) == (status, ())
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        (
+            {"passes": False, "status": "completed"},
+            '1: "status" says completed and "passes" says false; taken as pending',
+        ),
+        ({"passes": True, "status": "failed"}, '1: "status" says failed and "passes" says true; taken as failed'),
+        ({"passes": "maybe"}, '1: "passes" is "maybe", neither true nor false; taken as pending'),
+    ],
+)
+def test_a_contradiction_is_a_problem_and_never_completed(item: dict[str, Any], problem: str) -> None:
+    tasks = TaskList.parse([{"id": "1", "title": "x", **item}])
+    assert not tasks.tasks[0].status.is_done
+    assert [str(one) for one in tasks.problems] == [problem]
+    assert tasks.tasks[0].metadata["passes"] == item["passes"]
+
+
+def test_criteria_and_steps_are_both_acceptance() -> None:
+    (task,) = TaskList.parse([{"id": "1", "acceptanceCriteria": "it is fast", "steps": ["open", "look"]}]).tasks
+    assert task.acceptance == ["it is fast", "open", "look"]
 
 
 @pytest.mark.parametrize("source", ["no json", "{}", "[1]", None])

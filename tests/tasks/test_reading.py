@@ -255,8 +255,8 @@ def test_an_item_that_is_no_task_is_a_problem_and_the_others_are_read() -> None:
         ("Here is your plan: 1. log in", "Expecting value"),
         ('[{"id": 1}', "Expecting"),
         ("null", "null where a list should be"),
-        ("{}", 'an object without a list "tasks"'),
-        ('{"tasks": {"1": {}}}', 'an object without a list "tasks"'),
+        ("{}", 'an object without a list "tasks" or "features"'),
+        ('{"tasks": {"1": {}}}', 'an object without a list "tasks" or "features"'),
         ("[1, 2]", "a list whose first item is a number"),
         (7, "a number where a list should be"),
         ([object()], "unsupported"),
@@ -269,7 +269,7 @@ def test_what_is_no_task_list_is_refused_with_the_reason(source: object, reason:
         TaskList.parse(source)
     assert reason in str(caught.value)
     assert str(caught.value).startswith("No task list: ")
-    assert str(caught.value).endswith('(expected {"tasks": [...]} or a list of tasks)')
+    assert str(caught.value).endswith('(expected {"tasks": [...]}, {"features": [...]} or a list of tasks)')
     assert isinstance(caught.value, TasksError)
     assert isinstance(caught.value, AtomicError)
 

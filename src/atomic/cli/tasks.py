@@ -1,4 +1,4 @@
-"""`atomic tasks`: look into a list of tasks, ask what is next, check it, convert an older one."""
+"""`atomic tasks`: look into a list of tasks, ask what is next, check it, convert a feature list."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from collections.abc import Sequence
 from atomic.cli.errors import FAILED, OK, WAITING, UsageError
 from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import table
-from atomic.tasks import Task, TaskList, TaskStatus, convert_feature_list
+from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.tasks.errors import NoTaskListError, TaskFileError
-from atomic.tasks.file import read_file
 from atomic.terminal import escaped_json, one_line
-
-_OF_FEATURES = {"category", "steps", "passes"}  # what a feature has and a task has not
-_OF_TASKS = {"title", "name", "content", "status"}
 
 
 def show_tasks(file: str, *, as_json: bool) -> int:
@@ -61,13 +57,8 @@ def check_tasks(file: str, *, as_json: bool) -> int:
 
 
 def convert_tasks(file: str, to: str | None) -> int:
-    """Print an older feature list as tasks, or write them to a file that is not there yet."""
-    try:
-        tasks = _converted(read_file(file))
-    except NoTaskListError as error:
-        raise UsageError(str(NoTaskListError(error.reason, path=file))) from error
-    except TaskFileError as error:
-        raise UsageError(str(error)) from error
+    """Print a feature list, or any other list of tasks, in the strict form, or write it to a new file."""
+    tasks = _read(file)
     if to is None:
         put(escaped_json(tasks.dump()))
     else:
@@ -77,13 +68,6 @@ def convert_tasks(file: str, to: str | None) -> int:
         tell(f"{_count(tasks)} written to {to}")
     _tell_problems(file, tasks)
     return OK
-
-
-def _converted(data: bytes) -> TaskList:
-    """A feature list as tasks; what is a list of tasks already is one still, written strictly."""
-    features = convert_feature_list(data)
-    keys = {key for task in features.tasks for key in task.metadata}
-    return TaskList.parse(data) if keys & _OF_TASKS and not keys & _OF_FEATURES else features
 
 
 def _read(file: str) -> TaskList:

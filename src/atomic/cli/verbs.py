@@ -356,7 +356,7 @@ _TASKS = (
     Verb("next", "the task that may start now", (_JSON,), words=("FILE",), run=_tasks_next),
     Verb(
         "convert",
-        "an older feature list as tasks",
+        "a feature list as tasks",
         (Flag("--to", value="FILE", help="write to a file that is not there yet"),),
         words=("FILE",),
         run=_tasks_convert,

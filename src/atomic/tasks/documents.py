@@ -18,25 +18,29 @@ MAX_DEPTH = 100  # of nested values: what is read must be writable from any dept
 Item = dict[str, Any]
 
 
-def read_document(source: object, keys: Sequence[str]) -> tuple[list[Any], Item]:
-    """Read the list that stands alone or under one of the keys, and what stands beside it.
+def read_document(source: object, keys: Sequence[str]) -> tuple[list[Any], Item, str]:
+    """Return the list that is the document or is under one of the keys, what is beside it, and that key.
+
+    Of several lists the first that is not empty counts.
 
     Raises:
         NoTaskListError: there is none.
     """
-    document, beside = _decode(source), dict[str, Any]()
+    document, beside, key = _decode(source), dict[str, Any](), ""
     if isinstance(document, dict):
         beside = cast("Item", document)
-        key = next((key for key in keys if isinstance(beside.get(key), list)), None)
-        if key is None:
-            raise NoTaskListError(f'an object without a list "{keys[0]}"')
+        found = [key for key in keys if isinstance(beside.get(key), list)]
+        if not found:
+            named = " or ".join(f'"{key}"' for key in keys)
+            raise NoTaskListError(f"an object without a list {named}")
+        key = next((key for key in found if beside[key]), found[0])
         document = beside.pop(key)
     if not isinstance(document, list):
         raise NoTaskListError(f"{kind_of(document)} where a list should be")
     items = cast("list[Any]", document)
     if items and not any(isinstance(item, dict) for item in items):
         raise NoTaskListError(f"a list whose first item is {kind_of(items[0])}, without any task")
-    return items, beside
+    return items, beside, key
 
 
 def text_of(value: object) -> str:

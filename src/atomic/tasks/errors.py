@@ -17,7 +17,7 @@ class NoTaskListError(TasksError):
     def __init__(self, reason: str, *, path: str | None = None) -> None:
         self.reason, self.path = reason, path
         what = f'No task list: "{path}"' if path else "No task list"
-        super().__init__(f'{what}: {reason} (expected {{"tasks": [...]}} or a list of tasks)')
+        super().__init__(f'{what}: {reason} (expected {{"tasks": [...]}}, {{"features": [...]}} or a list of tasks)')
 
 
 class TaskFileError(TasksError):

@@ -1,5 +1,7 @@
 """Make tasks of what people, agents and other tools write: read leniently, so that writing can be strict.
 
+A feature list is a task list in other words: `acceptanceCriteria` and `steps` are `acceptance`, `passes` is a status.
+
 Nothing is dropped in silence. A key that no field knows goes to `metadata`; a value that cannot be understood goes
 there too and is a problem. The order of the tasks means something, the order of keys never does.
 """
@@ -26,6 +28,8 @@ _SPELLINGS = {
     "priority": ("priority",),
     "blocked_by": ("blocked_by", "blockedBy", "dependencies", "depends_on"),
     "acceptance": ("acceptance", "acceptance_criteria"),
+    "steps": ("steps",),
+    "passes": ("passes",),
     "metadata": ("metadata",),
 }
 _SQUEEZE = str.maketrans("", "", "_- \t\r\n")
@@ -39,8 +43,13 @@ _STATUSES = {status.translate(_SQUEEZE): status for status in TaskStatus} | {
     "failing": TaskStatus.FAILED,
     "error": TaskStatus.FAILED,
 }
+_PASSES = {
+    **dict.fromkeys(("true", "yes", "1", "passing"), True),
+    **dict.fromkeys(("", "false", "no", "0", "failing"), False),
+}
 _PRIORITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 
+FEATURES = "features"  # the key of a feature list
 
 Report = Callable[[ProblemKind, str], None]
 
@@ -54,35 +63,24 @@ class Reading(msgspec.Struct):
 
 
 def read_tasks(source: object) -> Reading:
-    """Read a task list from JSON text or from plain data.
+    """Read a task list or a feature list from JSON text or from plain data.
 
     Raises:
         NoTaskListError: it is neither a list of tasks nor an object that has one.
     """
-    items, beside = read_document(source, ["tasks"])
+    items, beside, key = read_document(source, ("tasks", FEATURES))
     beside.pop("version", None)
     reading = Reading([], [], _list_metadata(beside))
     drafts = [_Draft(item) for item in _objects(items, reading)]
-    ids, problems = unique_ids([draft.id for draft in drafts])
+    ids, problems = unique_ids(
+        # Features often have no ids: their positions are their ids, and that is no problem.
+        [
+            draft.id or (str(position) if key == FEATURES or draft.is_feature else "")
+            for position, draft in enumerate(drafts, 1)
+        ]
+    )
     reading.problems += problems
     reading.tasks = [draft.task(id, reading.problems) for draft, id in zip(drafts, ids, strict=True)]
-    return reading
-
-
-def read_features(source: object) -> Reading:
-    """Read the older `feature-list.json`: a feature becomes a task that keeps all of it as metadata.
-
-    Raises:
-        NoTaskListError: it is neither a list of features nor an object that has one.
-    """
-    items, beside = read_document(source, ["features", "tasks"])
-    reading = Reading([], [], _list_metadata(beside))
-    features = _objects(items, reading)
-    # A feature list has no ids: that its tasks get their positions is the conversion, not a problem.
-    given = [clean_id(feature.get("id")) or str(position) for position, feature in enumerate(features, 1)]
-    ids, problems = unique_ids(given)
-    reading.problems += problems
-    reading.tasks = [_feature_task(feature, id) for feature, id in zip(features, ids, strict=True)]
     return reading
 
 
@@ -133,6 +131,8 @@ class _Draft:
                 entries.sort(key=lambda entry: entry[:2])
 
         self.id = clean_id(self._one("id"))
+        self.is_feature = "passes" in self._given or "steps" in self._given
+        self._item = item
 
     def task(self, id: str, problems: list[TaskProblem]) -> Task:
         """Fill in the fields; what cannot be understood is reported under the id that the task gets."""
@@ -148,7 +148,7 @@ class _Draft:
             status=self._status(report),
             priority=self._priority(report),
             blocked_by=list(dict.fromkeys(filter(None, map(_blocker, self._all("blocked_by", split=","))))),
-            acceptance=[text_of(line) for line in self._all("acceptance")],
+            acceptance=[text_of(line) for line in (*self._all("acceptance"), *self._all("steps"))],
             metadata=self._metadata(report),
         )
 
@@ -172,13 +172,14 @@ class _Draft:
         return [value for value in values if value is not None and value != ""]
 
     def _status(self, report: Report) -> TaskStatus:
-        value = self._one("status")
+        value, passes = self._one("status"), self._one("passes")
         try:
-            return read_status(value)
+            status = read_status(value)
         except UnknownStatusError as error:
             report(ProblemKind.UNKNOWN_STATUS, f'unknown status "{error.status}", taken as pending')
             self._extra["status"] = value
             return TaskStatus.PENDING
+        return status if passes is None else _checked_status(status if value else None, passes, report)
 
     def _priority(self, report: Report) -> int | float | None:
         value = self._one("priority")
@@ -192,6 +193,9 @@ class _Draft:
 
     def _metadata(self, report: Report) -> Item:
         metadata = self._one("metadata")
+        if self.is_feature:  # all of it is kept, so that a feature list can be made of the tasks again
+            self._extra = {**self._item, **self._extra}
+            self._extra.pop("metadata", None)
         if not isinstance(metadata, dict):
             return self._extra if metadata is None else {**self._extra, "metadata": metadata}
         inner = cast("Item", metadata)
@@ -199,6 +203,22 @@ class _Draft:
             if self._extra[key] != inner[key]:
                 report(ProblemKind.UNREADABLE, f'"{key}" stands in the metadata and beside it, which is left out')
         return {**self._extra, **inner}
+
+
+def _checked_status(status: TaskStatus | None, passes: object, report: Report) -> TaskStatus:
+    """Return the status of a feature: completed only if nothing contradicts that."""
+    is_passing = _PASSES.get(text_of(passes).strip().casefold())
+    if is_passing is None:
+        message = f'"passes" is "{text_of(passes)}", neither true nor false'
+    elif status is None:
+        return TaskStatus.COMPLETED if is_passing else TaskStatus.PENDING
+    elif is_passing is (status is TaskStatus.COMPLETED):
+        return status
+    else:
+        message = f'"status" says {status} and "passes" says {text_of(is_passing)}'
+    taken = TaskStatus.PENDING if status is None or status is TaskStatus.COMPLETED else status
+    report(ProblemKind.UNREADABLE, f"{message}; taken as {taken}")
+    return taken
 
 
 def _blocker(value: object) -> str:
@@ -227,19 +247,3 @@ def _parsed(digits: str) -> int | float | None:
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0].strip()
-
-
-def _feature_task(feature: Item, id: str) -> Task:
-    description = text_of(feature.get("description"))
-    steps = feature.get("steps")
-    passes = text_of(feature.get("passes")).strip().casefold() in ("true", "yes", "1", "passing")
-    return Task(
-        id=id,
-        title=_first_line(description) or f"Feature {id}",
-        description=description,
-        status=TaskStatus.COMPLETED if passes else TaskStatus.PENDING,
-        acceptance=[
-            text_of(step) for step in (cast("list[Any]", steps) if isinstance(steps, list) else [steps]) if step
-        ],
-        metadata=feature,
-    )

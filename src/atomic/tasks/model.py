@@ -10,7 +10,7 @@ import msgspec
 from atomic.tasks.errors import NoTaskListError, TaskNotFoundError, TasksError
 from atomic.tasks.file import AnyPath, read_file, write_file
 from atomic.tasks.ids import clean_id, unique_ids
-from atomic.tasks.lenient import Reading, read_features, read_status, read_tasks
+from atomic.tasks.lenient import read_status, read_tasks
 from atomic.tasks.readiness import Readiness
 from atomic.tasks.task import Task, TaskProblem, TaskStatus
 
@@ -41,12 +41,13 @@ class TaskList:
 
     @classmethod
     def parse(cls, source: object) -> Self:
-        """Read JSON text, or the data that it stands for: `{"tasks": [...]}` or the list alone.
+        """Read JSON text, or the data that it stands for: `{"tasks": [...]}`, `{"features": [...]}` or the list alone.
 
         Raises:
             NoTaskListError: it is no task list; whatever is wrong with single tasks is in `problems`.
         """
-        return cls._of(read_tasks(source))
+        reading = read_tasks(source)
+        return cls(reading.tasks, metadata=reading.metadata, problems=reading.problems)
 
     @classmethod
     def read(cls, path: AnyPath) -> Self:
@@ -61,15 +62,6 @@ class TaskList:
             return cls.parse(data)
         except NoTaskListError as error:
             raise NoTaskListError(error.reason, path=str(path)) from error
-
-    @classmethod
-    def from_features(cls, source: object) -> Self:
-        """Read the older feature list; see `convert_feature_list`."""
-        return cls._of(read_features(source))
-
-    @classmethod
-    def _of(cls, reading: Reading) -> Self:
-        return cls(reading.tasks, metadata=reading.metadata, problems=reading.problems)
 
     @property
     def tasks(self) -> list[Task]:
@@ -133,12 +125,12 @@ class TaskList:
 
 
 def convert_feature_list(source: object) -> TaskList:
-    """Make tasks of the older `[{"category", "description", "steps", "passes"}]`, which is kept in the metadata.
+    """Make tasks of a feature list, as `TaskList.parse` does.
 
     Raises:
         NoTaskListError: it is no feature list.
     """
-    return TaskList.from_features(source)
+    return TaskList.parse(source)
 
 
 def _with_clean_ids(tasks: list[Task]) -> tuple[list[Task], list[TaskProblem]]:

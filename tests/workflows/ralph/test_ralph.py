@@ -459,6 +459,40 @@ async def test_without_words_it_takes_the_projects_list(tmp_path: Path, name: st
     assert (await theatre.ralph()).status == DONE
 
 
+STEPS = [
+    {"category": "ui", "description": "Show it", "steps": ["look at it"], "passes": True},
+    {"category": "ui", "description": "Hide it", "steps": ["see nothing"], "passes": False},
+]
+CRITERIA = [
+    {"id": "1", "name": "Show it", "description": "", "acceptanceCriteria": ["look at it"], "status": "passing"},
+    {"id": "2", "name": "Hide it", "description": "", "acceptanceCriteria": ["see nothing"], "status": "pending"},
+]
+
+
+@pytest.mark.parametrize("words", ["--tasks list.json", "--feature-list list.json", "", "/ralph"])
+@pytest.mark.parametrize("features", [STEPS, CRITERIA], ids=["steps", "criteria"])
+async def test_a_feature_list_is_worked_on_from_where_it_is(tmp_path: Path, words: str, features: Any) -> None:
+    theatre = Theatre(tmp_path)
+    name = "list.json" if "list" in words else "research/feature-list.json"
+    (theatre.project / "research").mkdir()
+    (theatre.project / name).write_text(json.dumps({"features": features}))
+    command = ["-p", "/ralph --dry-run"] if words == "/ralph" else ["run", "ralph", "--dry-run", *words.split()]
+    done = await theatre.user.atomic(*command)
+    assert done.exit_code == 0, done.stderr
+    tasks = json.loads((theatre.session / "tasks.json").read_text())["tasks"]
+    assert [(task["id"], task["title"], task["status"], task["acceptance"]) for task in tasks] == [
+        ("1", "Show it", "completed", ["look at it"]),
+        ("2", "Hide it", "pending", ["see nothing"]),
+    ]
+
+
+async def test_a_feature_list_whose_features_all_pass_is_refused(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    (theatre.project / "list.json").write_text(json.dumps({"features": STEPS[:1]}))
+    done = await theatre.user.atomic("run", "ralph", "--tasks", "list.json")
+    assert (done.exit_code, "completed already" in done.stderr) == (2, True)
+
+
 async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path)
     for folder in ("research", "inner"):

@@ -57,7 +57,7 @@ RALPH = WorkflowDefinition(
     demo=DEMO,
     config_descriptions={
         "tasks": "work on the tasks of that file; it is copied and not touched",
-        "feature_list": "work on that older list of features; it is copied and not touched",
+        "feature_list": "work on the features of that file; it is copied and not touched",
         "yolo": "no plan: repeat the prompt in fresh contexts until the agent keeps its promise",
         "max_iterations": "turns of workers and fixers, then pause; 0: no limit",
         "workers": "so many tasks at once, all in one checkout",

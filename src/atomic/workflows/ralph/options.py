@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from atomic.bounded import read_bounded, read_bounded_text
+from atomic.bounded import read_bounded_text
 from atomic.config import read_duration
 from atomic.errors import AtomicError
-from atomic.tasks import ProblemKind, TaskList, TasksError, convert_feature_list
+from atomic.tasks import ProblemKind, TaskList, TasksError
 from atomic.workflows.definition import WorkflowStateParams
 from atomic.workflows.errors import UntrustedError
 from atomic.workflows.project_gate import Gate, find_gate
@@ -23,7 +23,6 @@ OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
 RED_CHECKS = ("ignore", "goal")
 PLAN = "the plan"  # where a check is from that a planner named
 SETTINGS = "config.toml"  # where a gate is from that nobody gave by a flag
-MAX_LIST = 256 * 1024 * 1024  # bytes of a list of tasks
 MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
 _FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
 _SPEC_ENDINGS = (".md", ".markdown", ".txt", ".rst", ".adoc")
@@ -91,24 +90,17 @@ def rounds_of(config: Mapping[str, Any]) -> int:
 
 
 def read_list(path: Path) -> TaskList:
-    """A list of tasks, in either format. Raises StartError where it cannot be worked on."""
-    tasks = _read_any(path)
+    """Read a list of tasks or features. Raises StartError if it cannot be worked on."""
+    try:
+        tasks = TaskList.read(path)
+    except TasksError as error:
+        raise StartError(str(error)) from error
     if fatal := [problem for problem in tasks.problems if problem.kind in _FATAL]:
         raise StartError(f"{path}: {'; '.join(map(str, fatal))}")
     if not tasks.tasks:
         raise StartError(f"{path} has no tasks: nothing is to be done")
     if all(task.status.is_done for task in tasks.tasks):
         raise StartError(f"all {len(tasks.tasks)} tasks in {path} are completed already: nothing is left to do")
-    return tasks
-
-
-def _read_any(path: Path) -> TaskList:
-    try:
-        tasks = TaskList.read(path)
-    except TasksError as error:
-        raise StartError(str(error)) from error
-    if tasks.tasks and all("passes" in task.metadata for task in tasks.tasks):
-        return convert_feature_list(read_bounded(path, MAX_LIST))
     return tasks
 
 
