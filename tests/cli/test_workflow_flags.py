@@ -310,3 +310,64 @@ def test_what_comes_with_atomic_is_read_from_its_definition() -> None:
     )
     read = WrittenWorkflow(Path("folder").name, text, indent="    ")
     assert (read.name, read.aliases, read.default_config()) == ("ours", ["o", "us"], {"workers": 1})
+
+
+LIMITED = """
+class L(S):
+    limit: int = 0
+
+def check_start(params):
+    note("start", params.max_iterations)
+
+def create_state(params):
+    note("state", params.max_iterations)
+    return L(prompt=params.prompt, limit=params.max_iterations)
+
+async def say(ctx):
+    note("node", ctx.state.limit)
+
+"""
+CHAIN = LIMITED + "workflow = graph(L).node('say', say).compile()\n"
+AS_DATA = (
+    LIMITED
+    + "graph_config = GraphConfig(start_node='say', state=L, nodes=[node('say', say)], edges=[], max_iterations=50)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "limit"),
+    [
+        (CHAIN, [], 100),
+        (CHAIN, ["--max-iterations", "7"], 7),
+        (AS_DATA, [], 50),
+        (AS_DATA, ["--max-iterations", "7"], 7),
+        ("default_config = {'max_iterations': 30}\n" + AS_DATA, [], 30),
+        ("default_config = {'max_iterations': None}\n" + AS_DATA, [], 50),
+        ("default_config = {'max_iterations': None}\n" + AS_DATA, ["--max-iterations", "0"], 0),
+    ],
+)
+async def test_the_limit_of_iterations_is_the_flag_or_the_graphs_or_100(
+    user: User, code: str, flags: list[str], limit: int
+) -> None:
+    workflow(user, "limited", code)
+    done = await user.atomic("run", "limited", *flags)
+    assert done.exit_code == 0, done.stderr
+    assert ledger(user) == [f"start {limit}", f"state {limit}", f"node {limit}"]
+
+
+async def test_a_limit_of_iterations_that_is_no_count_is_refused(user: User) -> None:
+    workflow(user, "limited", CHAIN)
+    done = await user.atomic("run", "limited", "--max-iterations", "many")
+    assert (done.exit_code, complaint(done)) == (2, '--max-iterations cannot be "many": give a whole number')
+    done = await user.atomic("run", "limited", "--max-iterations=-1")
+    assert (done.exit_code, complaint(done)) == (2, '--max-iterations cannot be "-1": give a whole number, 0 or more')
+
+
+async def test_the_limit_of_iterations_is_a_flag_only_where_it_is_read(user: User) -> None:
+    workflow(user, "limited", CHAIN)
+    workflow(user, "free", "workflow = graph(S).tool('a', run=lambda: 1).compile()\n")
+    assert "--max-iterations N" in (await user.atomic("run", "limited", "--help")).stdout
+    done = await user.atomic("complete", "run", "limited", "--max-it")
+    assert done.stdout.split()[:1] == ["--max-iterations"]
+    done = await user.atomic("run", "free", "--max-iterations", "7")
+    assert (done.exit_code, "Unknown flag" in complaint(done)) == (2, True)

@@ -67,6 +67,8 @@ def config_of(arguments: Arguments) -> dict[str, Any]:
 
 
 def _flag_of(name: str, key: str, default: Any) -> ConfigFlag | None:
+    if key == "max_iterations" and (default is None or type(default) is int):
+        return ConfigFlag(name, key, default, value="N", help="a whole number; 0: no limit", read=_limit)
     match default:
         case False:
             return ConfigFlag(name, key, None, value="", help="switch it on", read=_on)
@@ -118,6 +120,13 @@ def _whole(name: str, texts: Sequence[str]) -> int:
         number = _LARGEST
     if not -_LARGEST <= number < _LARGEST:
         raise UsageError(f'{name} cannot be "{text}": give a whole number')
+    return number
+
+
+def _limit(name: str, texts: Sequence[str]) -> int:
+    number = _whole(name, texts)
+    if number < 0:
+        raise UsageError(f'{name} cannot be "{number}": give a whole number, 0 or more')
     return number
 
 

@@ -97,4 +97,14 @@ def _default_config(tree: ast.Module) -> Mapping[str, Any]:
     config = assigned.get(config.id) if isinstance(config, ast.Name) else config
     found: Any = {} if config is None else ast.literal_eval(config)
     table = cast("dict[Any, Any]", found) if isinstance(found, dict) else {}
-    return {key: value for key, value in table.items() if isinstance(key, str)}
+    read = {"max_iterations": None} if _reads_iterations(tree) else {}
+    return read | {key: value for key, value in table.items() if isinstance(key, str)}
+
+
+def _reads_iterations(tree: ast.Module) -> bool:
+    """Whether the file reads `params.max_iterations`, which gives it the flag; `metadata` says the same."""
+    import ast
+
+    taking = (one for one in tree.body if getattr(one, "name", "") in ("create_state", "check_start"))
+    parts = (part for function in taking for part in ast.walk(function))
+    return any(isinstance(part, ast.Attribute) and part.attr == "max_iterations" for part in parts)

@@ -14,6 +14,7 @@ from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 if TYPE_CHECKING:
     from pathlib import Path  # the door for workflow authors opens without it
 
+DEFAULT_ITERATIONS = 100
 MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
 
 
@@ -40,7 +41,7 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str = ""
     session_dir: str = ""
     cwd: str = ""  # where the work is done
-    max_iterations: int | None = None
+    max_iterations: int = DEFAULT_ITERATIONS  # 0: no limit
     config: Mapping[str, Any] = {}  # `default_config` under what the settings say
     given: Mapping[str, Any] = {}  # what of it the caller has said, by flags
     project: str = ""  # the root of the project; `cwd` is there or below
@@ -97,6 +98,14 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
     at_end: AtEnd | None = None  # called at every end of a run, also at a pause
+
+    def iteration_limit(self, given: int | None, config: Mapping[str, Any]) -> int:
+        """Return `params.max_iterations`: what the caller or the config says, else the graph's, else 100."""
+        limit = config.get("max_iterations") if given is None else given
+        if isinstance(limit, int) and not isinstance(limit, bool):
+            return limit
+        bound = None if self.graph is None else self.graph.program.max_iterations
+        return DEFAULT_ITERATIONS if bound is None else bound
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):

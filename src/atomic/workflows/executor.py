@@ -133,7 +133,8 @@ def _params(order: Order, runtime: Runtime) -> WorkflowStateParams:
     config = {**order.definition.config(runtime.settings.workflows), **(order.config or {})}
     return WorkflowStateParams(
         prompt=order.prompt, cwd=str(runtime.folder), project=str(runtime.project), config=config,
-        max_iterations=order.max_iterations, given=order.config or {}, untrusted=runtime.untrusted,
+        max_iterations=order.loaded.iteration_limit(order.max_iterations, config),
+        given=order.config or {}, untrusted=runtime.untrusted,
     )  # fmt: skip
 
 

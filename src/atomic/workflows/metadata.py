@@ -17,6 +17,7 @@ import msgspec
 
 _NAME = re.compile(r"[\w][\w.+:-]{0,63}")
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}(?![\d.])", re.ASCII)
+_TAKE_PARAMS = ("create_state", "check_start")  # functions that are given WorkflowStateParams
 _LONGEST = 2000  # characters of a text for people
 
 
@@ -155,6 +156,7 @@ class _Reading:
     def __init__(self, tree: ast.Module) -> None:
         self._values = {name: value for name, value in _assignments(tree)}  # noqa: C416  # the last one holds
         self._remarks: list[Remark] = []
+        self._reads_iterations = _reads_iterations(tree)
 
     def metadata(self, stem: str) -> Metadata:
         name = self._take("name", _name, "")
@@ -169,11 +171,16 @@ class _Reading:
             min_sdk_version=self._take("min_sdk_version", _version, ""),
             state_version=self._take("state_version", _count, 1),
             argument_hint=self._take("argument_hint", _text, ""),
-            default_config=self._take("default_config", _table, {}),
+            default_config=self._default_config(),
             node_descriptions=self._take("node_descriptions", _texts, {}),
             config_descriptions=self._take("config_descriptions", _texts, {}),
             remarks=tuple(self._remarks),
         )
+
+    def _default_config(self) -> Mapping[str, Any]:
+        """Return what the file says; one that reads `params.max_iterations` has that key, and so its flag."""
+        said: Mapping[str, Any] = self._take("default_config", _table, {})
+        return {"max_iterations": None, **said} if self._reads_iterations else said
 
     def _take(self, key: str, read: Callable[[Any], Any], default: Any) -> Any:
         node = self._values.get(key)
@@ -195,6 +202,13 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
             case _:
                 pass
+
+
+def _reads_iterations(tree: ast.Module) -> bool:
+    """Whether `create_state` or `check_start` looks at an attribute `max_iterations`."""
+    functions = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name in _TAKE_PARAMS)
+    parts = (part for function in functions for part in ast.walk(function))
+    return any(isinstance(part, ast.Attribute) and part.attr == "max_iterations" for part in parts)
 
 
 def _literal(node: ast.expr) -> Any:

@@ -285,7 +285,7 @@ class Work:
             cwd=os.fspath(self._host.folder),
             project=os.fspath(self._host.project),
             given=self._given(),
-            max_iterations=self._most_iterations(),
+            max_iterations=order.loaded.iteration_limit(order.max_iterations, self._config),
             config=self._config,
         )
         return order.loaded.create_state(params)
@@ -301,10 +301,6 @@ class Work:
         definition, settings = order.definition, self._host.settings.workflows
         begun = self._session.record.config if order.resume else definition.config(settings)
         return {**begun, **(order.config or {})}
-
-    def _most_iterations(self) -> int | None:
-        said, known = self._order.max_iterations, self._config.get("max_iterations")
-        return said if said is not None else known if isinstance(known, int) else None
 
     async def _to_end(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> Ending:
         watching = asyncio.create_task(self._watch_inbox())
