@@ -132,6 +132,18 @@ TOOL = "workflow = graph(S).tool('t', run=note).compile()\n"
         ("def create_state(params):\n    return params.config['nope']", "create_state failed: {}:16: KeyError: 'nope'"),
         ("def create_state(params):\n    raise SystemExit(2)", "create_state failed: {}:16: SystemExit: 2"),
         ("def create_state(params): pass", "create_state failed: {}:15: it returned nothing, not a state"),
+        ("def create_state(params):\n    raise AtomicError('no way')", "create_state failed: {}:16: no way"),
+        (
+            "def create_state(params):\n    return {'promt': 'x'}",
+            (
+                "create_state failed: {}:15: it returned a state that does not fit: promt: "
+                'S has no such field (did you mean "prompt"?)'
+            ),
+        ),
+        (
+            "def create_state(params):\n    return S(prompt=3)",
+            "create_state failed: {}:15: it returned a state that does not fit: prompt: Expected `str`, got `int`",
+        ),
     ],
 )
 async def test_a_first_state_that_cannot_be_made_ends_the_run_with_file_and_line(

@@ -124,6 +124,48 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
     assert not any(path in line for line in found for path in (paths["good"], paths["chat"]))
 
 
+GRAPH = "graph(State).tool('say', run=lambda: 'hi')"
+AS_DATA = "GraphConfig(start_node='a', state=State, nodes=[tool_node('a', run=print)], edges=[])"
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        (f"graphConfig = {AS_DATA}", 'no graph found: rename "graphConfig" to "graph_config"'),
+        ("graphConfig = {'nodes': []}", 'no graph found: "graphConfig" must be "graph_config = GraphConfig(…)"'),
+        (f"Workflow = {GRAPH}.compile()", 'no graph found: rename "Workflow" to "workflow"'),
+        (f"wrokflow = {GRAPH}", 'no graph found: rename "wrokflow" to "workflow"'),
+        (f"app: object = {GRAPH}.compile()", 'no graph found: rename "app" to "workflow"'),
+        (
+            f"def create_workflow():\n    return {GRAPH}.compile()",
+            'no graph found: Atomic does not call "create_workflow": add "workflow = create_workflow()"',
+        ),
+        (
+            f"async def build_graph(): return {GRAPH}",
+            'no graph found: "build_graph" is async: make it a plain function and add "workflow = build_graph()"',
+        ),
+        (
+            "class Workflow:\n    nodes = []",
+            'no graph found: "Workflow" must be "workflow = graph(…).compile()"',
+        ),
+    ],
+)
+async def test_a_graph_under_another_name_is_reported_by_check_and_run(user: User, code: str, problem: str) -> None:
+    path = flow(user, "near", f"{HEAD}x = 1\n{code}\n", home=True)
+    done = await user.atomic("workflows", "check")
+    assert (done.exit_code, done.stdout) == (1, f"{path}:3: {problem}\n")
+    done = await user.atomic("run", "near", "hi")
+    assert (done.exit_code, complaint(done)) == (2, f'Workflow "near" cannot be loaded: {path}:3: {problem}')
+
+
+async def test_a_file_with_a_graph_may_use_any_other_name(user: User) -> None:
+    made = f"def create_workflow(): return {GRAPH}\nWorkflow = create_workflow()\nworkflow = Workflow.compile()\n"
+    flow(user, "parts", HEAD + made, home=True)
+    flow(user, "talk", f"{HEAD}description = 'A chat.'\nwork = 1\ndef flow_of_words(): return graph\n", home=True)
+    done = await user.atomic("workflows", "check")
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
 async def test_a_check_without_problems_is_exit_code_0(user: User) -> None:
     flow(user, "good", SAY, home=True)
     done = await user.atomic("workflows", "check")

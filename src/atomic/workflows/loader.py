@@ -15,7 +15,16 @@ import msgspec
 
 from atomic import __version__
 from atomic.errors import AtomicError
-from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, GraphError, State, compile_graph, with_options
+from atomic.graph import (
+    CompiledGraph,
+    GraphBuilder,
+    GraphConfig,
+    GraphError,
+    State,
+    StateError,
+    compile_graph,
+    with_options,
+)
 from atomic.workflows.capabilities import capabilities_of
 from atomic.workflows.definition import (
     AtEnd,
@@ -31,6 +40,7 @@ from atomic.workflows.errors import WorkflowCodeError, WorkflowLoadError, Workfl
 from atomic.workflows.metadata import SourceError, is_newer, parse_source
 from atomic.workflows.metadata_reading import read_metadata_of
 from atomic.workflows.modules import SourceFiles
+from atomic.workflows.near_misses import find_near_miss
 
 GRAPHS = ("graph_config", "workflow")
 
@@ -62,6 +72,8 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
     try:
         module = files.run(name)
         graph = _graph_of(module, definition)
+        if graph is None and (missed := find_near_miss(module, parse_source(source))) is not None:
+            raise _NotUsableError(missed.name, missed.reason, missed.line)
         at_end = cast("AtEnd | None", _plain_function(module, "at_end"))
         check_start = _plain_function(module, "check_start")
         create_state = _plain_function(module, "create_state")
@@ -70,7 +82,8 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         found = [WorkflowProblem(path, lines.of_node(one.node_id), str(one)) for one in error.problems]
         raise WorkflowLoadError(definition.name, found) from error
     except _NotUsableError as error:
-        problem = WorkflowProblem(path, _Lines(source).of_assignment(error.name), str(error))
+        line = error.line or _Lines(source).of_assignment(error.name)
+        problem = WorkflowProblem(path, line, str(error))
         raise WorkflowLoadError(definition.name, [problem]) from error
     except KeyboardInterrupt:
         raise
@@ -78,7 +91,7 @@ def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, sou
         raise WorkflowLoadError(definition.name, [problem_of(error, path)]) from error
     return LoadedWorkflow(
         graph=graph,
-        create_state=_with_prompt(graph) if create_state is None else _first_state(create_state, path, source),
+        create_state=_with_prompt(graph) if create_state is None else _first_state(create_state, graph, path, source),
         migrate_state=None if graph is None else graph.options.migrate_state,
         capabilities=capabilities_of(graph) if graph else Capabilities(),
         at_end=at_end,
@@ -100,14 +113,16 @@ def problem_of(error: BaseException, path: Path) -> WorkflowProblem:
     ]
     where = frames[-1] if frames else None
     reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, AtomicError) and str(error):
+        reason = str(error)
     return WorkflowProblem(Path(where.filename) if where else path, (where.lineno if where else None) or 1, reason)
 
 
 class _NotUsableError(Exception):
     """A name in the file that holds something else than it should."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        self.name = name
+    def __init__(self, name: str, reason: str, line: int = 0) -> None:
+        self.name, self.line = name, line
         super().__init__(reason)
 
 
@@ -186,16 +201,29 @@ def _told(name: str, function: Callable[..., Any], path: Path) -> Callable[[Work
     return call
 
 
-def _first_state(create_state: Callable[..., Any], path: Path, source: bytes) -> CreateState:
-    told = _told("create_state", create_state, path)
+def _first_state(
+    create_state: Callable[..., Any], graph: CompiledGraph[Any] | None, path: Path, source: bytes
+) -> CreateState:
+    """Wrap a file's `create_state`: whatever goes wrong in it, or with its result, is reported with file and line."""
+
+    def refuse(reason: str) -> WorkflowCodeError:
+        line = _line_of_assignment(source, "create_state")
+        return WorkflowCodeError("create_state", WorkflowProblem(path, line, reason))
 
     def call(params: WorkflowStateParams) -> State | Mapping[str, Any]:
-        made: object = told(params)
+        try:
+            made: object = create_state(params)
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
+            raise WorkflowCodeError("create_state", problem_of(error, path)) from error
         if not isinstance(made, State | Mapping):
-            line = _line_of_assignment(source, "create_state")
-            what = "nothing" if made is None else _kind(made)
-            raise WorkflowCodeError("create_state", WorkflowProblem(path, line, f"it returned {what}, not a state"))
-        return cast("State | Mapping[str, Any]", made)
+            raise refuse(f"it returned {'nothing' if made is None else _kind(made)}, not a state")
+        state = cast("State | Mapping[str, Any]", made)
+        if graph is not None:
+            try:
+                graph.program.spec.start(state, "")
+            except StateError as error:
+                raise refuse(f"it returned a state that does not fit: {error}") from error
+        return state
 
     return call
 
