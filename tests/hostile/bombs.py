@@ -23,6 +23,18 @@ def a_key_of_very_many_parts(its: Stranger) -> None:
 
 
 @project
+def codex_settings_with_a_key_of_many_parts(its: Stranger) -> None:
+    its.file(".codex/config.toml", _key(40_000))
+
+
+@project
+def settings_of_very_many_values(its: Stranger) -> None:
+    values = f'{{"hooks": [{",".join("1" * 500_000)}]}}'
+    for name in (".claude/settings.json", ".claude/settings.local.json", ".mcp.json"):
+        its.file(name, values)
+
+
+@project
 def opencode_settings_without_an_end(its: Stranger) -> None:
     for name in ("opencode.json", "opencode.jsonc", ".opencode/opencode.json"):
         (its.project / name).parent.mkdir(exist_ok=True)

@@ -54,6 +54,14 @@ async def test_a_key_of_many_parts_is_one_sentence(tmp_path: Path, name: str, wo
     assert "internal" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["codex_settings_with_a_key_of_many_parts", "settings_of_very_many_values"])
+async def test_settings_of_an_agent_are_read_within_limits(tmp_path: Path, name: str) -> None:
+    done = await limited(Visit(tmp_path, name), "trust", "--show")
+    assert done.returncode == 0, done
+    assert "settings" in done.stdout or "config.toml" in done.stdout
+    assert "Memory" not in done.stderr
+
+
 @pytest.mark.parametrize("words", VERBS)
 @pytest.mark.parametrize("name", ["opencode_settings_without_an_end", "pipes_in_place_of_settings"])
 async def test_devices_and_pipes_are_not_read(tmp_path: Path, name: str, words: tuple[str, ...]) -> None:

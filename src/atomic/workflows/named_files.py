@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from atomic import jsonc
+from atomic.toml import load_toml
 from atomic.workflows.guarded import FoundFile, Root
 
 MAX_SCRIPT = 16 * 1024 * 1024  # bytes of a script or program
@@ -117,19 +118,19 @@ def _texts(settings: FoundFile) -> Iterator[str]:
     if not settings.name.endswith((".json", ".jsonc", ".toml")):
         return
     try:
-        data: Any = tomllib.loads(text) if settings.name.endswith(".toml") else jsonc.parse(text)
+        data: Any = load_toml(text) if settings.name.endswith(".toml") else jsonc.parse(text)
     except (ValueError, RecursionError):
         yield text
         return
-    waiting: list[Any] = [value for key, value in data.items() if key not in _NO_COMMANDS]
+    waiting: deque[Any] = deque(value for key, value in data.items() if key not in _NO_COMMANDS)
     while waiting:
-        value: Any = waiting.pop(0)
+        value: Any = waiting.popleft()
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            waiting += [item for pair in cast("dict[str, Any]", value).items() for item in pair]
+            waiting.extend(item for pair in cast("dict[str, Any]", value).items() for item in pair)
         elif isinstance(value, list):
-            waiting += cast("list[Any]", value)
+            waiting.extend(cast("list[Any]", value))
 
 
 def _is_inside(root: Root, path: str) -> bool:
