@@ -206,7 +206,15 @@ class Wiring:
 
 
 def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:
-    return (*definition.aliases, definition.name, definition.description, definition.argument_hint, definition.path)
+    return (
+        *definition.aliases,
+        definition.name,
+        definition.description,
+        definition.argument_hint,
+        definition.path,
+        definition.default_config,
+        definition.config_descriptions,
+    )
 
 
 def _impossible(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:

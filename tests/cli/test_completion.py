@@ -56,7 +56,7 @@ async def test_names_of_workflows_entities_and_sessions(user: User) -> None:
     workflow(user, "second.py", "x = 1\n")
     workflow(user, "_helper.py", "")
     write(user.home / ".atomic" / "workflows" / "mine.py", "name: str = 'of-mine'\n")
-    assert await offered(user, "workflows", "show", "") == ["my-flow", "second", "of-mine", "ralph"]
+    assert await offered(user, "workflows", "show", "") == ["my-flow", "second", "of-mine", "ralph", "loop"]
     skill(user.project / ".claude", "tidy", "Tidy up.")
     agent(user.project / ".claude", "gardener", "You garden.")
     assert await offered(user, "entities", "show", "tid") == ["tidy"]
@@ -89,7 +89,7 @@ async def test_nothing_of_a_project_runs(user: User, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["$(touch canary)", "a;b", "`x`", "a b", "a\\x1b[31m", "-rf", "a|b", "*"])
 async def test_a_name_that_a_shell_could_take_for_more_is_not_offered(user: User, name: str) -> None:
     workflow(user, "w.py", f'name = "{name}"\n')
-    assert await offered(user, "workflows", "show", "") == ["ralph"]
+    assert await offered(user, "workflows", "show", "") == ["ralph", "loop"]
 
 
 async def test_odd_files_do_not_hold_it_up(user: User) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
-from atomic.cli.workflow_texts import WrittenWorkflow
 from atomic.workflows.builtin import builtin_workflows
+from atomic.workflows.definition import WorkflowDefinition
 from tests.cli.command import User, complaint, objects
 from tests.cli.flows import call, end, ledger, recording, session, sessions, workflow
 
@@ -296,20 +296,76 @@ def names_of_ours() -> list[str]:
     return [word for one in builtin_workflows() for word in (one.name, *one.aliases)]
 
 
-async def test_tab_offers_what_comes_with_atomic(user: User) -> None:
+async def test_tab_offers_what_comes_with_atomic_with_what_it_does(user: User) -> None:
     assert await offered(user, "run", "") == names_of_ours()
     for one in builtin_workflows():
-        flags = await offered(user, "run", one.name, "--")
-        assert {f"--{key.replace('_', '-')}" for key, value in one.default_config.items() if value is False} <= {*flags}
+        for word in (one.name, *one.aliases):
+            done = await user.atomic("complete", "run", word, "--")
+            rows = dict(line.split("\t") for line in done.stdout.splitlines())
+            assert {flag: flag in rows for flag in flags_of(one)} == dict.fromkeys(flags_of(one), True)
+            for key, description in one.config_descriptions.items():
+                assert rows[f"--{key.replace('_', '-')}"].startswith(description[:70])
 
 
-def test_what_comes_with_atomic_is_read_from_its_definition() -> None:
-    text = (
-        'DEFAULTS: Mapping[str, Any] = {"workers": 1}\n\nOURS = WorkflowDefinition(\n    name="ours",\n'
-        '    aliases=("o", "us"),\n    default_config=DEFAULTS,\n    node_descriptions={"name": "x"},\n)\n'
+async def test_tab_tells_what_the_flags_of_a_file_do(flow: User) -> None:
+    workflow(flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep to go'}\n")
+    done = await flow.atomic("complete", "run", "told", "--de")
+    assert done.stdout == "--depth\thow deep to go; default 2\n"
+
+
+# -- what comes with Atomic -------------------------------------------------------------------------------------------
+
+
+def flags_of(one: WorkflowDefinition) -> list[str]:
+    return [f"--{key.replace('_', '-')}" for key in one.default_config]
+
+
+@pytest.mark.parametrize("name", ["ralph", "loop"])
+async def test_help_of_ralph_has_its_flags_and_its_alias(user: User, name: str) -> None:
+    (ralph,) = builtin_workflows()
+    done = await user.atomic("-p", f"/help {name}")
+    assert (done.exit_code, done.stderr) == (0, "")
+    hint, *lines = done.stdout.splitlines()
+    assert hint.startswith(
+        "/ralph [flags] [prompt or path of a spec] (flags: --tasks TEXT, --feature-list TEXT, --yolo,"
     )
-    read = WrittenWorkflow(Path("folder").name, text, indent="    ")
-    assert (read.name, read.aliases, read.default_config()) == ("ours", ["o", "us"], {"workers": 1})
+    assert "aliases: /loop" in lines
+    for flag in flags_of(ralph):
+        assert flag in re.findall(r"--[a-z-]+", hint)
+        assert [line for line in lines if line.startswith(f"  {flag} ")]
+    assert "/ralph --help" in lines[-1]
+    of_run = (await user.atomic("run", name, "--help")).stdout
+    assert {flag: f"  {flag} " in of_run for flag in flags_of(ralph)} == dict.fromkeys(flags_of(ralph), True)
+
+
+async def test_a_hint_names_a_flag_once(flow: User) -> None:
+    workflow(flow, "hinted", "argument_hint = 'PROMPT [--deep]'\ndefault_config = {'deep': False, 'rounds': 2}\n")
+    done = await flow.atomic("-p", "/help hinted")
+    assert done.stdout.splitlines()[0] == "/hinted [flags] PROMPT [--deep] (flags: --rounds N)"
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "loop", "--dry-run"), ("run", "--dry-run", "/LOOP"), ("-p", "/loop --dry-run")]
+)
+async def test_loop_is_ralph(user: User, words: tuple[str, ...]) -> None:
+    (user.project / "research").mkdir()
+    (user.project / "research" / "tasks.json").write_text('[{"id": 1, "title": "Write it"}]')
+    user.sets("[workflows.ralph]\nreview_rounds = 2\n")
+    done = await user.atomic(*words, "--agent", recording(user, call(end("Hi."))))
+    assert done.exit_code == 0, done.stderr
+    assert (session(user)["workflow"], config(user)["review_rounds"]) == ("ralph", 2)
+    assert "ralph" in (await user.atomic("workflows", "show", "loop")).stdout
+    again = await user.atomic("run", "loop", "--resume", session(user)["id"])
+    assert "This is a run of" not in again.stderr
+
+
+async def test_a_workflow_of_that_name_goes_before_the_alias(user: User) -> None:
+    workflow(user, "loop", "")
+    assert (await user.atomic("workflows", "show", "loop")).stdout.startswith("loop (workflow)")
+    assert "aliases: /loop" not in (await user.atomic("-p", "/help ralph")).stdout
+
+
+# -- the limit of iterations ------------------------------------------------------------------------------------------
 
 
 LIMITED = """

@@ -6,20 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from atomic.cli.errors import UsageError
 from atomic.errors import closest
-
-
-class Flag:
-    """A flag; with `value` it takes one, with `optional` only if a word that is no flag follows."""
-
-    def __init__(
-        self, *names: str, help: str, value: str = "", choices: Sequence[str] = (), optional: bool = False
-    ) -> None:
-        self.names, self.help, self.value = names, help, value
-        self.choices, self.optional = choices, optional
-
-    @property
-    def name(self) -> str:
-        return self.names[-1]
+from atomic.flags import Flag
 
 
 class Arguments:

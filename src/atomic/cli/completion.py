@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atomic.cli.arguments import Flag
 from atomic.cli.errors import OK
 from atomic.cli.streams import put
 from atomic.cli.verbs import TOP, VERBS, Verb
 from atomic.cli.workflow_texts import find_written, read_text, written_workflows
+from atomic.flags import Flag
 from atomic.terminal import one_line
 
 MOST_SESSIONS = 50  # the newest ones: nobody reads more
@@ -129,7 +129,6 @@ def _flags_of_workflow(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
     """Those of the workflow that the words name."""
     if verb.workflow is None:
         return ()
-    from atomic.cli.workflow_flags import config_flags
     from atomic.config import atomic_home, find_project
 
     home, project = atomic_home(), find_project()
@@ -137,7 +136,7 @@ def _flags_of_workflow(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
         record = _record(home / "sessions" / word / "session.json") if len(word) == _LENGTH_OF_ID else {}
         name, place = (record.get("workflow"), Path(str(record.get("project")))) if record else (word, project)
         if (found := find_written(str(name), place, home)) is not None:
-            return config_flags(found.default_config())
+            return found.flags()
     return ()
 
 

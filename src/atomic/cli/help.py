@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from atomic.cli.arguments import Flag
-from atomic.cli.verbs import CHAT, HELP, TURN, VERBS, VERSION, Verb
+from atomic.cli.verbs import CHAT, TURN, VERBS, VERSION, Verb
+from atomic.flags import HELP, Flag
 
 
 def top_help() -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from atomic.cli.arguments import Arguments, Flag
+from atomic.cli.arguments import Arguments
 from atomic.cli.errors import UsageError
+from atomic.flags import HELP, HOW, LINES, RUN, TRUST, Flag
 
 TYPE_CHECKING = False  # typing itself would cost every start
 if TYPE_CHECKING:
     from atomic.cli.workflow_flags import Find
 
-HELP = Flag("-h", "--help", help="this text")
 _AGENT = Flag("-a", "--agent", value="AGENT", help="claude, opencode, copilot, acp:NAME or replay:FILE")
 _JSON = Flag("--json", help="for programs: JSON on standard output")
 
@@ -365,15 +365,14 @@ _TASKS = (
 )
 
 
-_TRUST = Flag("--trust", value="HASH", help="for this command only: let this project's code run as it is now")
 _WORKFLOWS = (
     Verb("list", "all that are found; none of their code runs", (_JSON,), run=_workflows_list),
     Verb("show", "what a workflow's file says about itself", (_JSON,), words=("NAME",), run=_workflows_show),
-    Verb("check", "load all of them and show every problem", (_TRUST,), run=_workflows_check),
+    Verb("check", "load all of them and show every problem", (TRUST,), run=_workflows_check),
     Verb(
         "graph",
         "draw a workflow",
-        (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as an SVG picture"), _TRUST),
+        (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as an SVG picture"), TRUST),
         words=("NAME",),
         run=_workflows_graph,
     ),
@@ -391,42 +390,17 @@ _ENTITIES = (
 )
 _MCP = (Verb("list", "all that are configured, and where", (_JSON,), run=_mcp_list),)
 
-_LINES = Flag("--json", help="for programs: one JSON object a line on standard output")
-_HOW = (
-    Flag("-a", "--agent", value="[ROLE=]AGENT", help="claude, opencode, copilot, acp:NAME, replay:FILE; for one role"),
-    Flag("-m", "--model", value="[ROLE=]MODEL", help="one of the agent's models; for one role"),
-    Flag("--max-cost", value="USD", help="pause when so much is spent, all resumes together"),
-    Flag("--max-tokens", value="N", help="pause when so many tokens are used"),
-    Flag("--max-time", value="TIME", help="pause after so much time of work: 90s, 30m, 6h"),
-    Flag(
-        "--turn-limit",
-        value="TIME",
-        help="interrupt a turn that takes longer: 2h, for a planner or reviewer 30m, unless you say so; 0: never",
-    ),
-    Flag("--idle-limit", value="TIME", help="interrupt a turn whose agent does nothing for so long; 0: never"),
-    Flag(
-        "--on-limit",
-        value="WHAT",
-        choices=("wait", "stop", "switch"),
-        help="when an agent's usage limit is reached: wait for its reset, stop, or switch to another agent",
-    ),
-    Flag("--record", value="FILE", help="write what the agents do to a file that replay:FILE plays"),
-    _TRUST,
-    _LINES,
-)
 _CHAT = (_AGENT, *(flag for flag in TURN if flag.name in ("--model", "--record")), *CHAT)
-_RUN = (*_HOW, Flag("--resume", value="ID", help="go on with a run of this workflow, as atomic resume does"))
-RESERVED = (*_RUN, HELP)  # no key of a workflow's config becomes one of these
 VERBS = {
     verb.name: verb
     for verb in (
         Verb("chat", "talk with an agent on a screen; atomic alone is that too", _CHAT, words=(PROMPT,), run=run_chat),
-        Verb("run", "run a workflow", _RUN, words=("WORKFLOW", PROMPT), run=_run, workflow=_workflow_to_run),
-        Verb("resume", "go on with a run", _HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
+        Verb("run", "run a workflow", RUN, words=("WORKFLOW", PROMPT), run=_run, workflow=_workflow_to_run),
+        Verb("resume", "go on with a run", HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
         Verb(
             "answer",
             "answer a question of a run, which goes on",
-            (*_HOW, Flag("--no-resume", help="only keep the answer")),
+            (*HOW, Flag("--no-resume", help="only keep the answer")),
             words=("ID", "[QUESTION]", "ANSWER"),
             run=_answer,
             workflow=_workflow_of_session,
@@ -445,7 +419,7 @@ VERBS = {
             words=("ID", "[PATH...]"),
             run=_salvage,
         ),
-        Verb("attach", "watch a run that another terminal runs", (_LINES,), words=("ID",), run=_attach),
+        Verb("attach", "watch a run that another terminal runs", (LINES,), words=("ID",), run=_attach),
         Verb("workflows", "workflows of the project, of yours and built in", verbs=_WORKFLOWS, default="list"),
         Verb(
             "trust",

@@ -1,109 +1,49 @@
-"""The keys of a workflow's `default_config` as flags of its run. Nothing of the workflow's file runs for it."""
+"""Read the flags that a workflow's `default_config` makes. Nothing of the workflow's file runs for it."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atomic.cli.arguments import Arguments, Flag, is_flag, parse
+from atomic.cli.arguments import Arguments, is_flag, parse
 from atomic.cli.errors import UsageError
-from atomic.cli.verbs import RESERVED, Verb
-from atomic.terminal import one_line
+from atomic.cli.verbs import Verb
+from atomic.flags import ConfigFlag, config_flags
 
 if TYPE_CHECKING:
     from atomic.workflows.definition import WorkflowDefinition
 
-_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _LARGEST = 2**63  # what session.json can hold
-_LONGEST_DEFAULT = 60
 
 Find = Callable[[str], "WorkflowDefinition | None"]
 """From a word of the command line to the workflow that it means."""
 
 
-class ConfigFlag(Flag):
-    """A flag that sets a key of a workflow's config; the type of the key's default says how."""
-
-    def __init__(self, name: str, key: str, default: Any, *, value: str, help: str, read: _Read) -> None:
-        super().__init__(name, help=_described(help, default), value=value)
-        self.key, self._read, self._default = key, read, default
-
-    def described(self, words: str) -> ConfigFlag:
-        """The same with the author's words for what it does."""
-        if words:
-            self.help = _described(one_line(words), self._default or None)
-        return self
-
-    def read(self, texts: Sequence[str]) -> Any:
-        """What the key becomes. Raises UsageError."""
-        return self._read(self.name, texts)
-
-
-_Read = Callable[[str, Sequence[str]], Any]
-
-
-def config_flags(config: Mapping[str, Any], described: Mapping[str, str] | None = None) -> list[ConfigFlag]:
-    """The flags that keys make; a key whose flag every run has already makes none."""
-    taken = {name for flag in RESERVED for name in flag.names}
-    made: dict[str, ConfigFlag] = {}
-    for key, default in config.items():
-        plain = f"--{key.replace('_', '-')}"
-        flag = _flag_of(plain, key, default) if _KEY.fullmatch(key) and plain not in taken else None
-        if flag is not None and flag.name not in taken:
-            made.setdefault(flag.name, flag.described((described or {}).get(key, "")))
-    return list(made.values())
-
-
 def config_of(arguments: Arguments) -> dict[str, Any]:
     """What the flags of a workflow say. Raises UsageError."""
     return {
-        flag.key: flag.read(arguments.values(flag.name))
+        flag.key: _read(flag, arguments.values(flag.name))
         for flag in arguments.flags
         if isinstance(flag, ConfigFlag) and arguments.has(flag.name)
     }
 
 
-def _flag_of(name: str, key: str, default: Any) -> ConfigFlag | None:
-    if key == "max_iterations" and (default is None or type(default) is int):
-        return ConfigFlag(name, key, default, value="N", help="a whole number; 0: no limit", read=_limit)
-    match default:
-        case False:
-            return ConfigFlag(name, key, None, value="", help="switch it on", read=_on)
-        case True:
-            off = f"--no-{name.removeprefix('--')}"
-            return ConfigFlag(off, key, None, value="", help="switch it off", read=_off)
+def _read(flag: ConfigFlag, texts: Sequence[str]) -> Any:
+    """What the key becomes, by the type of its default. Raises UsageError."""
+    if flag.is_limit:
+        return _limit(flag.name, texts)
+    match flag.default:
+        case bool():
+            return not flag.default
         case int():
-            return ConfigFlag(name, key, default, value="N", help="a whole number", read=_whole)
+            return _whole(flag.name, texts)
         case float():
-            return ConfigFlag(name, key, default, value="NUMBER", help="a number", read=_number)
+            return _number(flag.name, texts)
         case list() | tuple():
-            return ConfigFlag(name, key, default, value="TEXT", help="a text, as often as you like", read=_texts)
-        case str() | None:
-            return ConfigFlag(name, key, default, value="TEXT", help="a text", read=_only)
+            return [*texts]
         case _:
-            return None
-
-
-def _described(help: str, default: Any) -> str:
-    if default is None or default == [] or default == ():
-        return help
-    shown = one_line(json.dumps(default, ensure_ascii=False))
-    return f"{help}; default {shown[:_LONGEST_DEFAULT]}{'…' if len(shown) > _LONGEST_DEFAULT else ''}"
-
-
-def _on(name: str, texts: Sequence[str]) -> bool:
-    return True
-
-
-def _off(name: str, texts: Sequence[str]) -> bool:
-    return False
-
-
-def _texts(name: str, texts: Sequence[str]) -> list[str]:
-    return [*texts]
+            return _only(flag.name, texts)
 
 
 def _only(name: str, texts: Sequence[str]) -> str:

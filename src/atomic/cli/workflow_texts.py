@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from atomic.flags import ConfigFlag, config_flags
 
 if TYPE_CHECKING:
     import ast
@@ -22,32 +24,47 @@ _QUOTED = re.compile(r"([\"'])([^\"'\n]{1,64})\1")
 
 
 class WrittenWorkflow:
-    """A workflow as its file names it; our own do so in the call of WorkflowDefinition, so further in."""
+    """A workflow as its file describes it."""
 
-    def __init__(self, stem: str, text: str, *, indent: str = "") -> None:
-        outer = re.sub(f"^{indent}", "", text, flags=re.MULTILINE) if indent else text
-        named, called = _NAME.search(outer), _ALIASES.search(outer)
+    def __init__(self, stem: str, text: str) -> None:
+        named, called = _NAME.search(text), _ALIASES.search(text)
         self.name = named[2] if named else stem
-        self.aliases = [name for _, name in _QUOTED.findall(called[1])] if called else []
+        self.aliases: Sequence[str] = [name for _, name in _QUOTED.findall(called[1])] if called else []
         self._text = text
 
-    def default_config(self) -> Mapping[str, Any]:
-        """Its `default_config`, as far as it is a literal."""
+    def flags(self) -> list[ConfigFlag]:
+        """The flags that its `default_config` makes, as far as that is a literal."""
         import ast
 
         try:
-            return _default_config(ast.parse(self._text))
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-            return {}
+            tree = ast.parse(self._text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return []
+        read = {"max_iterations": None} if _reads_iterations(tree) else {}
+        config = read | _literal(tree, "default_config")
+        return config_flags(config, _texts(_literal(tree, "config_descriptions")))
+
+
+class BuiltinWorkflow(WrittenWorkflow):
+    """A workflow that comes with Atomic: its table can be imported quickly."""
+
+    def __init__(self, name: str, aliases: Sequence[str], flags: list[ConfigFlag]) -> None:
+        super().__init__(name, "")
+        self.aliases, self._flags = aliases, flags
+
+    def flags(self) -> list[ConfigFlag]:
+        """The flags of its table."""
+        return self._flags
 
 
 def written_workflows(project: Path | None, home: Path) -> Iterator[list[WrittenWorkflow]]:
     """The project's, the user's, those that come with Atomic: who wins first."""
+    from atomic.config import ralph
+
     for folder in (None if project is None else project / ".atomic", home):
         files = _files(folder / "workflows") if folder else ()
         yield [WrittenWorkflow(path.stem, read_text(path)) for path in files]
-    ours = sorted((Path(__file__).parents[1] / "workflows").glob("*/definition.py"))
-    yield [WrittenWorkflow(path.parent.name, read_text(path), indent="    ") for path in ours]
+    yield [BuiltinWorkflow(ralph.NAME, ralph.ALIASES, config_flags(ralph.DEFAULTS, ralph.DESCRIPTIONS))]
 
 
 def find_written(word: str, project: Path | None, home: Path) -> WrittenWorkflow | None:
@@ -82,23 +99,25 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in names if name.endswith(".py") and not name.startswith((".", "_"))]
 
 
-def _default_config(tree: ast.Module) -> Mapping[str, Any]:
-    """As a file assigns it, or as our own give it to their WorkflowDefinition."""
+def _literal(tree: ast.Module, name: str) -> dict[str, Any]:
+    """A table that a file assigns at its top level; empty if it is no literal."""
     import ast
 
-    assigned: dict[str, ast.expr] = {}
+    found: Any = {}
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         value = getattr(statement, "value", None)
-        assigned |= {target.id: value for target in targets if isinstance(target, ast.Name) and value is not None}
-    calls = (value for value in assigned.values() if isinstance(value, ast.Call))
-    given = (keyword.value for call in calls for keyword in call.keywords if keyword.arg == "default_config")
-    config = assigned.get("default_config") or next(given, None)
-    config = assigned.get(config.id) if isinstance(config, ast.Name) else config
-    found: Any = {} if config is None else ast.literal_eval(config)
+        if value is not None and any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            try:
+                found = ast.literal_eval(value)
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                found = {}
     table = cast("dict[Any, Any]", found) if isinstance(found, dict) else {}
-    read = {"max_iterations": None} if _reads_iterations(tree) else {}
-    return read | {key: value for key, value in table.items() if isinstance(key, str)}
+    return {key: value for key, value in table.items() if isinstance(key, str)}
+
+
+def _texts(table: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in table.items() if isinstance(value, str)}
 
 
 def _reads_iterations(tree: ast.Module) -> bool:

@@ -9,11 +9,11 @@ import msgspec
 from atomic.cli.errors import FAILED, OK, CliError, UsageError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.cli.workflow_flags import config_flags
 from atomic.columns import table
 from atomic.commands import short_hint
 from atomic.config import find_project
 from atomic.errors import AtomicError
+from atomic.flags import config_flags
 from atomic.terminal import harmless, one_line
 from atomic.wiring import Wiring
 from atomic.workflows import trust

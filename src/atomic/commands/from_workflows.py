@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,12 @@ from atomic.columns import one_line
 from atomic.commands.context import CommandContext
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
+from atomic.flags import Flag, config_flags
 
 if TYPE_CHECKING:
     from atomic.workflows import WorkflowDefinition
+
+_FLAG = re.compile(r"--[A-Za-z0-9-]+")
 
 
 def workflow_commands(definitions: Iterable[WorkflowDefinition]) -> list[Command]:
@@ -21,15 +25,27 @@ def workflow_commands(definitions: Iterable[WorkflowDefinition]) -> list[Command
 
 def workflow_command(definition: WorkflowDefinition) -> Command:
     """The command that runs a workflow; flags and the prompt follow its name."""
+    flags = config_flags(definition.default_config, definition.config_descriptions)
     return Command(
         definition.name,
         one_line(definition.description),
         Category.WORKFLOW,
         _running(definition.name),
         tuple(alias for alias in definition.aliases if is_callable(alias)),
-        one_line(definition.argument_hint),
+        _hint(one_line(definition.argument_hint), flags),
         origin=f"{definition.path or 'Atomic'} ({definition.source})",
+        flags=[(flag.usage, flag.help) for flag in flags],
     )
+
+
+def _hint(written: str, flags: Iterable[Flag]) -> str:
+    """The author's hint with the flags that it does not name.
+
+    Flags are typed before the prompt, but the prompt must be seen first: a long hint is cut at the end.
+    """
+    named = set(_FLAG.findall(written))
+    more = ", ".join(flag.usage for flag in flags if flag.name not in named)
+    return f"{f'[flags] {written}'.rstrip()} (flags: {more})" if more else written
 
 
 def _running(name: str) -> Run:

@@ -50,8 +50,17 @@ def command_help(command: Command, registry: CommandRegistry) -> str:
         f"aliases: {', '.join(f'/{alias}' for alias in command.aliases)}" if command.aliases else "",
         f"from: {command.origin}" if command.origin else "",
         *(f"hides: {what}" for what in hides),
+        *_flags(command),
     ]
     return "\n".join(line for place, line in enumerate(lines) if line or place == 2)
+
+
+def _flags(command: Command) -> list[str]:
+    """Its flags, one a line. All workflows have more of them, which their --help tells."""
+    if not command.flags:
+        return []
+    rows = (f"  {line}" for line in table(command.flags))
+    return ["flags, before the prompt:", *rows, f"flags of every run: /{command.name} --help"]
 
 
 def _described(command: Command) -> str:

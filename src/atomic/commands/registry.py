@@ -49,6 +49,7 @@ class Command(msgspec.Struct, frozen=True):
     hidden: bool = False
     origin: str = ""  # the file that defines it, for people
     hides: Sequence[str] = ()  # other definitions of the name, for people
+    flags: Sequence[tuple[str, str]] = ()  # as they are typed before its argument, and what each does
 
 
 class Shadowed(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
+from atomic.config.ralph import DEFAULTS
+
 
 class Key:
     """A key that takes a value; `read` raises ValueError for what is not `expected`."""
@@ -127,7 +129,9 @@ SHAPE: Mapping[str, Shape] = {
 }
 
 # The numbers of Ralph that a project may lower, with what holds where the user has set none.
-RALPH_NUMBERS: Mapping[str, int] = {"max_iterations": 100, "workers": 1, "reviewers": 1, "review_rounds": 3}
+RALPH_NUMBERS: Mapping[str, int] = {
+    key: DEFAULTS[key] for key in ("max_iterations", "workers", "reviewers", "review_rounds")
+}
 
 # All that a project may set; `loading` says how far. Whatever is not named here is the user's alone.
 BY_PROJECT: Mapping[str, Shape] = {

@@ -59,10 +59,15 @@ async def test_commands_and_agents_are_listed_and_help_is_shown(user: User) -> N
     has_puppet(user)
     async with engine(user, "--agent", AGENT) as screen:
         listed = await screen.until_type(CommandsListed)
-        assert {"help", "ralph", "commit"} <= {command.name for command in listed.commands}
+        by_name = {command.name: command for command in listed.commands}
+        assert {"help", "ralph", "commit"} <= {*by_name}
+        assert "loop" in by_name["ralph"].aliases
+        assert "--review-rounds N" in by_name["ralph"].argument_hint
         assert "planner" in {agent.name for agent in listed.agents}
         assert (await screen.ask("/help")).status == "done"
         assert "/compact" in screen.said("r1")
+        assert (await screen.ask("/help loop")).status == "done"
+        assert "--review-rounds N" in screen.said("r2")
         assert (screen.started("r1").kind, screen.started("r1").prompt) == (RunKind.COMMAND, "/help")
         wrong = await screen.ask("/hlep")
         assert (wrong.status, "/help" in wrong.message) == ("failed", True)

@@ -1,29 +1,11 @@
-"""What is known of Ralph before it is loaded: its name, its flags."""
+"""What is known of Ralph before it is loaded. Its name and its flags are in `atomic.config.ralph`."""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
-from typing import Any
 
-from atomic.config.keys import RALPH_NUMBERS
+from atomic.config.ralph import ALIASES, DEFAULTS, DESCRIPTIONS, NAME
 from atomic.workflows.definition import Demo, LoadedWorkflow, WorkflowDefinition, WorkflowSource
-
-DEFAULTS: Mapping[str, Any] = {
-    "tasks": "",
-    "feature_list": "",
-    "yolo": False,
-    "max_iterations": RALPH_NUMBERS["max_iterations"],
-    "workers": RALPH_NUMBERS["workers"],
-    "isolate": "none",
-    "verify": [],
-    "gate_timeout": "30m",
-    "red_checks": "",
-    "review_rounds": RALPH_NUMBERS["review_rounds"],
-    "reviewers": RALPH_NUMBERS["reviewers"],
-    "pr": False,
-    "dry_run": False,
-}
 
 
 def load_ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
@@ -47,29 +29,16 @@ DEMO = Demo(
 )
 
 RALPH = WorkflowDefinition(
-    name="ralph",
+    name=NAME,
     description="Plan, implement, verify, review and fix until the work is done and proven",
+    aliases=ALIASES,
     version="1.0.0",
     argument_hint="[prompt or path of a spec]",
     default_config=DEFAULTS,
     source=WorkflowSource.BUILTIN,
     loader=load_ralph,
     demo=DEMO,
-    config_descriptions={
-        "tasks": "work on the tasks of that file; it is copied and not touched",
-        "feature_list": "work on the features of that file; it is copied and not touched",
-        "yolo": "no plan: repeat the prompt in fresh contexts until the agent keeps its promise",
-        "max_iterations": "turns of workers and fixers, then pause; 0: no limit",
-        "workers": "so many tasks at once, all in one checkout",
-        "isolate": "where workers work; there is only none yet",
-        "verify": "a command that must pass after each task; as often as you like",
-        "gate_timeout": "how long such a command may take",
-        "red_checks": "ignore or goal: what a check means that is red before the run; goal is the default of --yolo",
-        "review_rounds": "reviews at most; 0: no review",
-        "reviewers": "so many at once, and all must approve",
-        "pr": "at the end push, and open a pull request with gh",
-        "dry_run": "plan only: show tasks, graph, checks and limits",
-    },
+    config_descriptions=DESCRIPTIONS,
     roles=("planner", "worker", "reviewer", "fixer"),
     node_descriptions={
         "prepare": "look at the project and its checks",

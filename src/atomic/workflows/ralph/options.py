@@ -12,12 +12,12 @@ import msgspec
 
 from atomic.bounded import read_bounded_text
 from atomic.config import read_duration
+from atomic.config.ralph import DEFAULTS
 from atomic.errors import AtomicError
 from atomic.tasks import ProblemKind, TaskList, TasksError
 from atomic.workflows.definition import WorkflowStateParams
 from atomic.workflows.errors import UntrustedError
 from atomic.workflows.project_gate import Gate, find_gate
-from atomic.workflows.ralph.definition import DEFAULTS
 
 OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
 RED_CHECKS = ("ignore", "goal")
