@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from atomic.bounded import read_bounded_text
 from atomic.config import read_duration
 from atomic.config.ralph import DEFAULTS
 from atomic.errors import AtomicError
+from atomic.redact import MARK, Redactor
 from atomic.tasks import ProblemKind, TaskList, TasksError
 from atomic.workflows.definition import WorkflowStateParams
 from atomic.workflows.errors import UntrustedError
@@ -56,6 +57,7 @@ def read_options(params: WorkflowStateParams) -> Options:
     _check_words(config)
     mode, goal, origin = _source(params.prompt.strip(), config, cwd, Path(params.project or cwd))
     gates = _gates(params, config)
+    refuse_secrets(gates, Redactor.of_environment())
     return Options(
         mode=mode,
         goal=goal,
@@ -165,6 +167,25 @@ def project_check(project: str, cwd: str) -> Gate | None:
         return found
     way = shlex.quote(os.path.relpath(os.path.realpath(project), os.path.realpath(cwd)))
     return Gate(f"cd {way} && {found.command}", found.origin)
+
+
+def has_secret(command: str, redactor: Redactor) -> bool:
+    """Return whether a check contains a secret, or did before it was stored."""
+    return MARK in command or redactor.text(command) != command
+
+
+def refuse_secrets(gates: Iterable[Gate], redactor: Redactor) -> None:
+    """Raise StartError if a check contains a secret.
+
+    Checks are stored without secrets and are run as they are stored, so such a check would run with the mark.
+    """
+    for gate in gates:
+        if has_secret(gate.command, redactor):
+            raise StartError(
+                f'the check "{redactor.text(gate.command)}" ({gate.origin}) contains a secret, which Atomic does not '
+                'store: put the value into an environment variable, write "$NAME" in the check, and list NAME in '
+                "[checks] env of your config.toml"
+            )
 
 
 def _commands(given: Any) -> Sequence[str]:

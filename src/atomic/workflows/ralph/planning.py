@@ -21,7 +21,7 @@ from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.gates import NOT_EXECUTABLE, NOT_FOUND
-from atomic.workflows.ralph.options import PLAN, read_list, red_checks_of
+from atomic.workflows.ralph.options import PLAN, has_secret, read_list, red_checks_of, refuse_secrets
 from atomic.workflows.ralph.plan import PlanError, check_in, plan_in, plan_tool
 from atomic.workflows.ralph.prompts import planner_prompt
 from atomic.workflows.ralph.publishing import obstacle
@@ -72,6 +72,7 @@ async def prepare(ctx: Ralph) -> NodeResult:
 def _choose_gates(desk: Desk) -> None:
     if desk.book.gates:  # a resume: they were chosen, and files may have changed since
         return
+    refuse_secrets(desk.options.gates, desk.redactor)  # it also knows the secrets of the settings and of MCP servers
     desk.book.choose(desk.options.gates)
     for gate in desk.options.gates:
         if gate.origin != "--verify":
@@ -168,10 +169,21 @@ async def plan(ctx: Ralph) -> NodeResult:
             raise NoPlanError(f"the planner gave no usable plan twice: {error}") from error
         raise
     if not desk.book.gates and (command := check_in(tasks)):
-        desk.book.add_late(Gate(command, PLAN))
-        desk.say(f"check: {command} (named by the plan); it must be green at the end")
+        _take_check(desk, command)
     _take(desk, tasks)
     return NodeResult({"planned": True})
+
+
+def _take_check(desk: Desk, command: str) -> None:
+    """Use the check that the plan names."""
+    if has_secret(command, desk.redactor):
+        desk.say(
+            f'the check of the plan, "{desk.redactor.text(command)}", is not run: it contains a secret, which Atomic '
+            "does not store; --verify COMMAND gives a check"
+        )
+        return
+    desk.book.add_late(Gate(command, PLAN))
+    desk.say(f"check: {command} (named by the plan); it must be green at the end")
 
 
 def _take(desk: Desk, tasks: TaskList) -> None:
