@@ -124,3 +124,66 @@ async def test_a_file_that_is_in_a_commit_comes_with_the_way_out(tmp_path: Path)
     run.git("commit", "-q", "-m", "Without my draft")
     assert "draft.md" not in run.git("ls-tree", "--name-only", "HEAD").split()
     assert run.text("draft.md") == "my draft\n"
+
+
+class Staged(Wrecked):
+    """A run whose user has staged a file and has changed it after that."""
+
+    def __init__(self, folder: Path, *steps: dict[str, Any]) -> None:
+        super().__init__(folder, *steps)
+        (self.project / "staged.txt").write_text("staged\n")
+        self.git("add", "staged.txt")
+        (self.project / "staged.txt").write_text("staged and changed\n")
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+async def test_newer_staged_content_stays_without_force(tmp_path: Path, is_committed: bool) -> None:
+    run = Staged(tmp_path, {"sh": "git reset -q && rm staged.txt"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (run.project / "staged.txt").write_text("newer\n")
+    run.git("add", "staged.txt")
+    if is_committed:
+        run.git("commit", "-q", "-m", "My newer file", "--", "staged.txt")
+    done = await run.salvage("staged.txt")
+    assert done.exit_code == 1
+    assert done.stdout == "staged.txt: left as it is, because it has changed since the run (--force replaces it)\n"
+    assert run.git("show", ":staged.txt") == "newer"
+    (run.project / "staged.txt").unlink()  # the file itself can come back now; the index is still newer
+    done = await run.salvage("staged.txt")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines() == [
+        "staged.txt: put back",
+        "staged.txt: the index is left as it is, because it has changed since the run (--force replaces it)",
+    ]
+    assert run.git("show", ":staged.txt") == "newer"
+    done = await run.salvage("staged.txt", "--force")
+    assert (done.exit_code, done.stdout) == (0, "staged.txt: staged again\n")
+    assert run.git("show", ":staged.txt") == "staged"
+
+
+async def test_what_the_run_has_staged_instead_is_replaced(tmp_path: Path) -> None:
+    run = Staged(tmp_path, {"sh": "echo theirs > staged.txt && git add staged.txt"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    done = await run.salvage("staged.txt")
+    assert done.exit_code == 0, done.stdout
+    assert run.git("show", ":staged.txt") == "staged"
+
+
+async def test_a_staged_removal_comes_back(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "git reset -q"})
+    run.git("rm", "-q", "--cached", "README.md")
+    before = run.git("status", "--porcelain=v1", "--", "README.md")
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    done = await run.salvage()
+    assert (done.exit_code, done.stdout) == (0, "README.md: its removal is staged again\n")
+    assert run.git("status", "--porcelain=v1", "--", "README.md") == before
+
+
+async def test_a_staging_that_fails_is_a_failure(tmp_path: Path) -> None:
+    run = Staged(tmp_path, {"sh": "git reset -q"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (run.project / ".git" / "index.lock").touch()
+    done = await run.salvage("staged.txt")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("staged.txt: what you had staged cannot be brought back: ")
+    assert "Nothing to put back" not in done.stdout

@@ -18,7 +18,16 @@ from atomic.graph.errors import JournalError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session
 from atomic.terminal import one_line
-from atomic.workflows.ralph.users_files import Store, UsersFile, UsersFiles, content_of, put_back, read_users_files
+from atomic.workflows.ralph.checkout import index_after_turn, is_staged_otherwise
+from atomic.workflows.ralph.users_files import (
+    Entry,
+    Store,
+    UsersFile,
+    UsersFiles,
+    content_of,
+    put_back,
+    read_users_files,
+)
 
 
 def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
@@ -26,7 +35,8 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
     session = find_session(id)
     if session.is_owned:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
-    users = _users_files(session)
+    facts = _facts(session)
+    users = read_users_files(facts)
     wanted = _wanted(users, paths)
     if not wanted:
         put("The run found no uncommitted files of yours when it began: there is nothing to put back.\n")
@@ -35,20 +45,20 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
     if not root.is_dir():
         raise CliError(f"{root} is not there: bring the folder back, then salvage")
     store = Store(session.dir, session.redactor)
-    results = [_Salvage(root, path, file, store, users, force=force).run() for path, file in wanted.items()]
-    asyncio.run(_stage_again(root, wanted, store))
+    files = [_Salvage(root, path, file, store, users, force=force) for path, file in wanted.items()]
+    results = [file.run() for file in files]
+    results += asyncio.run(_stage_again(root, files, facts))
     if all(result is None for result in results):
         names = "it is" if len(wanted) == 1 else "they are"
         put(f"Nothing to put back: {names} as you left {'it' if len(wanted) == 1 else 'them'}.\n")
     return OK if all(result is not False for result in results) else FAILED
 
 
-def _users_files(session: Session) -> UsersFiles:
+def _facts(session: Session) -> Mapping[str, Any]:
     try:
-        facts: Mapping[str, Any] = read_facts(session.dir / "journal.db", session.id)
+        return read_facts(session.dir / "journal.db", session.id)
     except JournalError as error:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
-    return read_users_files(facts)
 
 
 def _wanted(users: UsersFiles, paths: Sequence[str]) -> dict[str, UsersFile]:
@@ -74,6 +84,11 @@ class _Salvage:
         self._path, self._file, self._store, self._force = path, file, store, force
         self._place, self._trouble = root / path, users.troubles.get(path)
         self._name = one_line(path)
+        self._may_stage = True
+
+    @property
+    def path(self) -> str:
+        return self._path
 
     def run(self) -> bool | None:
         """True: it was put back; False: it could not be; None: it is as it was."""
@@ -85,12 +100,15 @@ class _Salvage:
             return False
         if not self._may_replace(now):
             put(f"{self._name}: left as it is, because it has changed since the run (--force replaces it)\n")
+            self._may_stage = False
             return False
-        kept = self._keep(now)
+        kept = ""
         try:
+            kept = self._keep(now)
             put_back(self._place, self._file, self._store)
         except OSError as error:
-            put(f"{self._name}: cannot be written: {error.strerror}\n")
+            self._may_stage = False
+            put(f"{self._name}: cannot be put back: {error.strerror}{kept}\n")
             return False
         put(f"{self._name}: put back{kept}\n")
         self._tell_of_commit()
@@ -107,10 +125,7 @@ class _Salvage:
         left_by_run = self._trouble is not None and self._trouble.content == now
         if left_by_run or now == "deleted" or self._force:
             return True
-        if not (os.isatty(STDIN) and os.isatty(STDERR)):
-            return False
-        os.write(STDERR, f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] ".encode())
-        return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
+        return _asked(f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] ")
 
     def _keep(self, now: str) -> str:
         """Keep what is replaced beside the file; what is said of it."""
@@ -122,27 +137,64 @@ class _Salvage:
         os.rename(self._place, aside)
         return f"; what was there is now {one_line(aside.name)}"
 
+    async def stage(self, repository: Repository, now: Entry | None, *, is_users: bool) -> bool | None:
+        """Stage what was staged: True if done, False if it could not be, None if there is nothing to do.
 
-async def _stage_again(root: Path, files: Mapping[str, UsersFile], store: Store) -> None:
-    """Bring back what was staged, where the index has lost it."""
+        `now` is what the index has of the file; `is_users`: no turn of the run has left it.
+        """
+        file = self._file
+        if not self._may_stage or not file.is_staged or now == file.staged:
+            return None
+        if is_users and not self._force:
+            question = f"What is staged of {self._name} has changed since the run. Replace it? No copy is kept. [y/N] "
+            if not _asked(question):
+                why = "because it has changed since the run (--force replaces it)"
+                put(f"{self._name}: the index is left as it is, {why}\n")
+                return False
+        try:
+            await _stage(repository, self._path, file, self._store)
+        except (GitError, OSError) as error:
+            put(f"{self._name}: what you had staged cannot be brought back: {one_line(str(error))}\n")
+            return False
+        put(f"{self._name}: {'staged' if file.staged is not None else 'its removal is staged'} again\n")
+        return True
+
+
+def _asked(question: str) -> bool:
+    """Ask at a terminal; elsewhere the answer is no."""
+    if not (os.isatty(STDIN) and os.isatty(STDERR)):
+        return False
+    os.write(STDERR, question.encode())
+    return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
+
+
+async def _stage_again(root: Path, files: Sequence[_Salvage], facts: Mapping[str, Any]) -> list[bool | None]:
+    """Bring back what was staged, where the index has lost it. What the user has staged since needs a word."""
     repository = find_repository(root)
     if repository is None:
-        return
-    index = await repository.index([path for path, file in files.items() if file.staged is not None])
-    for path, file in files.items():
-        if file.staged is not None and index.get(path) != file.staged:
-            try:
-                await _stage(repository, path, file, store)
-            except (GitError, OSError) as error:
-                put(f"{one_line(path)}: what you had staged cannot be brought back: {one_line(str(error))}\n")
-            else:
-                put(f"{one_line(path)}: staged again\n")
+        return []
+    commit, left = index_after_turn(facts)
+    try:
+        index = await repository.index([file.path for file in files])
+        commit = commit or (await repository.head())[0]
+        staged = {} if commit is None else await repository.staged(commit)
+    except GitError as error:
+        put(f"What you had staged cannot be brought back: {one_line(str(error))}\n")
+        return [False]
+    return [
+        await file.stage(repository, index.get(file.path), is_users=is_staged_otherwise(file.path, left, staged))
+        for file in files
+    ]
 
 
 async def _stage(repository: Repository, path: str, file: UsersFile, store: Store) -> None:
-    assert file.staged is not None
+    if file.staged is None:
+        await repository.git("update-index", "--force-remove", "-z", "--stdin", input=f"{path}\0")
+        return
     mode, name = file.staged
     if store.has(file.staged_content):
         text = store.read(file.staged_content).decode("utf-8", "surrogateescape")
         await repository.git("hash-object", "-w", "--stdin", input=text)
+    if mode != "160000":  # the commit of a submodule is in another repository
+        await repository.git("cat-file", "-e", name)
     await repository.git("update-index", "-z", "--index-info", input=f"{mode} {name}\t{path}\0")

@@ -74,6 +74,13 @@ def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return found.get("hooks", []), found.get("uncommitted", [])
 
 
+def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, Entry | None]]:
+    """Return what the index had of the user's files after the last turn, and the commit that it differs from."""
+    found = facts.get(POSITION)
+    seen = None if found is None else msgspec.convert(found, Known).seen
+    return (None, {}) if seen is None else (seen.position.head, seen.staged)
+
+
 class Checkout:
     """What a node asks about the checkout; in a folder without git it has nothing to say."""
 
@@ -201,7 +208,7 @@ class Checkout:
             return
         staged = await self._staged(repository, position)
         changed = {change.path for change in await self._desk.pictures.changes(Picture(None, seen.tree), picture)}
-        changed |= {path for path in self.files.files if _differ(path, seen.staged, staged)}
+        changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         if seen.position.head is not None and seen.position.head != position.head:
             changed |= await repository.differing(seen.position.head, position.head)
         if by_checks:
@@ -260,7 +267,8 @@ class Checkout:
             self._facts.set(POSITION, known)
 
 
-def _differ(path: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_staged_otherwise(path: str, one: Mapping[str, Entry | None], other: Mapping[str, Entry | None]) -> bool:
+    """Tell whether a file is staged differently in two listings of what is staged."""
     return (path in one, one.get(path)) != (path in other, other.get(path))
 
 
