@@ -32,7 +32,7 @@ def planning(count: int, **more: Any) -> dict[str, Any]:
     ("check", "told"),
     [
         ("pytets -q", "was not found (exit code 127)"),
-        ("./README.md", "cannot be executed (exit code 126)"),
+        ("./README.md", "could not be executed (exit code 126)"),
         ("echo two tests fail; exit 3", "is red (exit code 3)"),
         ("sleep 600", "took too long"),
     ],
@@ -196,6 +196,20 @@ async def test_a_tree_that_the_user_has_repaired_costs_no_turn(tmp_path: Path) -
     assert [one for one in theatre.cast[7:] if one.startswith("fixer")] == []
 
 
+async def test_a_check_that_is_found_after_the_work_runs_on_it(tmp_path: Path) -> None:
+    adds_check = worker("2", {"sh": "printf 'test:\\n\\tfalse\\n' >> Makefile; echo 2 > part2.txt"})
+    theatre = Theatre(tmp_path, PLAN, writing("1"), adds_check, reviewing())
+    (theatre.project / "Makefile").write_text("all:\n\ttrue\n")
+    theatre.git("add", "Makefile")
+    theatre.git("commit", "-qm", "make")
+    assert (await theatre.ralph(GOAL)).status == ("blocked", "not_approved", 5)
+    shown = await theatre.user.atomic("trust", "--show", "--json", cwd=theatre.project)
+    assert (await theatre.user.atomic("trust", json.loads(shown.stdout)["hash"], cwd=theatre.project)).exit_code == 0
+    idle = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
+    theatre.play(PLAN, writing("1"), adds_check, APPROVE, idle)
+    assert (await theatre.resume()).status == RED
+
+
 # a tree that moves ---------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +277,18 @@ async def test_a_second_run_in_the_same_checkout_is_warned_about(tmp_path: Path)
     assert (await first).status == DONE
 
 
+TELLS_THE_TIME = "date +%N; test -f part2.txt"  # another output each time
+
+
+async def test_a_person_is_asked_once_after_a_run_without_one(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--verify", TELLS_THE_TIME, GOAL)).status != DONE
+    async with in_terminal((ATOMIC, "resume", theatre.session.name), env=theatre.user.env, cwd=tmp_path) as terminal:
+        await terminal.shows("It is the goal")
+        terminal.type("2\n")
+        assert await terminal.exit_code() == 0
+
+
 @pytest.mark.parametrize(
     ("answer", "exit_code", "cast"),
     [("1", 0, 4), ("2", 0, 4), ("3", 5, 0)],
@@ -270,7 +296,7 @@ async def test_a_second_run_in_the_same_checkout_is_warned_about(tmp_path: Path)
 )
 async def test_a_person_is_asked_what_a_red_check_means(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
+    words = (ATOMIC, "run", "ralph", "--verify", TELLS_THE_TIME, GOAL)
     async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
         await terminal.shows("It is the goal")
         terminal.type(f"{answer}\n")

@@ -40,8 +40,8 @@ class Checked(msgspec.Struct, frozen=True):
         return [one for one in self.results if one.exit_code != 0 and desk.book.must_pass(one.command)]
 
     def is_green(self, desk: Desk) -> bool:
-        """Whether this tree could be the last one."""
-        return not self.moved and not self.missing(desk)
+        """Return whether checks ran and leave nothing to do. A tree without checks is not green: one may come later."""
+        return bool(self.results) and not self.moved and not self.missing(desk)
 
 
 async def check_tree(desk: Desk, *, runs: int = 1) -> Checked:

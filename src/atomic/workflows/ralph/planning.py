@@ -101,7 +101,9 @@ def _checkout(folder: Path) -> Path:
 
 async def _decide(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> None:
     """Learn what checks mean that are red before the run. Raises Suspend where the run is to stop."""
-    said = red_checks_of(ctx.deps.config) or await _ask_about(ctx, red)
+    said = red_checks_of(ctx.deps.config)
+    if not said and ctx.deps.broker is not None:
+        said = await _ask_about(ctx, desk, red)
     names = " and ".join(check.command for check in red)
     if said == "ignore":
         desk.book.ignore(check.command for check in red)
@@ -109,16 +111,18 @@ async def _decide(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> None:
     elif said == "goal":
         desk.say(f"{names}: red before the run; the run is completed only when it is green")
     else:
-        await ctx.remember("stops", ctx.remembered("stops", 0) + 1)
         raise Suspend(_stopped(desk, red), status=RunStatus.BLOCKED, code="check_red")
 
 
-async def _ask_about(ctx: Ralph, red: Sequence[GateResult]) -> str:
-    """What a person says; nothing where nobody is there, or where the run is to stop."""
-    if ctx.deps.broker is None:
-        return ""
-    question = Question(
-        f"{'; '.join(_described(check) for check in red)}. What shall be done?",
+async def _ask_about(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> str:
+    """Ask a person what red checks mean. Each resume asks again under an id of its own."""
+    for check in red:
+        if words := _last_words(check):
+            desk.say(f"{check.command} says: {words}")
+    stops = ctx.remembered("stops", 0)
+    question = Question(  # without what the checks said: a recorded answer is found by the question's text
+        f"{' '.join(_described(check) for check in red)} What should the run do?",
+        id=f"red-check-{stops + 1}",
         header="Red check",
         options=[
             Option(IGNORE, "work without it; the report says so"),
@@ -127,32 +131,40 @@ async def _ask_about(ctx: Ralph, red: Sequence[GateResult]) -> str:
         ],
         default=STOP,
     )
-    for _ in range(ctx.remembered("stops", 0)):  # answers of earlier attempts, each of which was to stop
-        await ctx.ask(question)
     answer = str(await ctx.ask(question)).strip().casefold()
-    return {IGNORE.casefold(): "ignore", "ignore": "ignore", GOAL.casefold(): "goal", "goal": "goal"}.get(answer, "")
+    said = {IGNORE.casefold(): "ignore", "ignore": "ignore", GOAL.casefold(): "goal", "goal": "goal"}.get(answer, "")
+    if not said:
+        await ctx.remember("stops", stops + 1)
+    return said
 
 
 def _described(check: GateResult) -> str:
-    """What is wrong with a check before the run, with the end of what it said."""
-    how = f"is red (exit code {check.exit_code})"
+    """Return a sentence about a check that did not work before the run."""
     if check.timed_out:
-        how = "took too long"
-    elif check.exit_code == NOT_FOUND:
-        how = f"was not found (exit code {NOT_FOUND}): is a name misspelled, or a program not installed?"
-    elif check.exit_code == NOT_EXECUTABLE:
-        how = f"cannot be executed (exit code {NOT_EXECUTABLE})"
-    words = " ".join(check.output_tail.split())[-MOST_WORDS:]
-    return f"before the run the check `{check.command}` {how}" + (f' It says: "{words}"' if words else "")
+        return f"Before the run, the check `{check.command}` took too long."
+    if check.exit_code == NOT_FOUND:
+        return (
+            f"Before the run, the check `{check.command}` was not found (exit code {NOT_FOUND}): its name may be"
+            " misspelled, or the program is not installed."
+        )
+    if check.exit_code == NOT_EXECUTABLE:
+        return f"Before the run, the check `{check.command}` could not be executed (exit code {NOT_EXECUTABLE})."
+    return f"Before the run, the check `{check.command}` is red (exit code {check.exit_code})."
+
+
+def _last_words(check: GateResult) -> str:
+    return " ".join(check.output_tail.split())[-MOST_WORDS:]
 
 
 def _stopped(desk: Desk, red: Sequence[GateResult]) -> str:
     id = desk.session.name
+    described = " ".join(
+        _described(check) + (f' It says: "{words}".' if (words := _last_words(check)) else "") for check in red
+    )
     return (
-        f"{'; '.join(_described(check) for check in red)}. Nothing was paid. Fix it and run `atomic resume {id}`, "
-        "start again with another --verify, or"
-        f" say what it means: `atomic resume {id} --red-checks goal` (completed only when it is green) or"
-        f" `--red-checks ignore` (do not count it)"
+        f"{described} Nothing was paid. Fix it and run `atomic resume {id}`, or say what it means:"
+        f" `atomic resume {id} --red-checks goal` (completed only when it is green) or `--red-checks ignore`"
+        " (do not count it)"
     )
 
 
