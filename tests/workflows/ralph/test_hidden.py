@@ -65,6 +65,22 @@ async def test_steering_files_and_tools_are_seen_though_they_are_ignored(tmp_pat
     assert "`.venv/bin/check`" in theatre.report
 
 
+async def test_a_name_like_a_secret_does_not_make_a_file_look_changed(tmp_path: Path) -> None:
+    names = ("ignored/secret_token.pth", "ignored/token/conftest.py", "ignored/API_KEY=Zk8sQ2v7Lr4Tn1Wb9Xc3/tox.ini")
+    theatre = Theatre(tmp_path)
+    (theatre.project / ".gitignore").write_text("ignored/\n")
+    theatre.commit_all("Ignore")
+    for name in names:
+        (theatre.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (theatre.project / name).write_text("\n")
+    (theatre.project / "ignored" / "password.pth").symlink_to("a/DB_PASSWORD=Zk8sQ2v7Lr4Tn1Wb9Xc3")
+    change = {"write": {"ignored/secret_token.pth": "import x\n"}}
+    theatre.play(PLAN, writing("1"), worker("2", {"write": {"part2.txt": "2\n"}}, change), APPROVE)
+    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert theatre.evidence("1")["protected_files"] == []
+    assert theatre.evidence("2")["protected_files"] == ["ignored/secret_token.pth"]
+
+
 async def test_a_planted_pyc_does_not_run(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path)
     (theatre.project / "test_it.py").write_text("import lib\nassert lib.value == 1\n")

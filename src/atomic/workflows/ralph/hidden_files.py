@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ _OF_GIT = ("info/exclude", "info/attributes")
 class Hidden(msgspec.Struct, frozen=True):
     """What is known of such files; a fact of the run."""
 
-    files: dict[str, str] = {}  # the content of each, as `content_of` says it
+    # The path and the digest of each. Digests are no values under the paths: redaction would replace the value under a
+    # name such as `token.pth`. A digest covers the path too, because redaction may change the path itself.
+    digests: list[tuple[str, str]] = []
     changed: dict[str, list[str]] = {}  # by task: what its turns have changed
     since: float = 0.0  # when the first turn began whose end was not seen
 
@@ -62,40 +65,46 @@ class HiddenFiles:
         """Note what is there, unless a turn that was cut has left it."""
         known = self._known
         if not known.since:
-            files = await asyncio.to_thread(listed, self._root, self._commands)
-            self._facts.set(FACT, Hidden(files, known.changed, time.time()))
+            digests = await asyncio.to_thread(list_digests, self._root, self._commands)
+            self._facts.set(FACT, Hidden(digests, known.changed, time.time()))
 
     async def end_turn(self, task: str) -> None:
         """Note what the turn has changed, and remove the caches that it has left."""
-        files = await asyncio.to_thread(self._look, self._known.since - SLACK)
+        digests = await asyncio.to_thread(self._look, self._known.since - SLACK)
         known = self._known  # another turn may have ended meanwhile
-        paths = {path for path in {*known.files, *files} if known.files.get(path) != files.get(path)}
+        differing = {digest for _, digest in known.digests} ^ {digest for _, digest in digests}
+        paths = {path for path, digest in (*known.digests, *digests) if digest in differing}
         new = sorted({*known.changed.get(task, ()), *paths})
         changed = {**known.changed, task: new} if new else known.changed
-        self._facts.set(FACT, Hidden(files, changed))
+        self._facts.set(FACT, Hidden(digests, changed))
 
-    def _look(self, since: float) -> dict[str, str]:
+    def _look(self, since: float) -> list[tuple[str, str]]:
         remove_caches(self._root, since)
-        return listed(self._root, self._commands)
+        return list_digests(self._root, self._commands)
 
 
-def listed(root: Path, commands: Sequence[str]) -> dict[str, str]:
-    """The files that count, with what tells their contents."""
+def list_digests(root: Path, commands: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the paths of the files that count, each with a digest of path and content."""
+    return [
+        (path, sha256(os.fsencode(f"{path}\0{content_of(root / path)}")).hexdigest()) for path in _paths(root, commands)
+    ]
+
+
+def _paths(root: Path, commands: Sequence[str]) -> list[str]:
     words = {word for command in commands for word in re.split(r"[\s;|&()<>\"'`=,:]+", command)}
     tools = {os.path.basename(word) for word in words if word}
-    found: dict[str, str] = {}
+    found: list[str] = []
     for folder, names in _walk(root):
         is_tools = os.path.basename(folder) in _TOOL_FOLDERS and _is_tool_folder(folder)
         runs_all = is_tools and folder.endswith("node_modules/.bin") and not tools.isdisjoint(_RUNNERS)
         for name in names:
             is_steering = any(fnmatchcase(name, pattern) for pattern in _STEERING)
             if (is_steering or (is_tools and (runs_all or name in tools))) and len(found) < MOST_FILES:
-                path = os.path.relpath(os.path.join(folder, name), root)
-                found[path] = content_of(root / path)
+                found.append(os.path.relpath(os.path.join(folder, name), root))
     for name in (*_OF_GIT, *_hooks(root)):
         if os.path.lexists(root / ".git" / name):
-            found[f".git/{name}"] = content_of(root / ".git" / name)
-    return {path: found[path] for path in sorted(found) if path.isprintable()}
+            found.append(f".git/{name}")
+    return sorted(path for path in found if path.isprintable())
 
 
 def _is_tool_folder(folder: str) -> bool:
