@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atomic.workflows import metadata_reading
 from atomic.workflows.metadata import is_newer, read_metadata
 from tests.timing import judge
+from tests.workflows.projects import World
 
 WHOLE = '''"""Plan, then execute."""
 name = "my-workflow"
@@ -170,3 +173,46 @@ def test_code_in_another_encoding_than_utf_8_is_refused(encoding: str) -> None:
     said = read_metadata(f"# -*- coding: {encoding} -*-\nname = 'x'\n".encode(), "stem")
     assert said.name == "stem"
     assert said.remarks[0].fatal
+
+
+_SLOW = f"a = 1\nname = f'{'{a}' * 330_000}'\n"
+_LONG = "name = 'long'\n" + "# filler\n" * 5000
+
+
+def test_the_long_files_of_a_folder_share_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_reading, "CPU_SECONDS", 1)
+    monkeypatch.setattr(metadata_reading, "FOLDER_CPU_SECONDS", 2, raising=False)
+    world = World(tmp_path)
+    for name, text in (("a", _SLOW), ("b", _SLOW), ("c", _LONG), ("d", "description = 'short'\n")):
+        world.flow(name, text)
+    world.flow("own", _LONG, user=True)
+    catalog = world.catalog
+    reasons = {problem.path.stem: problem.reason for problem in catalog.problems}
+    assert reasons == {
+        "a": "this file takes more than 1 s to read: make it smaller",
+        "b": "this file takes more than 1 s to read: make it smaller",
+        "c": "this file was not read: the large files of its folder take more than 2 s; make them smaller",
+    }
+    assert catalog.definition("d").description == "short"
+    assert catalog.definition("long").source == "user", "another folder has its own budget"
+
+
+def test_a_file_that_takes_too_much_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_reading, "MEMORY", 128 * 1024**2)
+    monkeypatch.setattr(metadata_reading, "CPU_SECONDS", 60)
+    world = World(tmp_path)
+    world.flow("wide", f"x = [{'[],' * 300_000}]\n")
+    assert "memory" in one_reason(world)
+
+
+def test_a_child_that_crashes_is_named_by_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crash = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+    monkeypatch.setattr(metadata_reading, "_PROGRAM", crash)
+    world = World(tmp_path)
+    world.flow("long", _LONG)
+    assert one_reason(world).startswith("Python ended with SIGSEGV while it read this file")
+
+
+def one_reason(world: World) -> str:
+    (problem,) = world.catalog.problems
+    return problem.reason

@@ -29,6 +29,7 @@ from atomic.workflows.errors import (
 )
 from atomic.workflows.executables import shown_path
 from atomic.workflows.loader import define, line_of_node, load_file
+from atomic.workflows.metadata_reading import MetadataReader
 from atomic.workflows.shelves import Shelf, project_shelf, user_shelf
 from atomic.workflows.trust import Snapshot
 
@@ -129,13 +130,14 @@ class WorkflowCatalog:
         self._has_looked = True
         for shelf in self.shelves:
             self._problems += shelf.problems(shelf.workflows)
-            self._place([self._define(shelf, name, data) for name, data in shelf.below(shelf.workflows)])
+            reader = MetadataReader()
+            self._place([self._define(shelf, name, data, reader) for name, data in shelf.below(shelf.workflows)])
         self._place(self._builtin)
 
-    def _define(self, shelf: Shelf, name: str, data: bytes) -> WorkflowDefinition:
+    def _define(self, shelf: Shelf, name: str, data: bytes, reader: MetadataReader) -> WorkflowDefinition:
         path = shelf.root / shown_path(name)
         self._files[path] = (shelf, name)
-        return define(path, data, of=shelf.source, loader=self._load)
+        return define(path, data, of=shelf.source, loader=self._load, reader=reader)
 
     def _place(self, level: Sequence[WorkflowDefinition]) -> None:
         """Names before aliases; what a level above has taken, name or alias, stays taken."""

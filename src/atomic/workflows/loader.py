@@ -38,7 +38,7 @@ from atomic.workflows.definition import (
 )
 from atomic.workflows.errors import WorkflowCodeError, WorkflowLoadError, WorkflowProblem
 from atomic.workflows.metadata import SourceError, is_newer, parse_source
-from atomic.workflows.metadata_reading import read_metadata_of
+from atomic.workflows.metadata_reading import MetadataReader
 from atomic.workflows.modules import SourceFiles
 from atomic.workflows.near_misses import find_near_miss
 
@@ -46,10 +46,15 @@ GRAPHS = ("graph_config", "workflow")
 
 
 def define(
-    path: Path, source: bytes, *, of: WorkflowSource, loader: Callable[[WorkflowDefinition], LoadedWorkflow]
+    path: Path,
+    source: bytes,
+    *,
+    of: WorkflowSource,
+    loader: Callable[[WorkflowDefinition], LoadedWorkflow],
+    reader: MetadataReader,
 ) -> WorkflowDefinition:
     """What a file says of itself; nothing of it runs."""
-    said = read_metadata_of(source, path.stem)
+    said = reader.metadata(source, path.stem)
     problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in said.remarks]
     refused = any(remark.fatal for remark in said.remarks)
     if said.min_sdk_version and is_newer(said.min_sdk_version, __version__):

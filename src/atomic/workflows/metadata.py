@@ -105,8 +105,11 @@ def parse_source(source: bytes) -> ast.Module:
             return ast.parse(text)
         except SyntaxError as error:
             raise SourceError(error.lineno or 1, f"this is not Python: {error.msg}") from error
-        except (RecursionError, MemoryError) as error:  # the parser's words for its own stack
+        except RecursionError as error:
             raise SourceError(1, "expressions inside of expressions go too deep") from error
+        except MemoryError as error:  # of the memory, or of the parser's own stack: it has one word for both
+            reason = "Python's parser runs out of memory here: make the expressions smaller and less nested"
+            raise SourceError(1, reason) from error
         except ValueError as error:
             raise SourceError(1, f"this is not Python: {error}") from error
 

@@ -18,8 +18,8 @@ from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
 from atomic.workflows.errors import ToolNotFoundError, WorkflowLoadError, WorkflowProblem
 from atomic.workflows.loader import problem_of
-from atomic.workflows.metadata import Remark
-from atomic.workflows.metadata_reading import read_tools_of
+from atomic.workflows.metadata import Remark, WrittenTool
+from atomic.workflows.metadata_reading import MetadataReader
 from atomic.workflows.shelves import Shelf
 
 
@@ -42,8 +42,9 @@ class ToolCatalog:
         self.problems: list[WorkflowProblem] = []
         for shelf in workflows.shelves:
             self.problems += shelf.problems(shelf.tools)
+            reader = MetadataReader()
             for name, data in shelf.below(shelf.tools):
-                self._read(shelf, name, data)
+                self._read(shelf, name, reader.tools(data))
 
     def all(self) -> Sequence[ToolDefinition]:
         """Those that win in their names, by name."""
@@ -81,9 +82,8 @@ class ToolCatalog:
             if tool not in self._tools
         ]
 
-    def _read(self, shelf: Shelf, name: str, data: bytes) -> None:
+    def _read(self, shelf: Shelf, name: str, written: list[WrittenTool] | Remark) -> None:
         path = shelf.root / name
-        written = read_tools_of(data)
         if isinstance(written, Remark):
             self.problems.append(WorkflowProblem(path, written.line, written.reason))
             return
