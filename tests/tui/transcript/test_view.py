@@ -205,6 +205,16 @@ async def test_all_that_is_selected_is_the_source() -> None:
         assert app.view.get_selection(Selection(Offset(0, 0), None)) is not None
 
 
+async def test_a_selection_from_the_very_first_cell_keeps_the_rows_above_the_view() -> None:
+    app = stage(*turn(TextDelta("".join(f"P{number}\n\n" for number in range(100)))))
+    async with app.run_test(size=(60, 12)) as pilot:
+        await settle(pilot)
+        app.view.selection_updated(Selection(Offset(0, 0), None))
+        copied = app.view.selected_text()
+        assert copied.split()[:2] == ["hi", "P0"]
+        assert "P99" in copied
+
+
 async def test_the_last_answer_is_copied_as_it_was_written() -> None:
     answer = "# Title\n\nText with `code`.\n\n```py\nx = 1\n```"
     news = [

@@ -277,8 +277,12 @@ class TranscriptView(TranscriptLayout, can_focus=True):
         if selection is None or not self._rows or None not in (selection.start, selection.end):
             return
         first, last = (index * _LINES + line for index, line in (self._rows[0], self._rows[-1]))
-        seen = Selection(selection.start or Offset(0, first), selection.end or Offset(self.size.width, last))
-        self.screen.selections = {self: seen}
+        start, end = selection.start, selection.end
+        if start is None:  # Offset(0, 0) is falsy, and a place like any other
+            start = Offset(0, first)
+        if end is None:
+            end = Offset(self.size.width, last)
+        self.screen.selections = {self: Selection(start, end)}
 
 
 def _with_offsets(strip: Strip, place: int, width: int) -> Strip:
