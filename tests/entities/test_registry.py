@@ -91,6 +91,21 @@ def test_a_project_beats_the_package_only_if_it_is_trusted(tmp_path: Path) -> No
     assert registry.find("skill", "ci") is None, "a losing entity's aliases lose too"
 
 
+def test_a_project_that_is_trusted_meanwhile_counts_after_a_refresh(tmp_path: Path) -> None:
+    load(tmp_path, {".github/skills/Commit/SKILL.md": "---\ndescription: ours\n---\nHi"})
+    approved = False
+    registry = EntityRegistry.load(tmp_path / "project", tmp_path / "home", is_trusted=lambda: approved)
+    assert not registry.refresh()
+    approved = True
+    assert registry.refresh()
+    assert registry.require("skill", "commit").description == "ours"
+    assert not registry.ignored
+    assert not registry.refresh()
+    approved = False
+    assert registry.refresh()
+    assert registry.require("skill", "commit").source.location == "builtin"
+
+
 def test_a_name_beats_an_alias_and_the_better_source_the_other() -> None:
     first = Entity("skill", "a", aliases=["b", "Q"], source=Source(Provider.ATOMIC))
     second = Entity("skill", "b", aliases=["q", "r"], source=Source(Provider.COPILOT, Location.USER))

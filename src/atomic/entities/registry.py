@@ -111,16 +111,21 @@ class EntityRegistry:
         self._rebuild()
 
     def refresh(self) -> bool:
-        """Read again what changed on the disk; whether anything did."""
-        if self._discovery is None or not self._discovery.scan():
+        """Read what changed on the disk, and whether the project is trusted by now. Return whether anything changed."""
+        if self._discovery is None:
+            return False
+        if not self._discovery.scan() and bool(self.ignored) == self._ignores():
             return False
         self._rebuild()
         return True
 
+    def _ignores(self) -> bool:
+        return bool(self.covering) and not self._is_trusted()
+
     def _rebuild(self) -> None:
         found = self._discovery.entities if self._discovery else ()
         self.covering = covering_builtins(found)
-        self.ignored = () if not self.covering or self._is_trusted() else self.covering
+        self.ignored = self.covering if self._ignores() else ()
         self._index = _Index((*self._registered, *(entity for entity in found if entity not in self.ignored)))
 
 
