@@ -9,9 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import msgspec
 import pytest
 
+from atomic.graph import with_options
 from atomic.graph.errors import AtomicError, GraphError, JournalError, StateError
+from atomic.graph.program import ForkOp
 from atomic.sessions import SqliteJournal
 from atomic.workflows import (
     CompiledGraph,
@@ -588,3 +591,13 @@ async def test_a_journal_without_fingerprints_stays_readable() -> None:
     fields = msgspec.msgpack.decode(encode_row(RowKind.START, old_start).body)
     rows[0] = rows[0]._replace(body=msgspec.msgpack.encode(fields[:8]))
     assert (await go_on(journal, counting(times))).n == 9
+
+
+def test_two_workflows_of_one_graph_keep_their_own_old_names() -> None:
+    shared = chain(graph(S).parallel({"x": say("a"), "y": say("b")}), say("c"))
+    first = with_options(shared, msgspec.structs.replace(shared.options, name="first", renamed={"old": "a"}))
+    second = with_options(shared, msgspec.structs.replace(shared.options, name="second", removed={"old"}))
+    assert [made.program.renamed for made in (shared, first, second)] == [{}, {"old": "a"}, {}]
+    assert [made.program.removed for made in (shared, first, second)] == [frozenset(), frozenset(), {"old"}]
+    (fork,) = [op for op in first.program.ops if isinstance(op, ForkOp)]
+    assert [branch.renamed for branch in fork.branches.values()] == [{"old": "a"}, {"old": "a"}]

@@ -104,8 +104,9 @@ def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> Compile
     edits.check(graph.program, graph.program.graph_ids, options.name, report)
     if problems:
         raise GraphError(options.name, problems)
-    edits.apply(graph.program, graph.program.graph_ids)
-    return CompiledGraph(graph.program, options, graph.block, graph.edges, graph.start)
+    program = graph.program.copied()  # the graph may be that of other workflows too
+    edits.apply(program, program.graph_ids)
+    return CompiledGraph(program, options, graph.block, graph.edges, graph.start)
 
 
 class _Compiler(Generic[StateT]):

@@ -7,6 +7,7 @@ ifs and loops are laid out flat inside their scope; only what really runs at onc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, cast
 
@@ -63,6 +64,12 @@ class ForkOp(Op):
         self.body = cast("Body", node.body)
         self.timeout = cast("float | None", node.timeout)
         self.branches: dict[str, Program] = {}
+
+    def copied(self) -> ForkOp:
+        """Return a copy with copies of the branches."""
+        made = copy(self)
+        made.branches = {name: branch.copied() for name, branch in self.branches.items()}
+        return made
 
 
 class IfOp(Op):
@@ -147,6 +154,12 @@ class Program:
         self.renamed: Mapping[str, str] = {}
         self.removed: frozenset[str] = frozenset()
         self.graph_ids: frozenset[str] = frozenset()
+
+    def copied(self) -> Program:
+        """Return a copy, with copies of the scopes inside, that can have other `renamed` and `removed`."""
+        made = copy(self)
+        made.ops = [op.copied() if isinstance(op, ForkOp) else op for op in self.ops]
+        return made
 
     def find(self, recorded_id: str) -> int | None:
         """The operation of a node that a journal names, which may have been renamed since."""
