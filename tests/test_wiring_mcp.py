@@ -126,3 +126,22 @@ def test_what_the_caller_names_is_the_callers() -> None:
     added = SessionMcp([ours, more], ["a", "y"]).added_to(options)
     assert added.mcp_servers == [theirs, more]
     assert added.disabled_mcp_servers == ["x", "y"]
+
+
+@pytest.mark.parametrize("agent", ["claude", "acp:claude"])
+async def test_a_server_of_the_agent_that_lacks_a_variable_is_left_out_only_where_it_can_be(
+    tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_SET_HERE", raising=False)
+    (tmp_path / "home").mkdir()
+    entries = {"needy": {**BOX, "env": {"TOKEN": "${NOT_SET_HERE}"}}}
+    (tmp_path / "home" / ".claude.json").write_text(json.dumps({"mcpServers": entries}))
+    found = await Wiring(tmp_path, tmp_path / "home").session_mcp(provider(agent))
+    expected = {
+        "claude": 'MCP server "needy" is left out: it needs the variable "NOT_SET_HERE", which is not set',
+        "acp:claude": 'acp:claude starts its MCP server "needy" itself, in this project, which is not trusted: '
+        'Atomic cannot start it elsewhere, because it needs the variable "NOT_SET_HERE", which is not set '
+        "(set it, or remove the server from the settings of the agent)",
+    }
+    assert found.notices == [expected[agent]]
+    assert list(found.disabled) == (["needy"] if agent == "claude" else [])

@@ -135,7 +135,7 @@ class Wiring:
                 *(str(diagnostic) for diagnostic in self.mcp.diagnostics if self._is_ours(diagnostic.path, trusted)),
                 *_impossible(chosen, provider),
                 *(f'MCP server "{one.entry.name}" is left out: {one.error}' for one in answers if one.error),
-                *(_lacking(one) for one in missing),
+                *(_lacking(one, provider) for one in missing),
                 *(() if trusted else self._elsewhere([*asked, *moved])),
             ],
         )
@@ -228,8 +228,16 @@ def _impossible(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:
         yield f'MCP server "{_RESERVED}" is left out: the name is taken (give it another)'
 
 
-def _lacking(error: McpVariableError) -> str:
-    return f'MCP server "{error.server}" is left out: it needs the variable "{error.variable}", {error.reason}'
+def _lacking(error: McpVariableError, provider: AgentProvider) -> str:
+    """Say what becomes of an agent's own server that Atomic cannot hand over from the home folder."""
+    needs = f'it needs the variable "{error.variable}", {error.reason}'
+    if provider.capabilities.mcp_switching:
+        return f'MCP server "{error.server}" is left out: {needs}'
+    return (
+        f'{provider.name} starts its MCP server "{error.server}" itself, in this project, which is not trusted: '
+        f"Atomic cannot start it elsewhere, because {needs} "
+        "(set it, or remove the server from the settings of the agent)"
+    )
 
 
 def _server(entry: McpEntry, *, tools: Sequence[str] = (), takes_place: bool = False) -> McpServer:
