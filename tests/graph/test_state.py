@@ -114,6 +114,26 @@ class Boxed(State):
     box: Box = Box()
 
 
+# Python 3.14 keeps these annotations as a function; a workflow file need not import them from __future__.
+UNQUOTED = """
+class Own(State):
+    names: list[str] = ["a"]
+    box: Box = Box(["a"])
+    later: "Later" = None
+    shared = ["a"]
+"""
+
+
+def test_defaults_of_a_class_with_plain_annotations_are_not_shared() -> None:
+    module: dict[str, Any] = {"State": State, "Box": Box, "__name__": __name__}
+    exec(compile(UNQUOTED, "<file>", "exec", dont_inherit=True), module)  # as a workflow file is run
+    one, other = module["Own"](), module["Own"]()
+    one.names.append("b")
+    one.box.items.append("b")
+    assert (other.names, other.box.items) == (["a"], ["a"])
+    assert one.shared is other.shared
+
+
 async def test_defaults_are_never_shared_between_two_states() -> None:
     one, other = Boxed(), Boxed()
     one.names.append("x")

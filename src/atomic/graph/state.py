@@ -32,6 +32,16 @@ def _copier(default: Any) -> Callable[[], Any]:
     return copied
 
 
+def _annotations_in(namespace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the annotations of a class that is being made. Python 3.14 keeps them as a function (PEP 649)."""
+    if sys.version_info >= (3, 14) and "__annotations__" not in namespace:
+        from annotationlib import Format, call_annotate_function, get_annotate_from_class_namespace
+
+        annotate = get_annotate_from_class_namespace(namespace)
+        return {} if annotate is None else call_annotate_function(annotate, Format.FORWARDREF)
+    return namespace.get("__annotations__", {})
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class StateMeta(StructMeta):
     """Makes every subclass of `State` frozen and keyword-only; msgspec does not inherit either.
@@ -40,10 +50,14 @@ class StateMeta(StructMeta):
     """
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> StateMeta:
-        for field in namespace.get("__annotations__", ()):
-            default = namespace.get(field)
-            if isinstance(default, (msgspec.Struct, list, dict, set)) and default:
-                namespace[field] = msgspec.field(default_factory=_copier(cast("Any", default)))
+        changeable: dict[str, Any] = {
+            name: default
+            for name, default in namespace.items()
+            if isinstance(default, (msgspec.Struct, list, dict, set)) and default
+        }
+        fields: Mapping[str, Any] = _annotations_in(namespace) if changeable else {}
+        for field in changeable.keys() & fields.keys():
+            namespace[field] = msgspec.field(default_factory=_copier(changeable[field]))
         config["frozen"] = config["kw_only"] = True
         config["eq"] = False
         return super().__new__(mcls, name, bases, namespace, **config)
