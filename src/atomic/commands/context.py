@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from atomic.commands.errors import UnsupportedError
+from atomic.commands.registry import CommandRegistry
+from atomic.deferred import deferred
+from atomic.providers import AgentLike, ModelInfo
 
 if TYPE_CHECKING:
-    from atomic.commands.registry import CommandRegistry
     from atomic.mcp import McpAnswer, McpList
-    from atomic.providers import AgentLike, ModelInfo
+else:
+    McpAnswer = deferred("atomic.mcp", "McpAnswer")
+    McpList = deferred("atomic.mcp", "McpList")
 
 
 class TurnPrompt(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,11 +13,15 @@ from atomic.commands.context import AgentTask, CommandContext, TurnPrompt
 from atomic.commands.dispatch import agent_task
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
+from atomic.deferred import deferred
 from atomic.entities import KNOWN_TOOLS
 from atomic.providers import AgentSpec
 
 if TYPE_CHECKING:
     from atomic.entities import Entity, EntityRegistry
+else:
+    Entity = deferred("atomic.entities", "Entity")
+    EntityRegistry = deferred("atomic.entities", "EntityRegistry")
 
 _KINDS = (Category.SKILL, Category.COMMAND, Category.AGENT)
 _NAMED = re.compile(r"`@?([^`\s]+)`|(?<!\S)@([^\s,:;.!?)]+)")

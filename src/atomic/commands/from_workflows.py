@@ -10,10 +10,13 @@ from atomic.columns import one_line
 from atomic.commands.context import CommandContext
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
+from atomic.deferred import deferred
 from atomic.flags import Flag, config_flags
 
 if TYPE_CHECKING:
     from atomic.workflows import WorkflowDefinition
+else:
+    WorkflowDefinition = deferred("atomic.workflows", "WorkflowDefinition")
 
 _FLAG = re.compile(r"--[A-Za-z0-9-]+")
 

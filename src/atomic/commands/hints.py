@@ -6,15 +6,12 @@ Nothing is remembered between two keys, so nothing can go out of step with the t
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from atomic.columns import cut
 from atomic.commands.parse import is_callable
-
-if TYPE_CHECKING:
-    from atomic.commands.registry import Command, CommandRegistry
+from atomic.commands.registry import Command, CommandRegistry
 
 HINT_COLUMNS = 23
 

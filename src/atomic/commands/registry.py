@@ -15,11 +15,14 @@ import msgspec
 
 from atomic.commands.errors import CommandClashError, CommandError, CommandNotFoundError
 from atomic.commands.parse import CommandCall
+from atomic.deferred import deferred
 
 if TYPE_CHECKING:
     from atomic.commands.context import CommandContext
+else:
+    CommandContext = deferred("atomic.commands.context", "CommandContext")
 
-Run = Callable[[CommandCall, "CommandContext"], Awaitable[None]]
+Run = Callable[[CommandCall, CommandContext], Awaitable[None]]
 
 
 class Category(StrEnum):

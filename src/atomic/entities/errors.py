@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from atomic.deferred import deferred
 from atomic.errors import AtomicError, closest
 
 if TYPE_CHECKING:
     from atomic.entities.model import EntityKind
+else:
+    EntityKind = deferred("atomic.entities.model", "EntityKind")
 
 
 class EntityNotFoundError(AtomicError):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import Any, Generic, Self
 
 import msgspec
 
 from atomic.graph import nodes
+from atomic.graph.compiled import CompiledGraph
 from atomic.graph.control import Duration, RetryLike
 from atomic.graph.node import Condition, Merge, Node, NodeLike, OnError, Run, Sequel
 from atomic.graph.nodes import Args, OutputMapper, Text
 from atomic.graph.state import State, StateT
 from atomic.questions import Option, Question
-
-if TYPE_CHECKING:
-    from atomic.graph.compiled import CompiledGraph
 
 MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
+from atomic.deferred import deferred
 from atomic.errors import AtomicError, closest
 from atomic.graph.continuity import check_name, check_order, check_reducers
 from atomic.graph.control import Event, RunStatus, Suspend, status_of
@@ -39,16 +40,21 @@ from atomic.graph.restore import look, restore_token
 from atomic.graph.run import Place, Run, Step, error_body
 from atomic.graph.state import State, StateT, encode_value
 from atomic.graph.token import Token
+from atomic.questions import Question
 
 if TYPE_CHECKING:
     from atomic.graph.builder import GraphOptions
     from atomic.graph.compile import Edge
     from atomic.graph.node import Block
     from atomic.graph.program import Program
-    from atomic.questions import Question
+else:
+    GraphOptions = deferred("atomic.graph.builder", "GraphOptions")
+    Edge = deferred("atomic.graph.compile", "Edge")
+    Block = deferred("atomic.graph.node", "Block")
+    Program = deferred("atomic.graph.program", "Program")
 
 Input = Mapping[str, Any] | State
-Answers = Mapping[str, "str | Sequence[str]"]
+Answers = Mapping[str, str | Sequence[str]]
 MODES = ("values", "updates", "events", "debug", "live", "result")
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Union, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from atomic.questions import Question
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 END: Final = "__end__"  # the target behind the last node; no node can have this id
 
@@ -123,7 +121,7 @@ def _error_filter(given: Any) -> Callable[[Exception], bool] | None:
 
 
 RetryLike = Retry | int
-Duration = Union[float, str, "timedelta"]
+Duration = float | str | timedelta
 
 
 def seconds_of(duration: Any) -> float:

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from atomic.deferred import deferred
 from atomic.graph.control import Abort, Duration, Goto, NodeResult, Retry, RetryLike, Skip
+from atomic.graph.errors import NodeError
 from atomic.graph.state import State, StateT
+from atomic.questions import Question
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from atomic.graph.compiled import CompiledGraph
-    from atomic.graph.errors import NodeError
     from atomic.processes import ExecResult
-    from atomic.questions import Question
 
     DepsT = DefaultTypeVar("DepsT", default=Any)
     ReadDepsT = DefaultTypeVar("ReadDepsT", default=Any, covariant=True)
 else:
+    ExecResult = deferred("atomic.processes", "ExecResult")
     DepsT = TypeVar("DepsT")
     ReadDepsT = TypeVar("ReadDepsT", covariant=True)
 
@@ -54,7 +56,7 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13
 
         def __class_getitem__(cls, item):
-            return cls
+            return super().__class_getitem__(item if isinstance(item, tuple) else (item, Any))
 
     @property
     def state(self) -> ReadStateT:
@@ -140,7 +142,7 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
 NodeAnswer = NodeResult | Mapping[str, Any] | None
 Run = Callable[[NodeContext[StateT, DepsT]], Awaitable[NodeAnswer]]
 ErrorAnswer = Retry | Skip | Abort | Goto
-OnError = Callable[[Exception, NodeContext[StateT, Any]], "ErrorAnswer | Awaitable[ErrorAnswer]"]
+OnError = Callable[[Exception, NodeContext[StateT, Any]], ErrorAnswer | Awaitable[ErrorAnswer]]
 Condition = Callable[[StateT], Any]
 Merge = Callable[[Mapping[str, StateT], StateT], Mapping[str, Any] | None]
 
@@ -177,7 +179,7 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13
 
         def __class_getitem__(cls, item):
-            return cls
+            return super().__class_getitem__(item if isinstance(item, tuple) else (item, Any))
 
 
 class Chain(Protocol[StateT]):
@@ -190,8 +192,8 @@ class Chain(Protocol[StateT]):
     def catcher(self) -> Node[StateT, Any] | None: ...
 
 
-NodeLike = Union["Node[StateT, Any]", "Chain[StateT]"]
-Sequel = Union["NodeLike[StateT]", Sequence["NodeLike[StateT]"]]
+NodeLike = Node[StateT, Any] | Chain[StateT]
+Sequel = NodeLike[StateT] | Sequence[NodeLike[StateT]]
 
 
 class Block(msgspec.Struct, frozen=True, eq=False):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
 from atomic.errors import AtomicError
+from atomic.graph.compiled import CompiledGraph
 from atomic.graph.control import END, Duration, NodeResult, RetryLike
 from atomic.graph.node import (
     Block,
@@ -33,9 +34,6 @@ from atomic.graph.node import (
 from atomic.graph.state import StateT
 from atomic.graph.threads import call_in_thread
 from atomic.questions import Option, Question
-
-if TYPE_CHECKING:
-    from atomic.graph.compiled import CompiledGraph
 
 Args = Mapping[str, Any] | Callable[[StateT], Mapping[str, Any]]
 OutputMapper = Callable[[Any, StateT], Mapping[str, Any] | None]

@@ -13,6 +13,7 @@ from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from atomic.deferred import deferred
 from atomic.errors import AtomicError
 from atomic.workflows.errors import SubagentError
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult
@@ -20,9 +21,14 @@ from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, Suba
 if TYPE_CHECKING:
     from atomic.providers.base import AgentProvider, AgentSession, Ask, McpServer, SessionOptions
     from atomic.providers.events import AgentEvent, TurnEnded, Usage
+else:
+    AgentProvider = deferred("atomic.providers.base", "AgentProvider")
+    Ask = deferred("atomic.providers.base", "Ask")
+    McpServer = deferred("atomic.providers.base", "McpServer")
+    AgentEvent = deferred("atomic.providers.events", "AgentEvent")
 
 ValueT = TypeVar("ValueT")
-Watch = Callable[[str, "AgentEvent"], None]
+Watch = Callable[[str, AgentEvent], None]
 """Hears what a sub-agent does: the request's id, and the event."""
 
 

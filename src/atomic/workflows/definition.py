@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from atomic.deferred import deferred
 from atomic.graph import CompiledGraph, State
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
 if TYPE_CHECKING:
     from pathlib import Path  # the door for workflow authors opens without it
+else:
+    Path = deferred("pathlib", "Path")
 
 DEFAULT_ITERATIONS = 100
 MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
@@ -48,7 +51,7 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: Untrusted | None = None
 
 
-CreateState = Callable[[WorkflowStateParams], "State | Mapping[str, Any]"]
+CreateState = Callable[[WorkflowStateParams], State | Mapping[str, Any]]
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +73,7 @@ class EndNote(msgspec.Struct, frozen=True):
     verified: bool | None = None
 
 
-AtEnd = Callable[[RunEnd], "str | EndNote | None"]  # a text is the message of an EndNote
+AtEnd = Callable[[RunEnd], str | EndNote | None]  # a text is the message of an EndNote
 
 
 class Capabilities(msgspec.Struct, frozen=True):

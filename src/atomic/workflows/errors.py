@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from atomic.deferred import deferred
 from atomic.errors import AtomicError, closest
 
 if TYPE_CHECKING:
     from pathlib import Path  # the door for workflow authors opens without it
+else:
+    Path = deferred("pathlib", "Path")
 
 
 class SubagentError(AtomicError):

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from atomic.deferred import deferred
 from atomic.graph import CompiledGraph
 from atomic.questions import Question
+from atomic.tasks import TaskList
 from atomic.usage import Usage
 
 if TYPE_CHECKING:
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
     from atomic.providers.base import CustomTool
     from atomic.redact import Redactor
     from atomic.sessions.facts import Facts
-    from atomic.tasks import TaskList
+else:
+    Path = deferred("pathlib", "Path")
+    CustomTool = deferred("atomic.providers.base", "CustomTool")
+    Redactor = deferred("atomic.redact", "Redactor")
+    Facts = deferred("atomic.sessions.facts", "Facts")
 
 EntityKind = Literal["command", "skill", "agent"]
 
