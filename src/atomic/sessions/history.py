@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -83,9 +83,9 @@ def _interrupted(step: StepLook) -> StepLook:
     return msgspec.structs.replace(step, status="interrupted")
 
 
-def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+def objects_in(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
     """The objects of a log, one a line; a line that a kill has cut short is passed over."""
-    for line in _raw_lines(path):
+    for line in lines:
         try:
             data = msgspec.json.decode(line) if line.strip() else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,7 +96,7 @@ def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def read_calls(path: Path) -> Iterator[CallLook]:
     """The calls of agents, in the order of their ends."""
-    for line in read_lines(path):
+    for line in objects_in(_raw_lines(path)):
         usage = line.get("usage")
         figures: Mapping[str, Any] = cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
         seconds = number(line.get("seconds"))

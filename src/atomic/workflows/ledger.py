@@ -14,13 +14,15 @@ from typing import Any
 
 import msgspec
 
+from atomic.bounded import read_bounded
 from atomic.sessions.facts import Facts
-from atomic.sessions.history import number, read_lines
+from atomic.sessions.history import number, objects_in
 from atomic.usage import Usage
 
 CALLS = "logs/agent-calls.jsonl"
 PARKED, WORKED = "parked", "worked"
 _CALL = "calls/"
+_MOST_BYTES = 64 * 1024 * 1024  # of the copy; a line has less than 1 KiB
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -151,11 +153,18 @@ def is_copy_changed(facts: Mapping[str, Any], session_dir: str | os.PathLike[str
     """Whether `logs/agent-calls.jsonl` tells other figures than the journal.
 
     A line is written before the journal has the end of its call. So a kill leaves lines of calls that have not ended,
-    and never a call that has ended without its lines.
+    and never a call that has ended without its lines. Anything that cannot be read, such as a pipe in its place, is a
+    change too.
     """
+    try:
+        lines = read_bounded(Path(session_dir) / CALLS, _MOST_BYTES).splitlines()
+    except FileNotFoundError:
+        lines = []
+    except OSError:
+        return True
     told: dict[str, Usage] = {}
     known = {call.id: call for call in read_calls(facts)}
-    for line in read_lines(Path(session_dir) / CALLS):
+    for line in objects_in(lines):
         id = line.get("call")
         if id not in known:
             return bool(known) and "" not in known  # lines of an older version name no call

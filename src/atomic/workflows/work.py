@@ -169,17 +169,28 @@ class Work:
             self._session.logs.error("the run failed", error)
             ending = Ending("failed", "error", _words_of(error), 1, f"atomic resume {self._session.id}")
         finally:
+            try:
+                await self._release(journal, has_ended=ending is not None)
+            finally:  # whatever could not be released, the report is written and the host hears RunEnded
+                try:
+                    if ending is not None:
+                        await self._end(ending)
+                finally:
+                    self._session.logs.close()
+
+    async def _release(self, journal: Journal | None, *, has_ended: bool) -> None:
+        """Close what the run used, the journal last."""
+        try:
             self._own.close()
             await self.runtime.close()
             if journal is not None:
-                self._last = self._last_state(journal) if ending is not None else None
+                self._last = self._last_state(journal) if has_ended else None
                 with suppress(JournalError, RunOwnedError):  # it may be what has failed: the end is told all the same
                     self.governor.stop()
-                    self._restore_copies()
+                    await self._restore_copies()
+        finally:
+            if journal is not None:
                 await asyncio.to_thread(journal.close)
-            if ending is not None:
-                await self._end(ending)
-            self._session.logs.close()
 
     async def _opened(self, journal: Journal) -> AsyncIterator[StreamEvent]:
         """The stream of the graph; from here on the run is ours. Raises RunOwnedError before anything is changed."""
@@ -198,7 +209,7 @@ class Work:
         )
         if (recovered := getattr(journal, "recovered", None)) is not None:
             self.report.warn(recovered.message)
-        self._restore_copies()
+        await self._restore_copies()
         if stream is None:
             deps, id = self.runtime, session.id
             given = self._first_state()
@@ -224,9 +235,9 @@ class Work:
         before = Amount(cost.usd or 0.0, cost.input_tokens, cost.output_tokens, unpriced)
         self.governor.open(self.runtime.facts, before=before)
 
-    def _restore_copies(self) -> None:
+    async def _restore_copies(self) -> None:
         """Write copies for people again that are not as the journal has them, and say so once."""
-        self._compare_calls()
+        await self._compare_calls()
         changed = [name for name in self.runtime.facts.restore_copies() if name not in self._told_copies]
         if changed:
             self._told_copies.update(changed)
@@ -235,10 +246,12 @@ class Work:
                 "Only the journal counts, so the run is not affected; the copy was written again."
             )
 
-    def _compare_calls(self) -> None:
+    async def _compare_calls(self) -> None:
         """Say once that the log of calls tells other figures than the journal."""
         facts = self.runtime.facts
-        if CALLS in self._told_copies or not is_copy_changed(facts, self._session.dir):
+        if CALLS in self._told_copies:
+            return
+        if not await asyncio.to_thread(is_copy_changed, dict(facts), self._session.dir):
             return
         self._told_copies.add(CALLS)
         facts.set(CHANGED_COPIES, sorted({*facts.get(CHANGED_COPIES, ()), CALLS}))

@@ -230,3 +230,17 @@ async def test_a_worker_that_rewrites_the_log_of_spending_frees_no_money(tmp_pat
     assert outcome.status == ("paused", "max_cost", 6)
     assert "$1.10 of $1.00 spent" in outcome.end["message"]
     assert "agent-calls.jsonl" in theatre.report
+
+
+@pytest.mark.parametrize("make", ["mkfifo", "mkdir"])
+async def test_a_pipe_or_a_folder_in_place_of_the_log_of_calls_does_not_stop_the_end_of_a_run(
+    tmp_path: Path, make: str
+) -> None:
+    replace = f'for f in "$HOME"/.atomic/sessions/*/logs/agent-calls.jsonl; do rm -rf "$f" && {make} "$f"; done'
+    theatre = Theatre(tmp_path, PLAN, worker("1", {"write": {"a": "1"}}, {"sh": replace}), writing("2"), APPROVE)
+    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+    assert outcome.status == ("paused", "max_iterations", 6)
+    assert "logs/agent-calls.jsonl" in outcome.warnings
+    assert "agent-calls.jsonl" in theatre.report
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
