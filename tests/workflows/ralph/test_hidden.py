@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from atomic.workflows.ralph.hidden_files import MOST_FILES, SLACK
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 CHEAT = "import os\nos._exit(0)\n"
@@ -97,3 +102,47 @@ async def test_a_planted_pyc_does_not_run(tmp_path: Path) -> None:
     outcome = await theatre.ralph("--verify", "python3 test_it.py", "--max-iterations", "1", GOAL)
     assert outcome.status[0] == "paused"
     assert theatre.evidence("1")["status"] == "failed"
+
+
+@pytest.mark.parametrize("shared", ["--reviewers", "--workers"])
+async def test_older_caches_stay_when_several_turns_run_at_once(tmp_path: Path, shared: str) -> None:
+    tasks = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two"}]
+    plan = {"role": "planner", "do": [{"say": json.dumps({"tasks": tasks})}]}
+    theatre = Theatre(tmp_path, plan, writing("1"), writing("2"), APPROVE)
+    (theatre.project / ".gitignore").write_text(".venv/\n")
+    theatre.commit_all("Ignore")
+    cache = theatre.project / ".venv" / "__pycache__" / "x.cpython-311.pyc"
+    cache.parent.mkdir(parents=True)
+    cache.write_bytes(b"compiled long ago")
+    while time.time() < cache.stat().st_ctime + SLACK:  # older than what a turn may have written
+        await asyncio.sleep(0.1)
+    outcome = await theatre.ralph(shared, "2", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert cache.exists()
+
+
+async def test_rules_and_hooks_of_a_linked_worktree_are_watched(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    main = tmp_path / "main"
+    theatre.project.rename(main)
+    subprocess.run(["git", "worktree", "add", "-q", "-b", "work", theatre.project], cwd=main, check=True)
+    cheat = {"sh": "d=$(git rev-parse --git-common-dir); mkdir -p $d/info $d/hooks; echo x >> $d/info/exclude; "}
+    cheat["sh"] += "echo exit > $d/hooks/pre-push"
+    theatre.play(PLAN, cheating(cheat), writing("2"), APPROVE)
+    assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
+    assert theatre.evidence("1")["protected_files"] == [".git/hooks/pre-push", ".git/info/exclude"]
+
+
+async def test_files_beyond_the_limit_do_not_seem_to_disappear(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    (theatre.project / ".gitignore").write_text("ignored/\n")
+    theatre.commit_all("Ignore")
+    for number in range(MOST_FILES + 10):
+        path = theatre.project / "ignored" / f"{number:05}" / "x.pth"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    theatre.play(PLAN, cheating({"write": {"ignored/00000/new.pth": "x\n"}}), writing("2"), APPROVE)
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.evidence("1")["protected_files"] == ["ignored/00000/new.pth"]
+    assert outcome.warnings.count("ignored/04999 and the folders after it are not watched") == 1

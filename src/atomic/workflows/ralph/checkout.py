@@ -90,7 +90,7 @@ class Checkout:
         self._store = Store(desk.session, desk.redactor)
         repository = find_repository(desk.cwd)
         root = desk.cwd if repository is None else repository.root
-        self._hidden = HiddenFiles(desk.facts, root, [gate.command for gate in desk.book.gates])
+        self._hidden = HiddenFiles(desk.facts, desk.session, root, [gate.command for gate in desk.book.gates])
 
     @property
     def files(self) -> UsersFiles:
@@ -135,8 +135,10 @@ class Checkout:
                     known = await self._moved(known, seen.position, now, repository)
                 await self._adopt(seen, repository)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
-        if not self._others(task):
-            await self._hidden.begin_turn()
+        if cut := await self._hidden.begin_turn():
+            self._desk.say(
+                f"This project is too large to watch all files that git ignores: none from {cut} on is watched"
+            )
         try:
             yield
         finally:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -20,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from atomic.git import find_repository
 from atomic.sessions.facts import Facts
 from atomic.workflows.ralph.users_files import content_of
 
@@ -37,21 +39,42 @@ _RUNNERS = {"npm", "npx", "pnpm", "yarn", "bun", "bunx"}  # run whatever is in n
 _OF_GIT = ("info/exclude", "info/attributes")
 
 
-class Hidden(msgspec.Struct, frozen=True):
-    """What is known of such files; a fact of the run."""
+class Listing(msgspec.Struct, frozen=True):
+    """The files that count, and where the walk was cut, if it was."""
 
     # The path and the digest of each. Digests are no values under the paths: redaction would replace the value under a
     # name such as `token.pth`. A digest covers the path too, because redaction may change the path itself.
     digests: list[tuple[str, str]] = []
+    cut: str = ""  # the first folder that was too much
+
+    def differing(self, other: Listing) -> set[str]:
+        """Return the files that are not alike, of those that both listings have looked at."""
+        differing = {digest for _, digest in self.digests} ^ {digest for _, digest in other.digests}
+        paths = {path for path, digest in (*self.digests, *other.digests) if digest in differing}
+        return {path for path in paths if self._has_seen(path) and other._has_seen(path)}
+
+    def _has_seen(self, path: str) -> bool:
+        if not self.cut or path.startswith(".git/"):
+            return True
+        return Path(path).parent.parts < Path(self.cut).parts  # the walk is in the order of names
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """What is known of such files; a fact of the run."""
+
+    listing: Listing = Listing()
     changed: dict[str, list[str]] = {}  # by task: what its turns have changed
     since: float = 0.0  # when the first turn began whose end was not seen
+
+
+_open_turns: Counter[Path] = Counter()  # by session folder, in this process: those of a killed one have ended
 
 
 class HiddenFiles:
     """The files of a checkout that git does not show; `commands` are the checks."""
 
-    def __init__(self, facts: Facts, root: Path, commands: Sequence[str]) -> None:
-        self._facts, self._root, self._commands = facts, root, commands
+    def __init__(self, facts: Facts, session: Path, root: Path, commands: Sequence[str]) -> None:
+        self._facts, self._session, self._root, self._commands = facts, session, root, commands
 
     @property
     def _known(self) -> Hidden:
@@ -61,50 +84,68 @@ class HiddenFiles:
     def changed_by(self, task: str) -> list[str]:
         return self._known.changed.get(task, [])
 
-    async def begin_turn(self) -> None:
-        """Note what is there, unless a turn that was cut has left it."""
-        known = self._known
-        if not known.since:
-            digests = await asyncio.to_thread(list_digests, self._root, self._commands)
-            self._facts.set(FACT, Hidden(digests, known.changed, time.time()))
+    async def begin_turn(self) -> str:
+        """Note what is there, unless another turn is under way or was cut.
+
+        Returns the folder from which on nothing is watched, if that is new.
+        """
+        cut = ""
+        if not self._known.since:
+            since = time.time()
+            found = await asyncio.to_thread(list_files, self._root, self._commands)
+            known = self._known
+            if not known.since:  # no other turn has begun meanwhile
+                cut = "" if known.listing.cut else found.cut
+                self._facts.set(FACT, Hidden(found, known.changed, since))
+        _open_turns[self._session] += 1
+        return cut
 
     async def end_turn(self, task: str) -> None:
         """Note what the turn has changed, and remove the caches that it has left."""
-        digests = await asyncio.to_thread(self._look, self._known.since - SLACK)
+        try:
+            found = await asyncio.to_thread(self._look, self._known.since)
+        finally:
+            _open_turns[self._session] -= 1
         known = self._known  # another turn may have ended meanwhile
-        differing = {digest for _, digest in known.digests} ^ {digest for _, digest in digests}
-        paths = {path for path, digest in (*known.digests, *digests) if digest in differing}
-        new = sorted({*known.changed.get(task, ()), *paths})
+        new = sorted({*known.changed.get(task, ()), *known.listing.differing(found)})
         changed = {**known.changed, task: new} if new else known.changed
-        self._facts.set(FACT, Hidden(digests, changed))
+        since = known.since if _open_turns[self._session] else 0.0
+        self._facts.set(FACT, Hidden(found, changed, since))
 
-    def _look(self, since: float) -> list[tuple[str, str]]:
-        remove_caches(self._root, since)
-        return list_digests(self._root, self._commands)
-
-
-def list_digests(root: Path, commands: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the paths of the files that count, each with a digest of path and content."""
-    return [
-        (path, sha256(os.fsencode(f"{path}\0{content_of(root / path)}")).hexdigest()) for path in _paths(root, commands)
-    ]
+    def _look(self, since: float) -> Listing:
+        if since:
+            remove_caches(self._root, since - SLACK)
+        return list_files(self._root, self._commands)
 
 
-def _paths(root: Path, commands: Sequence[str]) -> list[str]:
+def list_files(root: Path, commands: Sequence[str]) -> Listing:
+    """Return the files that count, each with a digest of path and content."""
+    paths, cut = _paths(root, commands)
+    places = {**{path: root / path for path in paths}, **_files_of_git(root)}
+    contents = {path: content_of(places[path]) for path in sorted(places) if path.isprintable()}
+    digests = [(path, sha256(os.fsencode(f"{path}\0{text}")).hexdigest()) for path, text in contents.items()]
+    return Listing(digests, cut)
+
+
+def _paths(root: Path, commands: Sequence[str]) -> tuple[list[str], str]:
+    """Return steering files and tools, and the folder at which there were too many, if there were."""
     words = {word for command in commands for word in re.split(r"[\s;|&()<>\"'`=,:]+", command)}
     tools = {os.path.basename(word) for word in words if word}
     found: list[str] = []
-    for folder, names in _walk(root):
+    left = MOST_ENTRIES
+    for folder, names, entries in _walk(root):
         is_tools = os.path.basename(folder) in _TOOL_FOLDERS and _is_tool_folder(folder)
         runs_all = is_tools and folder.endswith("node_modules/.bin") and not tools.isdisjoint(_RUNNERS)
-        for name in names:
-            is_steering = any(fnmatchcase(name, pattern) for pattern in _STEERING)
-            if (is_steering or (is_tools and (runs_all or name in tools))) and len(found) < MOST_FILES:
-                found.append(os.path.relpath(os.path.join(folder, name), root))
-    for name in (*_OF_GIT, *_hooks(root)):
-        if os.path.lexists(root / ".git" / name):
-            found.append(f".git/{name}")
-    return sorted(path for path in found if path.isprintable())
+        chosen = [name for name in names if _is_steering(name) or (is_tools and (runs_all or name in tools))]
+        left -= entries
+        if left < 0 or len(found) + len(chosen) > MOST_FILES:
+            return found, os.path.relpath(folder, root)
+        found += (os.path.relpath(os.path.join(folder, name), root) for name in chosen)
+    return found, ""
+
+
+def _is_steering(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _STEERING)
 
 
 def _is_tool_folder(folder: str) -> bool:
@@ -113,27 +154,33 @@ def _is_tool_folder(folder: str) -> bool:
     return os.path.basename(parent) == "node_modules" or os.path.exists(os.path.join(parent, "pyvenv.cfg"))
 
 
-def _hooks(root: Path) -> Iterator[str]:
+def _files_of_git(root: Path) -> dict[str, Path]:
+    """Rules and hooks of git. A linked worktree shares those of its repository."""
+    repository = find_repository(root)
+    if repository is None:
+        return {}
+    names = [*_OF_GIT]
     with suppress(OSError):
-        for name in sorted(os.listdir(root / ".git" / "hooks")):
-            if not name.endswith(".sample"):
-                yield f"hooks/{name}"
+        hooks = sorted(os.listdir(repository.common_dir / "hooks"))
+        names += (f"hooks/{name}" for name in hooks if not name.endswith(".sample"))
+    places = {name: repository.common_dir / name for name in names}
+    return {f".git/{name}": place for name, place in places.items() if os.path.lexists(place)}
 
 
-def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """The folders that may hold such files, but for caches, what is git's, and the inside of packages."""
-    left = MOST_ENTRIES
+def _walk(root: Path) -> Iterator[tuple[str, list[str], int]]:
+    """The folders that may hold such files, but for caches, what is git's, and the inside of packages.
+
+    They come in the order of their names, each with its files and with how many entries it has.
+    """
     for folder, folders, names in os.walk(root):
-        left -= len(folders) + len(names)
-        if left < 0:
-            return
+        entries = len(folders) + len(names)
         inside = os.path.basename(folder)
         if inside == "node_modules":
             folders[:] = [name for name in folders if name == ".bin"]
         elif inside == "site-packages":
             folders.clear()
-        folders[:] = [name for name in folders if name not in (".git", "__pycache__")]
-        yield folder, names
+        folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
+        yield folder, names, entries
 
 
 def remove_caches(root: Path, since: float) -> None:
