@@ -187,3 +187,13 @@ async def test_a_staging_that_fails_is_a_failure(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert done.stdout.startswith("staged.txt: what you had staged cannot be brought back: ")
     assert "Nothing to put back" not in done.stdout
+
+
+async def test_permissions_come_back(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "rm draft.md deep/run.sh"})
+    (run.project / "draft.md").chmod(0o600)
+    (run.project / "deep" / "run.sh").chmod(0o750)
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    assert (await run.salvage()).exit_code == 0
+    modes = [(run.project / name).stat().st_mode & 0o777 for name in ("draft.md", "deep/run.sh")]
+    assert modes == [0o600, 0o750]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,48 @@ async def test_commits_that_the_user_adds_between_turns_are_welcome(tmp_path: Pa
     theatre.commit_all("My draft")
     assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
     assert "uncommitted work was touched" not in theatre.report
+
+
+def way_back(message: str) -> str:
+    """The commands that a pause names, but for the resume."""
+    return message.partition("where the run was: ")[2].partition(" && atomic resume")[0]
+
+
+@pytest.mark.parametrize("rewrite", ["commit -q --amend -m Mine", "reset -q --hard HEAD~1"])
+async def test_a_rewritten_history_comes_with_a_way_back_that_works(tmp_path: Path, rewrite: str) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    good = theatre.git("rev-parse", "HEAD")
+    theatre.git(*rewrite.split())
+    (theatre.project / "draft.md").write_text("my draft\n")
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("paused", "branch_changed", 5)
+    subprocess.run(way_back(outcome.end["message"]), shell=True, cwd=theatre.project, check=True)
+    assert theatre.git("rev-parse", "HEAD") == good
+    assert (theatre.project / "draft.md").exists()
+    outcome = await theatre.resume()
+    assert outcome.status == ("completed", "done", 0)
+    assert "The run continues from commit" not in outcome.warnings
+    theatre.git("merge-base", "--is-ancestor", good, "HEAD")
+
+
+async def test_a_resume_says_that_it_continues_from_the_rewritten_history(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    theatre.git("commit", "-q", "--amend", "-m", "Mine")
+    now = theatre.git("rev-parse", "HEAD")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("paused", "branch_changed", 5)
+    outcome = await theatre.resume()
+    assert outcome.status == ("completed", "done", 0)
+    assert f"The run continues from commit {now[:12]}, because you resumed it there" in outcome.warnings
+
+
+async def test_the_way_back_holds_for_any_name_of_a_branch(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    theatre.git("switch", "-q", "-c", "odd;touch${IFS}hit")
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    theatre.git("switch", "-q", "main")
+    outcome = await theatre.resume("--max-iterations", "9")
+    subprocess.run(way_back(outcome.end["message"]), shell=True, cwd=theatre.project, check=True)
+    assert theatre.git("symbolic-ref", "HEAD") == "refs/heads/odd;touch${IFS}hit"
+    assert not (theatre.project / "hit").exists()

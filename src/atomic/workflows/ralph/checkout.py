@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -136,9 +137,8 @@ class Checkout:
                 await self._adopt(seen, repository)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
         if cut := await self._hidden.begin_turn():
-            self._desk.say(
-                f"This project is too large to watch all files that git ignores: none from {cut} on is watched"
-            )
+            what = f"{cut} and the folders after it are not watched"
+            self._desk.say(f"This project is too large to watch every file that git ignores: {what}")
         try:
             yield
         finally:
@@ -185,20 +185,21 @@ class Checkout:
         good = known.good
         if now.branch == good.branch and await _follows(repository, good, now):
             return msgspec.structs.replace(known, good=now if seen == good else good)
-        if now == known.told:
-            return msgspec.structs.replace(known, good=now)
         if now.branch != good.branch:
             what = f"{good.name} was left for {now.name}"
         else:
             what = f"The history of {now.name} was rewritten: commit {str(good.head)[:12]} is not in it"
-        raise self._pause(known, now, f"{what}, {'by a turn' if now == seen else 'while no agent worked'}")
+        if now == known.told:
+            self._desk.say(f"{what}. The run continues from commit {str(now.head)[:12]}, because you resumed it there")
+            return msgspec.structs.replace(known, good=now)
+        way = await _way_to(repository, good, now)
+        raise self._pause(known, now, f"{what}, {'by a turn' if now == seen else 'while no agent worked'}", way)
 
-    def _pause(self, known: Known, now: Position, what: str) -> Suspend:
+    def _pause(self, known: Known, now: Position, what: str, way: str) -> Suspend:
         self._note(msgspec.structs.replace(known, told=now))
-        id, good = self._desk.session.name, known.good
-        back = f"git switch {good.name}" if good.branch is not None else f"git switch --detach {good.head}"
+        id = self._desk.session.name
         return Suspend(
-            f"{what}. To continue where the run began: {back} && atomic resume {id}. "
+            f"{what}. To continue from where the run was: {way} && atomic resume {id}. "
             f"To continue with {now.name} as it is: atomic resume {id}",
             code=REASON,
         )
@@ -291,12 +292,25 @@ def _said(good: Position, now: Position) -> str:
     return f"the turn rewrote the history of {good.name}: commit {str(good.head)[:12]} is not in it"
 
 
+def _switch_to(good: Position) -> str:
+    return f"git switch {quote(good.name)}" if good.branch is not None else f"git switch --detach {good.head}"
+
+
+async def _way_to(repository: Repository, good: Position, now: Position) -> str:
+    """Return the command that brings the user back to the last good commit; no commit and no change is lost."""
+    if now.branch != good.branch:
+        return _switch_to(good)
+    if now.head is None or await repository.is_ancestor(now.head, str(good.head)):
+        return f"git merge --ff-only {good.head}"
+    return f"git branch rewritten-{now.head[:12]} && git reset --keep {good.head}"
+
+
 async def _way_home(repository: Repository, good: Position, now: Position) -> str:
     """What a worker is told that has left the branch or rewritten it."""
     lines: list[str] = []
     if now.branch != good.branch:
         made = [] if good.head is None or now.head is None else await repository.commits(good.head, now.head)
-        lines.append(f"git switch {good.name}" if good.branch is not None else f"git switch --detach {good.head}")
+        lines.append(_switch_to(good))
         lines += [f"git cherry-pick {commit}" for commit in reversed(made[:20])]
     elif now.head is not None and await repository.is_ancestor(now.head, str(good.head)):
         lines.append(f"git merge --ff-only {good.head}")

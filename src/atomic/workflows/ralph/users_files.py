@@ -39,7 +39,7 @@ class UsersFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file as the user left it; `content` is what `content_of` says."""
 
     content: str
-    is_program: bool = False
+    mode: int = 0o644  # who may read, write and run it
     staged: Entry | None = None  # what the index has of it, where that is not what HEAD has
     is_removed: bool = False  # the index has removed it
     staged_content: str = ""  # the hash of the staged bytes, where they are kept
@@ -90,6 +90,14 @@ def content_of(path: Path) -> str:
         return _GONE
     except OSError:
         return "unreadable"
+
+
+def _mode_of(path: Path) -> int:
+    """Return the permissions of a file; a missing one has none to keep."""
+    try:
+        return path.lstat().st_mode & 0o777
+    except OSError:
+        return 0o644
 
 
 class Store:
@@ -143,7 +151,7 @@ def put_back(path: Path, file: UsersFile, store: Store) -> None:
         path.symlink_to(file.content.removeprefix(f"{_LINK}:"))
         return
     replace_file(path, store.read(file.content))
-    path.chmod(0o755 if file.is_program else 0o644)
+    path.chmod(file.mode)
 
 
 # All of them --------------------------------------------------------------------------------------------------------
@@ -189,7 +197,7 @@ async def _listed(repository: Repository, path: str, staged: Mapping[str, Entry 
         why = why or ("" if store.has(kept) else store.keep_bytes(data, kept))
     return UsersFile(
         content=content,
-        is_program=os.access(place, os.X_OK),
+        mode=_mode_of(place),
         staged=entry,
         is_removed=path in staged and entry is None,
         staged_content=kept,
