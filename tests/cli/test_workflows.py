@@ -286,8 +286,8 @@ async def test_a_new_workflow_runs_at_once_and_again_after_a_change_that_is_appr
 
 ASKS = """from atomic.workflows import *
 def make(state):
-    with open(".atomic/workflows/made.py", "w") as file:
-        file.write("description = 'made by the run'\\n")
+    with open(".mcp.json", "w") as file:
+        file.write('{"mcpServers": {"made": {"command": "true"}}}')
 workflow = graph(State).tool("make", run=make).ask_user("q", "Go on?").tool("end", run=lambda: 1).compile()
 """
 

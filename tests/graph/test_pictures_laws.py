@@ -92,7 +92,7 @@ class Graphs:
         match self._draw(st.sampled_from(["plain", "tool", "agent", "ask", "wait", "workflow"])):
             case "tool":
                 retry = Retry() if self.maybe() else None
-                return tool_node(name, run=is_good, name=about, retry=retry, timeout=9.5, recovery=self.maybe())
+                return tool_node(name, run=is_good, name=about, retry=retry, timeout=9.5)
             case "agent":
                 return Node(id=name, kind=NodeKind.AGENT, run=do_nothing, description=about, model=self.words())
             case "ask":

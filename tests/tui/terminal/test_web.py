@@ -11,10 +11,10 @@ import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, WebSocket, sync_playwright
 
 from tests.cli.command import User
 from tests.tui.engine.puppets import AGENT, has_puppet, steps
@@ -23,6 +23,9 @@ from tests.tui.terminal.emulator import Emulator
 from tests.tui.terminal.window import end, eventually, is_alive, tree
 
 pytestmark = pytest.mark.ci
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, WebSocket
 
 SERVER = (sys.executable, "-m", "tests.tui.terminal.scripted_web", "serve")
 ATOMIC = (sys.executable, "-P", "-m", "atomic")
@@ -120,6 +123,8 @@ def test_a_signal_ends_the_server(server: Server, number: signal.Signals) -> Non
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright  # `make test` collects this file and does without it
+
     program = shutil.which("chromium")
     assert program is not None, "make setup installs it"
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
