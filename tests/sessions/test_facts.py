@@ -80,6 +80,35 @@ def test_a_copy_that_a_kill_left_behind_is_no_finding(tmp_path: Path) -> None:
     assert (tmp_path / "b.json").read_text() == "1\n"
 
 
+def test_a_copy_that_cannot_be_written_is_blamed_on_nobody(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("a file where the folder of the copy belongs")
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        facts = opened(tmp_path, journal)
+        for number in range(4):
+            facts.set("b/c.json", number)
+        assert facts["b/c.json"] == 3
+        assert facts.restore_copies() == []
+    with SqliteJournal(tmp_path / "journal.db") as journal:  # the next process knows it too
+        facts = opened(tmp_path, journal)
+        assert facts.restore_copies() == []
+        (tmp_path / "b").unlink()
+        assert facts.restore_copies() == []
+        assert (tmp_path / "b" / "c.json").read_text() == "3\n"
+        (tmp_path / "b" / "c.json").write_text("0\n")  # from now on a change is another's again
+        assert facts.restore_copies() == ["b/c.json"]
+
+
+def test_a_folder_in_place_of_a_copy_is_named_though_the_copy_cannot_be_written(tmp_path: Path) -> None:
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        facts = opened(tmp_path, journal)
+        facts.set("a.json", 1)
+        (tmp_path / "a.json").unlink()
+        (tmp_path / "a.json").mkdir()
+        facts.set("a.json", 2)
+        facts.set("a.json", 3)
+        assert facts.restore_copies() == ["a.json"]
+
+
 def test_secrets_are_in_neither(tmp_path: Path) -> None:
     redactor = Redactor(["hunter2hunter2"])
     with RedactingJournal(SqliteJournal(tmp_path / "journal.db"), redactor) as journal:

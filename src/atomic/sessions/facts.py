@@ -14,12 +14,12 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from atomic.bounded import read_bounded
 from atomic.graph.errors import RunNotFoundError
 from atomic.graph.journal import Journal, PartBody, RowKind, RunLog, StartBody, decode_body, encode_row
 from atomic.redact import Redactor
@@ -27,6 +27,7 @@ from atomic.saving import replace_file
 from atomic.sessions.files import make_folder
 
 CHANGED_COPIES = "changed_copies"  # the names of all copies that were ever found changed
+_UNWRITTEN_COPIES = "unwritten_copies"  # the names whose last copy could not be written: nobody else changed them
 _COPIED = ".json"
 _SUFFIX = "/facts"
 
@@ -87,7 +88,7 @@ class Facts(Mapping[str, Any]):
         self._values[name] = value
 
     def _note_if_changed(self, name: str) -> None:
-        if not name.endswith(_COPIED):
+        if not name.endswith(_COPIED) or name in self._values.get(_UNWRITTEN_COPIES, ()):
             return
         if self._is_copied(name, self._values[name]) or self._is_copied(name, self._before[name]):
             return
@@ -105,15 +106,21 @@ class Facts(Mapping[str, Any]):
             status = path.lstat()
             # Someone may have put a pipe or a huge file in its place.
             is_plain = stat.S_ISREG(status.st_mode) and status.st_size == len(expected)
-            return is_plain and path.read_bytes() == expected
+            return is_plain and read_bounded(path, len(expected)) == expected
         except OSError:
             return False
 
     def _write_copy(self, name: str) -> None:
         path = self._folder / name
-        with suppress(OSError):  # the journal has it; a copy that cannot be written does not stop a run
+        try:
             make_folder(str(path.parent))
             replace_file(path, _encoded(self._values[name]))
+            is_written = True
+        except OSError:  # the journal has it; a copy that cannot be written does not stop a run
+            is_written = False
+        unwritten: list[str] = self._values.get(_UNWRITTEN_COPIES, [])
+        if is_written == (name in unwritten):
+            self.set(_UNWRITTEN_COPIES, sorted({*unwritten} ^ {name}))
 
 
 def read_facts(journal: Path, run: str) -> dict[str, Any]:
