@@ -129,6 +129,13 @@ async def test_a_body_beyond_its_limit_is_not_read() -> None:
         await read_all(Body(asyncio.StreamReader(), {"content-length": "5"}), 4)
 
 
+async def test_an_answer_beyond_its_limit_is_said_to_be_too_long_and_not_to_be_no_http() -> None:
+    async with server(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as client:
+        with pytest.raises(HttpError, match=r"^its answer is longer than 4 bytes$"):
+            async with client.request("GET", "/") as response:
+                await read_all(response.body, 4)
+
+
 async def _read(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.read(100)

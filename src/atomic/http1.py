@@ -19,7 +19,7 @@ _PIECE = 256 * 1024
 
 
 class HttpError(Exception):
-    """The connection failed, or what came over it is not HTTP."""
+    """The connection failed, or what came over it is not HTTP or too long."""
 
 
 class MalformedError(ValueError):
@@ -158,6 +158,8 @@ class LoopbackClient:
             writer.write(self._request(method, path, query or {}, content))
             await writer.drain()
             yield await _response(reader)
+        except TooLongError as error:
+            raise HttpError(f"its answer is {error}") from error
         except MalformedError as error:
             raise HttpError(f"its answer is not HTTP: {error}") from error
         except asyncio.IncompleteReadError as error:
