@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from atomic import jsonc
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
+from atomic.providers.acp.opencode import opencode_environment
 from atomic.providers.opencode.configuration import CONTENT, merge, read_user_configuration, without_asking
 from atomic.providers.opencode.plan import ServerPlan, plan_server
 
@@ -180,6 +182,25 @@ def test_the_last_file_wins(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     configure(home, '{"model": "b/2", "x": {"b": 2}}')
     configure(home, "no JSON", "opencode.jsonc")
     assert read_user_configuration({"HOME": str(home)}).merged == {"model": "b/2", "x": {"a": 1, "b": 2}}
+
+
+@pytest.mark.parametrize("kind", ["long", "folder"])
+@pytest.mark.parametrize("agent", ["opencode", "acp:opencode"])
+def test_settings_that_cannot_be_read_are_one_sentence(home: Path, tmp_path: Path, kind: str, agent: str) -> None:
+    file, read = home / ".config" / "opencode" / "opencode.json", plan
+    if agent == "acp:opencode":  # reads the project's too
+        file = tmp_path / "trusted" / "opencode.json"
+        file.parent.mkdir()
+        read = partial(opencode_environment, Settings(), SessionOptions(trusted=True), file.parent, None)
+    if kind == "long":
+        file.write_text(" " * 1024 * 1024 + "{}")
+    else:
+        file.mkdir()
+    reason = "this file is longer than 1,048,576 bytes" if kind == "long" else "this is not a regular file"
+    with pytest.raises(ProviderError, match="OpenCode's settings cannot be read") as caught:
+        read()
+    remedy = "make it a readable file of at most 1 MB, or move it away"
+    assert str(caught.value) == f"OpenCode's settings cannot be read: {file}: {reason} ({remedy})"
 
 
 # which sessions share a server ---------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from atomic.bounded import read_bounded_text
 from atomic.config import Settings
 from atomic.providers.base import SessionOptions
 from atomic.providers.opencode.configuration import (
     CONTENT,
     disabled_as_configuration,
     encoded,
+    find_settings,
     literally,
     merge,
     read_user_configuration,
@@ -40,7 +40,7 @@ _PROHIBITIONS = ('"deny"', '"tools"', "\\")  # and what may hide one
 def opencode_environment(
     settings: Settings, options: SessionOptions, cwd: Path, tools: ToolServer | None
 ) -> dict[str, str]:
-    """The environment. Raises ProviderError where the user's own configuration is no JSON."""
+    """The environment. Raises ProviderError where settings cannot be read, or the user's own are no JSON."""
     user = read_user_configuration({**os.environ, **settings.provider("opencode").env, **(options.env or {})})
     content = merge(without_asking(user.content), _NO_TITLES)
     if not options.trusted:
@@ -80,10 +80,13 @@ def _allowing_all(rules: str) -> str:
 
 
 def _other_settings(cwd: Path, *, trusted: bool) -> Iterator[str]:
-    """The files with permissions that are not the user's own: the machine's, and those of a project that is trusted."""
+    """The files with permissions that are not the user's own: the machine's, and those of a project that is trusted.
+
+    Raises ProviderError.
+    """
     folders = [Path("/etc/opencode")]
     if trusted:
         folders += [place for one in (cwd, *cwd.parents) for place in (one, one / ".opencode")]
     for file in (folder / name for folder in folders for name in _SETTINGS):
-        if file.is_file():
-            yield read_bounded_text(file)
+        if (text := find_settings(file)) is not None:
+            yield text

@@ -40,11 +40,11 @@ class UserConfiguration(msgspec.Struct, frozen=True):
 
 
 def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
-    """Read it as OpenCode would, given that environment; a file that cannot be read is OpenCode's to complain about.
+    """Read it as OpenCode would, given that environment; a file that is no JSON is OpenCode's to complain about.
 
-    Raises ProviderError where OPENCODE_CONFIG_CONTENT is no JSON: Atomic could not add to it.
+    Raises ProviderError where a file cannot be read, or OPENCODE_CONFIG_CONTENT is no JSON: Atomic could not add to it.
     """
-    texts = [text for path in _files(env) if (text := _text(path)) is not None]
+    texts = [text for path in _files(env) if (text := find_settings(path)) is not None]
     merged: dict[str, Any] = {}
     for text in texts:
         try:
@@ -54,6 +54,20 @@ def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
     content = _content(env.get(CONTENT, ""))
     variables = frozenset(name for text in (*texts, env.get(CONTENT, "")) for name in _REFERENCE.findall(text))
     return UserConfiguration(merge(merged, content), content, variables)
+
+
+def find_settings(path: Path) -> str | None:
+    """Return the text of one of OpenCode's files, or None where there is none. Raises ProviderError."""
+    try:
+        return read_bounded_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ProviderError(
+            f"OpenCode's settings cannot be read: {path}: {error.strerror}",
+            provider="opencode",
+            remedy="make it a readable file of at most 1 MB, or move it away",
+        ) from error
 
 
 def config_folder(env: Mapping[str, str]) -> Path:
@@ -178,13 +192,6 @@ def _files(env: Mapping[str, str]) -> list[Path]:
 
 def _home(env: Mapping[str, str]) -> Path:
     return Path(env["HOME"]) if env.get("HOME") else Path.home()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return read_bounded_text(path)
-    except OSError:
-        return None
 
 
 def _content(text: str) -> dict[str, Any]:
