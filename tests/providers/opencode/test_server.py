@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted
+from atomic.config import ProviderSettings, Settings
+from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted, require_provider
 from atomic.testing.model_server import CallState, Drip
 from tests.providers.heard import LIMIT, end, end_of, turn
 from tests.providers.opencode.place import PROGRAM, bash, place, provider
@@ -139,3 +140,28 @@ async def test_an_id_that_is_no_sessions_never_becomes_an_address(tmp_path: Path
     with pytest.raises(ProviderError, match="OpenCode has no session"):
         async with provider(Path("/bin/false")).open(SessionOptions(cwd=tmp_path, resume=id)):
             pass
+
+
+_MUTE = """#!{python}
+import socket, sys, time
+if "--version" in sys.argv:
+    sys.exit(print("1.0.0"))
+server = socket.create_server(("127.0.0.1", 0))
+print(f"listening on http://127.0.0.1:{{server.getsockname()[1]}}", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_server_that_listens_and_never_answers_is_said_to_have_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "opencode"
+    program.write_text(_MUTE.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("ATOMIC_START_SECONDS", "2")
+    settings = Settings(providers={"opencode": ProviderSettings(path=str(program))})
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(ProviderError, match="OpenCode has not started within 2 s") as caught:
+            async with require_provider("opencode", settings).open(SessionOptions(cwd=str(tmp_path))):
+                pass
+    assert "ATOMIC_START_SECONDS=120" in str(caught.value.remedy)

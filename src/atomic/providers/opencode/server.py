@@ -71,10 +71,7 @@ class Server:
     async def _until_open(self, hearing: asyncio.Task[None]) -> None:
         opened = asyncio.create_task(self._stream.open.wait())
         try:
-            async with asyncio.timeout(start_seconds()):
-                await asyncio.wait({opened, hearing}, return_when=asyncio.FIRST_COMPLETED)
-        except TimeoutError:
-            self._lose("its events could not be heard")
+            await asyncio.wait({opened, hearing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             opened.cancel()
         if self.lost is not None:
@@ -138,10 +135,15 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
         }
         stack.push_async_callback(end_marked, mark)
         program = await stack.enter_async_context(_running(plan, env))
-        url = await _address(program)
-        client = LoopbackClient(url, user=_USER, password=password)
-        server = Server(program, client, liveness=plan.liveness)
-        await stack.enter_async_context(server.watched())
+        seconds = start_seconds()
+        try:
+            async with asyncio.timeout(seconds):  # one limit, until it has said where it is and been heard
+                url = await _address(program)
+                client = LoopbackClient(url, user=_USER, password=password)
+                server = Server(program, client, liveness=plan.liveness)
+                await stack.enter_async_context(server.watched())
+        except TimeoutError:
+            raise not_started("OpenCode", "opencode", seconds) from None
         async with _swept(program, mark):
             yield server
 
@@ -176,16 +178,12 @@ async def _swept(program: Program, mark: dict[str, str]) -> AsyncGenerator[None]
 async def _address(program: Program) -> str:
     """Where it listens, as it says itself: the port is its own choice. Raises ProgramFailedError."""
     said: list[bytes] = []
-    seconds = start_seconds()
     try:
-        async with asyncio.timeout(seconds):
-            while line := await program.stdout.readline():
-                if found := _LISTENING.search(line):
-                    return _on_loopback(found[1].decode())
-                said.append(line)
-            await program.wait()
-    except TimeoutError:
-        raise not_started("OpenCode", "opencode", seconds) from None
+        while line := await program.stdout.readline():
+            if found := _LISTENING.search(line):
+                return _on_loopback(found[1].decode())
+            said.append(line)
+        await program.wait()
     except ValueError as error:  # a line beyond all bounds
         raise ProgramFailedError(f"OpenCode did not start: {error}", provider="opencode") from error
     words = program.last_words or b"".join(said).decode("utf-8", "replace").strip()
