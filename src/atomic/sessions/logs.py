@@ -7,7 +7,9 @@ would make a secret of what is written.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -155,8 +157,13 @@ def _key(line: Line, inner: Line) -> Key:
 
 def _open(path: Path) -> int:
     """Open a log to add lines; one that a kill has cut short is ended first."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    size = os.fstat(file).st_size
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open(path, flags, 0o600)
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):  # a pipe that nobody reads would stop the run once it is full
+        os.close(file)
+        raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
+    size = status.st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
         os.write(file, b"\n")
     return file

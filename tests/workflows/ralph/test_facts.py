@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -48,6 +49,18 @@ async def test_turns_and_evidence_that_somebody_rewrites_are_not_believed_at_a_r
     assert "invented.py" not in theatre.report
     assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
     assert "evidence/1.json" in theatre.report  # it is not forgotten
+
+
+async def test_a_pipe_in_place_of_a_log_does_not_stop_a_resume(tmp_path: Path) -> None:
+    chatty = worker("2", {"write": {"part2.txt": "2\n"}}, {"say": "a line of text\n" * 20_000})
+    theatre = Theatre(tmp_path, PLAN, writing("1"), chatty, APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    events = theatre.session / "logs" / "events.jsonl"
+    events.unlink()
+    os.mkfifo(events)
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
+    assert "the logs of the session cannot be written: this is not a regular file" in outcome.warnings
 
 
 async def test_agents_are_told_of_a_folder_for_notes_and_never_of_the_session(tmp_path: Path) -> None:
