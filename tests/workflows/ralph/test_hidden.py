@@ -146,3 +146,32 @@ async def test_files_beyond_the_limit_do_not_seem_to_disappear(tmp_path: Path) -
     assert outcome.status == ("completed", "done", 0)
     assert theatre.evidence("1")["protected_files"] == ["ignored/00000/new.pth"]
     assert outcome.warnings.count("ignored/04999 and the folders after it are not watched") == 1
+
+
+async def test_a_tool_that_a_reviewer_changes_leads_to_another_check(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    (theatre.project / ".gitignore").write_text(".venv/\n")
+    theatre.commit_all("Ignore")
+    tool = theatre.project / ".venv" / "bin" / "check"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("exit 0\n")
+    (theatre.project / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    meddling = {"role": "reviewer", "do": [{"write": {".venv/bin/check": "exit 1\n"}}, *APPROVE["do"]], "times": 1}
+    fixer = {"role": "fixer", "do": [{"write": {".venv/bin/check": "exit 0\n", "fixed.txt": "fixed\n"}}]}
+    theatre.play(PLAN, writing("1"), writing("2"), meddling, APPROVE, fixer)
+    outcome = await theatre.ralph("--verify", "sh .venv/bin/check", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.cast[-3:] == ["reviewer 1", "fixer check-1 1", "reviewer 1"]
+    assert (
+        "the reviewer changed files that git ignores and that decide about checks: .venv/bin/check" in outcome.warnings
+    )
+
+
+async def test_a_reviewer_may_run_programs_that_keep_a_cache(tmp_path: Path) -> None:
+    cache = {"sh": "mkdir .ruff_cache && echo '*' > .ruff_cache/.gitignore"}
+    reviewer = {"role": "reviewer", "do": [cache, *APPROVE["do"]], "times": 1}
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewer, APPROVE)
+    (theatre.project / ".gitignore").write_text(".ruff_cache/\n")
+    theatre.commit_all("Ignore")
+    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert theatre.cast.count("reviewer 1") == 1

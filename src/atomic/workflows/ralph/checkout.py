@@ -122,11 +122,12 @@ class Checkout:
     # around a turn -------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def turn(self, task: str, *, is_repair: bool) -> AsyncGenerator[None]:
+    async def turn(self, task: str, *, is_repair: bool, hidden_as: str = "") -> AsyncGenerator[None]:
         """Watch a turn, also one that is cut; `failed` is what it must not have done. Raises Suspend where its work
         would go somewhere else.
 
-        `is_repair`: the turn is to bring back what the one before it has moved.
+        `is_repair`: the turn is to bring back what the one before it has moved. `hidden_as`: the name under which
+        `hidden_changes` finds what the turn has changed, if it is not that of the task.
         """
         repository = find_repository(self._desk.cwd)
         if (known := self._known()) is not None and repository is not None and not self._others(task):
@@ -142,7 +143,7 @@ class Checkout:
         try:
             yield
         finally:
-            await self._hidden.end_turn(task)
+            await self._hidden.end_turn(hidden_as or task)
             self.failed = await self._judge(task)
             await self._see(task)
 

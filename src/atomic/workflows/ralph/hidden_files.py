@@ -136,7 +136,7 @@ def _paths(root: Path, commands: Sequence[str]) -> tuple[list[str], str]:
     for folder, names, entries in _walk(root):
         is_tools = os.path.basename(folder) in _TOOL_FOLDERS and _is_tool_folder(folder)
         runs_all = is_tools and folder.endswith("node_modules/.bin") and not tools.isdisjoint(_RUNNERS)
-        chosen = [name for name in names if _is_steering(name) or (is_tools and (runs_all or name in tools))]
+        chosen = [name for name in names if _is_steering(folder, name) or (is_tools and (runs_all or name in tools))]
         left -= entries
         if left < 0 or len(found) + len(chosen) > MOST_FILES:
             return found, os.path.relpath(folder, root)
@@ -144,7 +144,9 @@ def _paths(root: Path, commands: Sequence[str]) -> tuple[list[str], str]:
     return found, ""
 
 
-def _is_steering(name: str) -> bool:
+def _is_steering(folder: str, name: str) -> bool:
+    if name == ".gitignore" and folder.endswith("_cache"):  # pytest, ruff and mypy write it, and it hides only a cache
+        return False
     return any(fnmatchcase(name, pattern) for pattern in _STEERING)
 
 

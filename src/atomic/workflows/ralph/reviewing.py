@@ -52,7 +52,8 @@ async def settle(ctx: Ralph) -> NodeResult:
     await Checkout(desk).stay()
     await look_for_check(ctx, desk)
     now = await desk.pictures.take()
-    if not desk.book.gates or await is_known_green(desk, state, now):
+    is_same = not _changed_by_reviewers(desk, state)
+    if not desk.book.gates or (is_same and await is_known_green(desk, state, now)):
         return NodeResult({"settled": now})
     checked = await check_tree(desk, runs=MOST_RUNS)
     if checked.moved:
@@ -108,16 +109,27 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     tools = [review_tool(handed_in.append)]
     # If the other one cannot be asked, the worker's is better than none.
     other = ctx.deps.provider_of("worker") if state.unserved.get(_key(ctx)) else _reviewing(ctx, desk)
-    checkout = Checkout(desk)
-    async with checkout.turn("review", is_repair=False):
+    checkout, round_name = Checkout(desk), _round_name(len(state.reviews))
+    async with checkout.turn("review", is_repair=False, hidden_as=round_name):
         answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
     if checkout.failed is not None:
         desk.say(f"the reviewer changed the checkout: {checkout.failed.reason}")
+    if paths := checkout.hidden_changes(round_name):
+        desk.say(f"the reviewer changed files that git ignores and that decide about checks: {', '.join(paths[:5])}")
     if not handed_in:
         return review_in(answer)
     with suppress(ReviewError):  # what was handed in counts; a stricter word in the answer counts too
         handed_in.append(review_in(answer))
     return strictest(handed_in)
+
+
+def _round_name(reviews_before: int) -> str:
+    return f"review {reviews_before}"
+
+
+def _changed_by_reviewers(desk: Desk, state: RalphState) -> list[str]:
+    """Return the steering files and tools that the last reviewers changed although git ignores them."""
+    return Checkout(desk).hidden_changes(_round_name(len(state.reviews) - desk.options.reviewers))
 
 
 def _reviewing(ctx: Ralph, desk: Desk) -> str | None:
@@ -156,6 +168,7 @@ async def _approved(ctx: Ralph, desk: Desk) -> NodeResult:
     settled = ctx.state.settled
     assert settled is not None  # `settle` has set it
     moved = await moved_files(desk, settled, await desk.pictures.take())
+    moved = sorted({*moved, *_changed_by_reviewers(desk, ctx.state)})
     if not moved:
         return NodeResult({"over": True, "moves": 0})
     moves = ctx.state.moves + 1
