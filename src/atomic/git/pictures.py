@@ -20,7 +20,7 @@ import stat
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -60,6 +60,27 @@ class FileChange(msgspec.Struct, frozen=True):
     deletions: int = 0
 
 
+class FirstRules(Protocol):
+    """Where the ignore rules of the first picture are kept."""
+
+    def read(self) -> bytes | None: ...
+
+    def write(self, rules: bytes) -> None: ...
+
+
+class _RulesFile:
+    """Keeps the rules in a file of the store."""
+
+    def __init__(self, store: Path) -> None:
+        self._file = store / "first-rules"
+
+    def read(self) -> bytes | None:
+        return self._file.read_bytes() if self._file.is_file() else None
+
+    def write(self, rules: bytes) -> None:
+        put_file(self._file, rules)
+
+
 class Pictures:
     """The pictures of a project, kept in a folder that only the user may read.
 
@@ -73,8 +94,12 @@ class Pictures:
         *,
         ignored: Collection[Path] = (),
         has_secret: Callable[[bytes], bool] | None = None,
+        first_rules: FirstRules | None = None,
     ) -> None:
-        """`has_secret`: whether a file's content must not be kept; None: what a `Redactor` of this process finds."""
+        """`has_secret`: whether a file's content must not be kept; None: what a `Redactor` of this process finds.
+
+        `first_rules`: where the first ignore rules are kept; None: in a file of the store.
+        """
         self._store, self._project = store.resolve(), project.resolve()
         self._hidden = [os.path.realpath(path) for path in (self._own_folder(), *ignored)]
         self._scratch: Scratch | None = None
@@ -83,6 +108,7 @@ class Pictures:
         self._trees: dict[bytes, str] = {}  # by the checksum of an index
         self._tracked: tuple[Mark, set[str]] = None, set()
         self._rules: list[str] | None = None  # what git ignored when the first picture was taken
+        self._first = first_rules or _RulesFile(self._store)
         self._rule_files: set[str] = set()  # where `.gitignore` files were seen
         self._has_secret = has_secret or Redactor.of_environment().finds_in_file
         self._searched: dict[str, tuple[_Stamp, bool]] = {}  # by path: the file as it was, and whether it has a secret
@@ -285,12 +311,13 @@ class Pictures:
         return f"--exclude-from={file}"
 
     async def _first_rules(self, scratch: Scratch, index: str) -> list[str]:
-        kept = self._store / "first-rules"
-        if not kept.is_file():
+        kept = self._first.read()
+        if kept is None:
             listed = split(await scratch.git("ls-files", "-z", "-c", "-o", "--exclude-standard", index=index))
             self._rule_files = {path for path in listed if path.rpartition("/")[2] == ignoring.NAME}
-            put_file(kept, _joined_rules(await self._rules_now(scratch)))
-        return kept.read_bytes().decode("utf-8", "surrogateescape").splitlines()
+            self._first.write(_joined_rules(await self._rules_now(scratch)))
+            kept = self._first.read() or b""  # as a resume will read it
+        return kept.decode("utf-8", "surrogateescape").splitlines()
 
     async def _rules_now(self, scratch: Scratch) -> list[str]:
         repository = scratch.repository
@@ -334,11 +361,14 @@ def shared_pictures(
     *,
     ignored: Collection[Path] = (),
     has_secret: Callable[[bytes], bool] | None = None,
+    first_rules: FirstRules | None = None,
 ) -> Pictures:
     """The pictures of a project that all of this event loop share: what one has found out, the others know."""
     known = _shared.setdefault(asyncio.get_running_loop(), {})
     if (store, project) not in known:
-        known[store, project] = Pictures(store, project, ignored=ignored, has_secret=has_secret)
+        known[store, project] = Pictures(
+            store, project, ignored=ignored, has_secret=has_secret, first_rules=first_rules
+        )
     return known[store, project]
 
 

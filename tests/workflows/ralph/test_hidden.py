@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from atomic.workflows.ralph.desk import PICTURES
 from atomic.workflows.ralph.hidden_files import MOST_FILES, SLACK
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
@@ -175,3 +176,11 @@ async def test_a_reviewer_may_run_programs_that_keep_a_cache(tmp_path: Path) -> 
     theatre.commit_all("Ignore")
     assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
     assert theatre.cast.count("reviewer 1") == 1
+
+
+async def test_rules_that_are_written_into_the_session_hide_no_change(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), worker("2", {"write": {"part2.txt": "part 2\n"}}), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (theatre.session / PICTURES / "first-rules").write_text("part2.txt\n")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert theatre.evidence("2")["changed_files"] == ["part2.txt"]

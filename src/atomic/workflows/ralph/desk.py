@@ -10,6 +10,7 @@ import msgspec
 
 from atomic.git import Pictures, find_repository, shared_pictures
 from atomic.graph import Suspend
+from atomic.redact import MARK
 from atomic.sessions.facts import Facts
 from atomic.sessions.files import make_folder
 from atomic.sessions.store import notes_of
@@ -28,6 +29,7 @@ from atomic.workflows.ralph.users_files import read_users_files
 
 Ralph = Context[RalphState]
 ITERATIONS = "iterations.json"
+FIRST_RULES = "first_rules"
 PICTURES = "pictures"
 TASKS = "tasks.json"
 MOST_SAID = 2_000  # characters of an agent's last message that are kept
@@ -54,7 +56,13 @@ class Desk:
     @property
     def pictures(self) -> Pictures:
         has_secret = self._ctx.deps.files.redactor.finds_in_file
-        return shared_pictures(self.session / PICTURES, self.cwd, ignored=(self.notes,), has_secret=has_secret)
+        return shared_pictures(
+            self.session / PICTURES,
+            self.cwd,
+            ignored=(self.notes,),
+            has_secret=has_secret,
+            first_rules=_FirstRules(self.facts),
+        )
 
     @property
     def notes(self) -> Path:
@@ -152,6 +160,23 @@ class Desk:
 
 class FolderGoneError(Exception):
     """The project's folder was moved or deleted while a run worked in it."""
+
+
+class _FirstRules:
+    """Keeps the first ignore rules as a fact: a worker could change a file of the session."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def read(self) -> bytes | None:
+        found: str | None = self._facts.get(FIRST_RULES)
+        if found is None:
+            return None
+        lines = (line for line in found.encode("latin-1").split(b"\n") if MARK.encode() not in line)
+        return b"\n".join(lines)  # a redacted rule would be one for other files
+
+    def write(self, rules: bytes) -> None:
+        self._facts.set(FIRST_RULES, rules.decode("latin-1"))  # names of files may have any bytes
 
 
 class Turns(msgspec.Struct, frozen=True):
