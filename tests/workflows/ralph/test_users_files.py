@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.workflows.ralph.test_own_work import KILL
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 DRAFT, EDIT, STAGED = "my draft\n", "a project\nwith my edit\n", "staged by me\n"
@@ -131,3 +133,23 @@ async def test_what_a_check_writes_is_not_the_users(tmp_path: Path) -> None:
     outcome = await desk.ralph("--verify", "date +%N >> coverage.data", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert "coverage.data" not in outcome.warnings
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["edited", "committed"])
+async def test_what_the_user_does_after_a_kill_is_not_undone(tmp_path: Path, committed: bool) -> None:
+    obedient = worker("1", {"obey": True}, {"write": {"part1.txt": "part 1\n"}})
+    desk = Desk(
+        tmp_path, PLAN, worker("1", KILL, times=1), obedient, worker("2", {"write": {"part2.txt": "part 2\n"}}), APPROVE
+    )
+    assert (await desk.ralph("--verify", "true", GOAL)).exit_code == -9
+    alive = desk.session / "alive"
+    os.utime(alive, (alive.stat().st_atime, alive.stat().st_mtime - 60))  # a minute passes
+    (desk.project / "draft.md").write_text("a better draft\n")
+    if committed:
+        desk.git("add", "draft.md")
+        desk.git("commit", "-q", "--only", "-m", "my draft", "--", "draft.md")
+    outcome = await desk.resume()
+    assert outcome.status == ("completed", "done", 0), outcome.end["message"]
+    assert (desk.project / "draft.md").read_text() == "a better draft\n"
+    assert "your uncommitted work" not in outcome.warnings
+    assert desk.git("ls-files", "draft.md").strip() == ("draft.md" if committed else "")

@@ -6,8 +6,11 @@ touch the user's uncommitted files. What moves while no turn runs, the user has 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -17,6 +20,7 @@ from atomic.git import Picture, Repository, find_repository
 from atomic.graph import Suspend
 from atomic.workflows.ralph.desk import Desk, read_turns
 from atomic.workflows.ralph.hidden_files import HiddenFiles
+from atomic.workflows.ralph.own_work import changed_at, last_sign_of_life
 from atomic.workflows.ralph.state import Try
 from atomic.workflows.ralph.users_files import (
     FACT,
@@ -136,6 +140,8 @@ class Checkout:
                 if not is_repair or now != seen.position:
                     known = await self._moved(known, seen.position, now, repository)
                 await self._adopt(seen, repository)
+            else:
+                known = await self._adopt_after_kill(known, repository)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
         if cut := await self._hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"
@@ -223,6 +229,22 @@ class Checkout:
             if files != self.files:
                 self._facts.set(FACT, files)
 
+    async def _adopt_after_kill(self, known: Known, repository: Repository) -> Known:
+        """Take for the user's what changed after the last sign of life of a turn that was killed.
+
+        When a file was deleted cannot be seen: that stays the turn's doing, and its copy is kept.
+        """
+        end, good, now = last_sign_of_life(self._desk.session), known.good, await _position(repository)
+        changed = await asyncio.to_thread(_changed_after, repository.root, list(self.files.files), end)
+        if good.head is not None and good.head != now.head and await _is_users(repository, good, now, end):
+            changed |= await repository.differing(good.head, str(now.head))
+            known = msgspec.structs.replace(known, good=now)
+        if changed and now.head is not None:
+            uncommitted = await self._desk.pictures.uncommitted(await self._desk.pictures.take())
+            files = await list_again(self.files, repository, now.head, uncommitted, changed, self._store)
+            self._facts.set(FACT, files)
+        return known
+
     async def _judge(self, task: str) -> Try | None:
         """What the turn must not have done, and the way back; None: nothing."""
         known, repository = self._known(), find_repository(self._desk.cwd)
@@ -285,6 +307,19 @@ async def _follows(repository: Repository, old: Position, new: Position) -> bool
     if old.head is None or old.head == new.head:
         return True
     return new.head is not None and await repository.is_ancestor(old.head, new.head)
+
+
+def _changed_after(root: Path, paths: Sequence[str], end: float) -> set[str]:
+    """Return the files that are there and were changed after this time."""
+    return {path for path in paths if os.path.lexists(root / path) and changed_at(root / path) > end}
+
+
+async def _is_users(repository: Repository, good: Position, now: Position, end: float) -> bool:
+    """Return whether all commits since the good one were made after this time, on the same branch."""
+    if now.branch != good.branch or not await _follows(repository, good, now):
+        return False
+    times = (await repository.git("log", "--format=%ct", f"{good.head}..{now.head}")).split()
+    return all(int(time) > end for time in times)
 
 
 def _said(good: Position, now: Position) -> str:

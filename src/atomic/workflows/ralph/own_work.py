@@ -60,11 +60,11 @@ async def _closed(desk: Desk, cut: _Cut) -> Span:
     if cut.after is not None:
         return Span(cut.before, cut.after, cut.files)
     now = await desk.pictures.take()
-    end = _last_beat(desk.session / ALIVE) + SLACK
+    end = last_sign_of_life(desk.session)
     changed = await desk.pictures.changes(cut.before, now)
     root, head = await asyncio.to_thread(_root_and_head, desk.cwd)
-    files = tuple(one.path for one in changed if _changed_at(root / one.path) <= end)
-    moved = head is not None and _changed_at(head) > end
+    files = tuple(one.path for one in changed if changed_at(root / one.path) <= end)
+    moved = head is not None and changed_at(head) > end
     return Span(cut.before, msgspec.structs.replace(now, head=cut.before.head) if moved else now, files)
 
 
@@ -74,7 +74,7 @@ def _root_and_head(cwd: Path) -> tuple[Path, Path | None]:
     return (cwd, None) if repository is None else (repository.root, repository.git_dir / "logs" / "HEAD")
 
 
-def _changed_at(path: Path) -> float:
+def changed_at(path: Path) -> float:
     """When a file was last changed in any way; of one that is gone, when its folder was."""
     for place in (path, *path.parents):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -82,9 +82,10 @@ def _changed_at(path: Path) -> float:
     return 0.0
 
 
-def _last_beat(path: Path) -> float:
+def last_sign_of_life(session: Path) -> float:
+    """Return until when a turn that was killed may have run, in seconds since 1970."""
     try:
-        return path.stat().st_mtime
+        return (session / ALIVE).stat().st_mtime + SLACK
     except FileNotFoundError:  # killed before the first
         return 0.0
 

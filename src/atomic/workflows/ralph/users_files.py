@@ -263,10 +263,11 @@ def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, sto
         lines += _put_back_lines(path, known.files[path], trouble, since, store, notes)
     told = "\n".join(f"- {describe(f'`{path}`', trouble)}" for path, trouble in troubles.items())
     return (
-        "Your turn has touched files of the user that were uncommitted before this run:\n"
+        "While your turn ran, files of the user that were uncommitted before this run were touched:\n"
         f"{told}\n\n"
-        "They must be as the user left them, in the files, in the index, and in no commit of yours. "
-        "These commands put them back:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"
+        "If you did that, put them back: they must be as the user left them, in the files, in the index, and in no "
+        "commit of yours. If you did not touch a file, the user has worked on it: leave it alone. "
+        "These commands put the files back:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"
         "Then finish the task without them."
     )
 
