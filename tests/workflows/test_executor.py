@@ -503,3 +503,13 @@ async def test_fifty_runs_at_once_do_not_wait_for_each_other(tmp_path: Path) -> 
     for number, run in enumerate(runs):
         assert run.session.record.prompt == f"run {number}"
         assert len((run.session.dir / "logs" / "agent-calls.jsonl").read_bytes().splitlines()) == 2
+
+
+async def test_a_step_of_a_task_whose_id_has_a_slash_has_its_description(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    TaskList.parse([{"id": "a/b", "title": "A"}]).write(path)
+    loop = task_loop_node("loop", tasks_path=str(path), task_nodes=[asks("work")])
+    described = definition(graph(S).then(loop).compile(name="flow"), node_descriptions={"work": "Working"})
+    events = await told(run_workflow(described, "", runtime(tmp_path, call(end("x")))))
+    started = {event.node: event.description for event in events if isinstance(event, NodeStarted)}
+    assert started["work[a/b]"] == "Working"

@@ -14,6 +14,7 @@ import msgspec
 from atomic.errors import closest
 from atomic.graph.node import SubgraphBody
 from atomic.graph.program import ForkOp, Program
+from atomic.step_names import split_first
 
 if TYPE_CHECKING:
     from atomic.graph.builder import GraphOptions
@@ -76,13 +77,14 @@ def current_names(program: Program) -> Callable[[str], str] | None:
         return None
 
     def current(recorded: str) -> str:
-        first, slash, rest = recorded.partition("/")
-        id, bracket, index = first.partition("[")
+        id, items, rest = split_first(recorded)
         if id not in program.graph_ids:
             id = program.renamed.get(id, id)
-        if slash and id in inner:
+        if not rest:
+            return f"{id}{items}"
+        if id in inner:
             rest = inner[id](rest)
-        return f"{id}{bracket}{index}{slash}{rest}"
+        return f"{id}{items}/{rest}"
 
     return current
 

@@ -15,9 +15,10 @@ from atomic.graph.map_forks import map_entries
 from atomic.graph.node import MapBody, ParallelBody, SubgraphBody
 from atomic.graph.past import Past, Visit
 from atomic.graph.program import END_PC, ForkOp, Op, Program, RouteOp
-from atomic.graph.run import Entry, Place, local_id, quote
+from atomic.graph.run import Entry, Place, quote
 from atomic.graph.state import Values
 from atomic.graph.token import Resumed, Token
+from atomic.step_names import local_node
 
 
 def _first_tip(past: Past, place: Place, program: Program) -> Tip:
@@ -269,9 +270,9 @@ class Replay:
         """What a removed node did: by itself, or in its branches, which are in no program either."""
         if isinstance(visit, StepBody):
             updates = (visit.update, *visit.more)
-            return [Entry(visit.node_id, local_id(visit.node_id), self._read_update(update)) for update in updates]
+            return [Entry(visit.node_id, local_node(visit.node_id), self._read_update(update)) for update in updates]
         node_id = visit.fork.rpartition("#")[0]
-        id = local_id(node_id)
+        id = local_node(node_id)
         if visit.update is not None:
             return [Entry(node_id, id, self._read_update(visit.update))]
         is_map = opened is not None and opened.items is not None

@@ -25,6 +25,7 @@ from atomic.graph.journal import (
 )
 from atomic.graph.state import StateT, Values, encode_value
 from atomic.questions import Question
+from atomic.step_names import local_node
 
 if TYPE_CHECKING:
     from atomic.graph.context import Answer, StepContext
@@ -204,16 +205,6 @@ def unquote(name: str) -> str:
     return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
 
 
-def local_id(public_id: str) -> str:
-    """The id of a node in its scope: without the nodes around it, which may have been renamed, and without items."""
-    start = depth = 0
-    for place, char in enumerate(public_id):
-        depth += (char == "[") - (char == "]")
-        if char == "/" and depth == 0:  # others are part of an item's key
-            start = place + 1
-    return public_id[start:].partition("[")[0]
-
-
 class Place:
     """One instance of a scope: where it is in the run, and what its nodes find there."""
 
@@ -251,7 +242,7 @@ class Place:
             return public_id
         if public_id.startswith(self.prefix) and public_id.endswith(self.suffix):
             return public_id[len(self.prefix) : len(public_id) - len(self.suffix)]
-        return local_id(public_id)  # the nodes around it have been renamed
+        return local_node(public_id)  # the nodes around it have been renamed
 
 
 def error_body(error: NodeError | None) -> ErrorBody | None:

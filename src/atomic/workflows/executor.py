@@ -13,6 +13,7 @@ from atomic import __version__
 from atomic.redact import Redactor
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, SessionStore, this_owner
+from atomic.step_names import split_first, without_items
 from atomic.workflows.endings import Stop
 from atomic.workflows.errors import UnknownRoleError
 from atomic.workflows.events import (
@@ -122,7 +123,7 @@ def _check_roles(definition: Definition, runtime: Runtime) -> None:
     known = {"", *definition.roles, *definition.node_descriptions}
     for flag, chosen in (("--agent", runtime.choices.agents), ("--model", runtime.choices.models)):
         for role in chosen:
-            if role.partition("[")[0] not in known:
+            if known.isdisjoint((role, without_items(role), split_first(role)[0])):
                 raise UnknownRoleError(flag, role, definition.name, definition.roles)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from atomic.providers.heading import attempt_of
 from atomic.sessions.report import dollars, duration
+from atomic.step_names import without_items
 from atomic.tasks import Task, TaskStatus
 from atomic.usage import Usage
 from atomic.workflows.events import NodeEnded, NodeStarted, QuestionAsked, RunEnded, TasksChanged, WorkflowEvent
@@ -24,7 +25,7 @@ class ProgressLines:
 
     def of_event(self, event: WorkflowEvent) -> str | None:
         match event:
-            case NodeStarted(description=text) if text and "[" not in event.node:
+            case NodeStarted(description=text) if text and without_items(event.node) == event.node:
                 return text  # what is done for one task, or one of several, is told by its calls
             case NodeEnded(status="failed"):
                 return f"{event.node}, attempt {event.attempt}: failed: {event.why}"

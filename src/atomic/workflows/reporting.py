@@ -13,6 +13,7 @@ from atomic.providers.events import AgentEvent
 from atomic.questions import Question
 from atomic.sessions.model import Cost, OpenQuestion
 from atomic.sessions.store import Session
+from atomic.step_names import local_node
 from atomic.tasks import Task, TaskList
 from atomic.tasks.file import AnyPath
 from atomic.workflows.capabilities import all_nodes
@@ -108,7 +109,7 @@ class Report:
 
     def _start_node(self, node: str, step_id: str, attempt: int) -> None:
         described = self._described
-        local = node.rpartition("/")[2].partition("[")[0]
+        local = local_node(node)
         description = described.get(node) or described.get(local) or self._description_of(local)
         started = self.tell(NodeStarted, node=node, step_id=step_id, attempt=attempt, description=description)
         self._open[step_id] = started

@@ -14,6 +14,7 @@ from atomic.providers.base import Capabilities, SessionOptions
 from atomic.providers.errors import UnsupportedError
 from atomic.providers.events import EndReason, TurnEnded
 from atomic.providers.modelnames import fitting_model, named_model, original_model
+from atomic.step_names import split_first, without_items
 from atomic.tasks import Task
 from atomic.workflows.bridge import Bridge
 from atomic.workflows.broker import LiveBroker
@@ -377,9 +378,8 @@ def _model_of(entity: EntityLike | None) -> str | None:
 
 
 def _chosen(choices: Mapping[str, str], caller: Caller) -> str | None:
-    """What a flag says for this caller: by role, else by node, else for all."""
-    base = caller.node.partition("[")[0]
-    for word in (caller.role, caller.node, base):
+    """What a flag says for this caller: by role, else by step, node or the node around it, else for all."""
+    for word in (caller.role, caller.node, without_items(caller.node), split_first(caller.node)[0]):
         if word and word in choices:
             return choices[word]
     return choices.get("")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from atomic.providers.events import SkillLoaded, SubagentStarted, TextDelta, ThinkingDelta, ToolStarted
 from atomic.run_events import (
     AgentActivity,
@@ -17,6 +15,7 @@ from atomic.run_events import (
     Warning,
     WorkflowEvent,
 )
+from atomic.step_names import without_items
 from atomic.tasks import Task
 from atomic.tui.state.changes import Changes
 from atomic.tui.state.clip import clip
@@ -27,7 +26,6 @@ _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
 _WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}
 
 
-_ITEM = re.compile(r"\[.*?\](?=$|/|\[)")  # in `work[3]`, the item of a map or the task of a task loop
 _INTERRUPTED = ("cancelled", "paused", "waiting", "interrupted")
 _ENDS = {
     "paused": "waiting",
@@ -87,7 +85,7 @@ class Graph:
     def _node_started(self, event: NodeStarted, now: float) -> Changes:
         if event.step_id in self._steps:
             return Changes.NONE
-        place = place_of(event.node)
+        place = without_items(event.node)
         node = self._run.nodes.setdefault(place, NodeEntry(place))
         node.status = "active"
         if event.attempt <= 1 or not node.times:
@@ -105,9 +103,9 @@ class Graph:
         if event.step_id not in self._steps:
             return Changes.NONE
         _, block = self._steps.pop(event.step_id)
-        place, status, changed = place_of(event.node), _shown_status(event.status), Changes.GRAPH
+        place, status, changed = without_items(event.node), _shown_status(event.status), Changes.GRAPH
         active = [node for node, _ in self._steps.values()]  # a node can be at work several times at once
-        if place not in map(place_of, active):
+        if place not in map(without_items, active):
             node = self._run.nodes.setdefault(place, NodeEntry(place))
             node.status = "resting" if status == "interrupted" else event.status
         if event.node not in active:
@@ -127,7 +125,9 @@ class Graph:
         if not self._story.has_voice(owner):
             if not isinstance(event.event, _WORK):
                 return self._story.tell(event.event, now, owner)
-            self._story.begin(owner, event.role or place_of(event.node), self._task(event.task), now, can_return=True)
+            self._story.begin(
+                owner, event.role or without_items(event.node), self._task(event.task), now, can_return=True
+            )
             changed = Changes.AGENTS
         self._of_node.setdefault(event.node, set()).add(owner)
         return changed | self._story.tell(event.event, now, owner)
@@ -137,11 +137,6 @@ class Graph:
         if task is not None:
             return f"#{task.id} {task.title}"
         return f"#{id}" if id else ""
-
-
-def place_of(node: str) -> str:
-    """Return the id of a step's node in the drawing, where all items of a map and all tasks share one place."""
-    return _ITEM.sub("", node)
 
 
 def _shown_status(status: str) -> str:
