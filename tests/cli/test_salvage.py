@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import complaint
-from tests.workflows.ralph.theatre import GOAL, PLAN, Theatre, worker
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 
@@ -72,7 +72,9 @@ async def test_a_file_with_a_secret_is_not_kept_and_that_is_said(tmp_path: Path)
     assert "There is no copy of it" in run.report
     done = await run.salvage("secret.env")
     assert done.exit_code == 1
-    assert done.stdout == "secret.env: there is no copy of it, because it holds something that looks like a secret\n"
+    assert done.stdout == (
+        "secret.env: nothing was changed: there is no copy of it, because it holds something that looks like a secret\n"
+    )
     for path in run.session.rglob("*"):
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes()
 
@@ -85,7 +87,7 @@ async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     assert complaint(refused) == (
         '"draft.mdd" was not an uncommitted file of yours when the run began (did you mean "draft.md"?)'
     )
-    assert (await run.salvage()).stdout == "Nothing to put back: they are as you left them.\n"
+    assert (await run.salvage()).stdout.startswith("The run has left your uncommitted files as they were")
     assert (await run.user.atomic("salvage", "0f9b2c1e-1111-4222-8333-444455556666")).exit_code == 2
 
 
@@ -111,7 +113,7 @@ async def test_what_was_staged_is_staged_again_once(tmp_path: Path) -> None:
     assert run.text("staged.txt") == "staged and changed\n"
     assert run.git("show", ":staged.txt") == "staged"
     assert run.git("status", "--porcelain=v1", "--", "staged.txt") == before
-    assert (await run.salvage()).stdout == "Nothing to put back: they are as you left them.\n"
+    assert (await run.salvage()).stdout == "Nothing to put back: it is as you left it.\n"
 
 
 async def test_a_file_that_is_in_a_commit_comes_with_the_way_out(tmp_path: Path) -> None:
@@ -197,3 +199,53 @@ async def test_permissions_come_back(tmp_path: Path) -> None:
     assert (await run.salvage()).exit_code == 0
     modes = [(run.project / name).stat().st_mode & 0o777 for name in ("draft.md", "deep/run.sh")]
     assert modes == [0o600, 0o750]
+
+
+async def test_what_the_run_left_alone_is_not_offered(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path)
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (run.project / "draft.md").write_text("my newer draft\n")
+    done = await run.salvage("--force")
+    assert (done.exit_code, done.stdout) == (
+        0,
+        "The run has left your uncommitted files as they were: there is nothing to put back.\n",
+    )
+    assert run.text("draft.md") == "my newer draft\n"
+
+
+async def test_a_file_without_its_copy_stays_where_it_is(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path)
+    part = worker("2", {"write": {"part2.txt": "2\n"}})
+    run.play(PLAN, worker("1", {"write": {"part1.txt": "1\n"}}), part, APPROVE)
+    assert (await run.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    (run.project / "draft.md").write_text("my newer draft\n")
+    done = await run.salvage("--force", "draft.md")
+    assert done.exit_code == 1
+    assert done.stdout.startswith("draft.md: nothing was changed: its copy is gone")
+    assert run.text("draft.md") == "my newer draft\n"
+    assert not (run.project / "draft.md.replaced-1").exists()
+
+
+async def test_nothing_is_written_through_a_link_that_leads_out_of_the_project(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "run.sh").write_text("not yours\n")
+    run = Wrecked(tmp_path, {"sh": f"rm -rf deep; ln -s {victim} deep"})
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    done = await run.salvage("--force")
+    assert done.exit_code == 1
+    assert "deep/run.sh: nothing was changed: its folder is now a link" in done.stdout
+    assert (victim / "run.sh").read_text() == "not yours\n"
+
+
+async def test_what_the_planner_destroys_is_reported_and_comes_back(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path)
+    planner = {**PLAN, "do": [{"sh": "rm -f draft.md"}, *PLAN["do"]]}
+    run.play(planner, worker("1", {"write": {"part1.txt": "1\n"}}), worker("2", {"write": {"p": "2\n"}}), APPROVE)
+    outcome = await run.ralph("--verify", "true", GOAL)
+    assert (
+        "the planner changed the checkout: your uncommitted work was touched: draft.md was deleted" in outcome.warnings
+    )
+    assert "uncommitted work" in run.report.splitlines()[0]
+    await run.salvage()
+    assert run.text("draft.md") == "my draft\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -18,7 +18,7 @@ from atomic.graph.errors import JournalError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session
 from atomic.terminal import one_line
-from atomic.workflows.ralph.checkout import index_after_turn, is_staged_otherwise
+from atomic.workflows.ralph.checkout import index_after_turn, is_staged_otherwise, is_turn_open
 from atomic.workflows.ralph.users_files import (
     Entry,
     Store,
@@ -37,9 +37,9 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
     facts = _facts(session)
     users = read_users_files(facts)
-    wanted = _wanted(users, paths)
+    wanted = _wanted(users, paths, touched=None if is_turn_open(facts) else users.troubles)
     if not wanted:
-        put("The run found no uncommitted files of yours when it began: there is nothing to put back.\n")
+        put("The run has left your uncommitted files as they were: there is nothing to put back.\n")
         return OK
     root = Path(users.root)
     if not root.is_dir():
@@ -61,10 +61,14 @@ def _facts(session: Session) -> Mapping[str, Any]:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
 
 
-def _wanted(users: UsersFiles, paths: Sequence[str]) -> dict[str, UsersFile]:
-    """The files that are meant. Raises UsageError for one that was not the user's."""
+def _wanted(users: UsersFiles, paths: Sequence[str], *, touched: Collection[str] | None) -> dict[str, UsersFile]:
+    """Return the files that are meant: those that were named, else those that a turn of the run has touched.
+
+    `touched` is None where a turn was cut off, and nobody knows what it touched. Raises UsageError for a file that was
+    not the user's.
+    """
     if not paths:
-        return users.files
+        return {path: file for path, file in users.files.items() if touched is None or path in touched}
     chosen: dict[str, UsersFile] = {}
     for given in paths:
         inside = os.path.relpath(given, users.root or ".")
@@ -81,7 +85,7 @@ class _Salvage:
     """One file."""
 
     def __init__(self, root: Path, path: str, file: UsersFile, store: Store, users: UsersFiles, *, force: bool) -> None:
-        self._path, self._file, self._store, self._force = path, file, store, force
+        self._root, self._path, self._file, self._store, self._force = root, path, file, store, force
         self._place, self._trouble = root / path, users.troubles.get(path)
         self._name = one_line(path)
         self._may_stage = True
@@ -95,8 +99,9 @@ class _Salvage:
         now = content_of(self._place)
         if now == self._file.content:
             return self._tell_of_commit()
-        if self._file.not_kept:
-            put(f"{self._name}: there is no copy of it, because {self._file.not_kept}\n")
+        if why := self._obstacle():
+            put(f"{self._name}: nothing was changed: {why}\n")
+            self._may_stage = False
             return False
         if not self._may_replace(now):
             put(f"{self._name}: left as it is, because it has changed since the run (--force replaces it)\n")
@@ -113,6 +118,16 @@ class _Salvage:
         put(f"{self._name}: put back{kept}\n")
         self._tell_of_commit()
         return True
+
+    def _obstacle(self) -> str:
+        """Return why the file cannot be put back, or nothing."""
+        if self._file.not_kept:
+            return f"there is no copy of it, because {self._file.not_kept}"
+        if not self._store.can_give(self._file.content):
+            return "its copy is gone, because the run has ended and had left the file alone"
+        if not Path(os.path.realpath(self._place.parent)).is_relative_to(os.path.realpath(self._root)):
+            return "its folder is now a link that leads out of the project; remove the link, then salvage"
+        return ""
 
     def _tell_of_commit(self) -> None:
         trouble = self._trouble

@@ -86,6 +86,12 @@ def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, En
     return (None, {}) if seen is None else (seen.position.head, seen.staged)
 
 
+def is_turn_open(facts: Mapping[str, Any]) -> bool:
+    """Return whether a turn has begun and never ended: what it touched is not known."""
+    found = facts.get(POSITION)
+    return found is not None and msgspec.convert(found, Known).seen is None
+
+
 class Checkout:
     """What a node asks about the checkout; in a folder without git it has nothing to say."""
 

@@ -209,5 +209,9 @@ async def _ask_planner(ctx: Ralph, desk: Desk, *, attempt: int) -> TaskList:
     """One plan. Raises PlanError."""
     options, handed_in = desk.options, list[TaskList]()
     prompt = planner_prompt(options.goal, options.origin, desk.place(), attempt=attempt, problem=ctx.state.plan_problem)
-    answer = await ctx.deps.turn(prompt, agent="planner", custom_tools=[plan_tool(handed_in.append)], strict=False)
+    checkout = Checkout(desk)
+    async with checkout.turn("plan", is_repair=False):
+        answer = await ctx.deps.turn(prompt, agent="planner", custom_tools=[plan_tool(handed_in.append)], strict=False)
+    if checkout.failed is not None:
+        desk.say(f"the planner changed the checkout: {checkout.failed.reason}")
     return handed_in[-1] if handed_in else plan_in(answer)

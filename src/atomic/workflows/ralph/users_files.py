@@ -127,6 +127,10 @@ class Store:
         replace_file(self._folder / content, data)
         return ""
 
+    def can_give(self, content: str) -> bool:
+        """Return whether a file of this content can be made: no file and a link need no copy."""
+        return content == _GONE or content.startswith(f"{_LINK}:") or self.has(content)
+
     def has(self, content: str) -> bool:
         return (self._folder / content).is_file()
 
