@@ -10,6 +10,7 @@ import os
 import stat
 
 MAX_BYTES = 1024 * 1024
+_PART = 256 * 1024
 
 
 def read_bounded(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> bytes:
@@ -28,7 +29,10 @@ def beginning_of(path: str | os.PathLike[str], limit: int) -> bytes:
     with os.fdopen(number, "rb") as file:
         if not stat.S_ISREG(os.fstat(number).st_mode):  # replaced meanwhile
             raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
-        return file.read(limit)
+        content = bytearray()  # in parts: one read would reserve the memory of the whole limit
+        while part := file.read(min(limit - len(content), _PART)):
+            content += part
+        return bytes(content)
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> str:
