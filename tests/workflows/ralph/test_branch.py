@@ -127,3 +127,15 @@ async def test_the_way_back_holds_for_any_name_of_a_branch(tmp_path: Path) -> No
     subprocess.run(way_back(outcome.end["message"]), shell=True, cwd=theatre.project, check=True)
     assert theatre.git("symbolic-ref", "HEAD") == "refs/heads/odd;touch${IFS}hit"
     assert not (theatre.project / "hit").exists()
+
+
+@pytest.mark.parametrize("role", ["worker", "reviewer"])
+async def test_a_run_whose_repository_was_deleted_is_not_completed(tmp_path: Path, role: str) -> None:
+    gone = {"sh": "rm -rf .git"}
+    first = worker("1", {"write": {"part1.txt": "part 1\n"}}, *([gone] if role == "worker" else []))
+    review = {**APPROVE, "do": [gone, *APPROVE["do"]]} if role == "reviewer" else APPROVE
+    theatre = Theatre(tmp_path, PLAN, first, worker("2", {"write": {"part2.txt": "part 2\n"}}), review)
+    (theatre.project / "draft.md").write_text("my draft\n")
+    outcome = await theatre.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("paused", "branch_changed", 5)
+    assert "there is no .git any more" in outcome.end["message"]

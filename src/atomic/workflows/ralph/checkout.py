@@ -39,6 +39,7 @@ from atomic.workflows.ralph.users_files import (
 
 POSITION = "position"
 REASON = "branch_changed"
+GONE = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -139,7 +140,7 @@ class Checkout:
         `is_repair`: the turn is to bring back what the one before it has moved. `hidden_as`: the name under which
         `hidden_changes` finds what the turn has changed, if it is not that of the task.
         """
-        repository = find_repository(self._desk.cwd)
+        repository = self._repository()
         if (known := self._known()) is not None and repository is not None and not self._others(task):
             if (seen := known.seen) is not None:
                 now = await _position(repository)
@@ -169,7 +170,7 @@ class Checkout:
 
     async def stay(self) -> None:
         """Raises Suspend where the checkout is not on the branch of the run, or its history was rewritten."""
-        repository, known = find_repository(self._desk.cwd), self._known()
+        repository, known = self._repository(), self._known()
         if known is None or known.seen is None or repository is None or self._others(""):
             return
         moved = await self._moved(known, known.seen.position, await _position(repository), repository)
@@ -254,8 +255,10 @@ class Checkout:
     async def _judge(self, task: str) -> Try | None:
         """What the turn must not have done, and the way back; None: nothing."""
         known, repository = self._known(), find_repository(self._desk.cwd)
-        if known is None or repository is None:
+        if known is None:
             return None
+        if repository is None:
+            return Try("git", GONE, "the turn deleted the repository: there is no .git any more")
         now = await _position(repository)
         if now.branch != known.good.branch or not await _follows(repository, known.good, now):
             return Try("git", await _way_home(repository, known.good, now), _said(known.good, now))
@@ -289,6 +292,18 @@ class Checkout:
         if self.files.files:
             await self._adopt(known.seen, repository, by_checks=True)
         await self._see(task)
+
+    def _repository(self) -> Repository | None:
+        """Return the repository. Raises Suspend where the run began in one that is no longer there."""
+        found = find_repository(self._desk.cwd)
+        if found is None and self._known() is not None:
+            id = self._desk.session.name
+            raise Suspend(
+                f"The repository of {self._desk.cwd} is gone: there is no .git any more. Bring it back (a clone, a"
+                f" backup), then atomic resume {id}",
+                code=REASON,
+            )
+        return found
 
     def _known(self) -> Known | None:
         found: Any = self._facts.get(POSITION)
