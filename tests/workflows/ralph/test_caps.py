@@ -123,7 +123,7 @@ async def test_a_limit_is_no_attempt(tmp_path: Path, on_limit: str, seconds: flo
         assert outcome.status == ("paused", "provider_limit", 7)
         till.record(*script(2))
         assert (await till.resume()).status == ("paused", "provider_limit", 7)  # it is too early
-        outcome = await till.resume("--on-limit", "wait")
+        outcome = await till.resume("--on-limit", "wait", timeout=240)
     assert time.time() >= reset
     assert outcome.status == ("completed", "done", 0)
     assert till.evidence("1")["attempt"] == 1
