@@ -109,7 +109,6 @@ class QuestionScreen(Dialog["Answered | None"]):
         """Show a question that the person has not asked for."""
         self._painted = math.inf
         self._show(top=True)
-        self.call_after_refresh(self._note_painted)
 
     def _show(self, *, top: bool = False) -> None:
         draft = self._draft
@@ -124,7 +123,9 @@ class QuestionScreen(Dialog["Answered | None"]):
         self.set_focus(self._words if draft.writes else None)
 
     def _note_painted(self) -> None:
-        self._painted = Event().time
+        """Note when the title is drawn for the first time: whoever sees the question presses a key after that."""
+        if self._painted == math.inf:
+            self._painted = Event().time
 
     def _make_room(self) -> None:
         """The list has what the own words leave."""
@@ -141,7 +142,12 @@ class QuestionScreen(Dialog["Answered | None"]):
         header = one_line(entry.question.header)
         left = content(("? ", "bold $warning"), (f"{who} asks" if who else "A question", "bold"))
         named = content(left, (f" · {header}" if header else "", MUTED))
-        self._title.show(lambda width: spread(named, content((place, "$warning")), width))
+
+        def title(width: int) -> Content:
+            self._note_painted()
+            return spread(named, content((place, "$warning")), width)
+
+        self._title.show(title)
         self._keys.show(keys_line(*_hints(entry.question, self._draft, len(ids)), (self._later, "later")))
 
     # keys

@@ -185,6 +185,8 @@ class Checkout:
         seen = Seen(position, picture.tree, await self._staged(repository, position))
         hooks = await repository.commit_hooks()
         loose = sorted(await self._desk.pictures.uncommitted(picture))[:MOST_FILES] if hooks else []
+        if self._others(task):  # a turn has begun meanwhile: what it changes must not look like the user's
+            return
         self._note(msgspec.structs.replace(known, seen=seen, hooks=hooks, uncommitted=loose))
 
     async def _staged(self, repository: Repository, position: Position) -> dict[str, Entry | None]:
