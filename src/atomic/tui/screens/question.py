@@ -109,6 +109,7 @@ class QuestionScreen(Dialog["Answered | None"]):
         """Show a question that the person has not asked for."""
         self._painted = math.inf
         self._show(top=True)
+        self.call_after_refresh(self._note_painted)  # where nothing is drawn
 
     def _show(self, *, top: bool = False) -> None:
         draft = self._draft
