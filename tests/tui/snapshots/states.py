@@ -56,7 +56,7 @@ STATES = [
     State("markdown", m.markdown, sizes=_ALL),
     State("markdown-top", m.markdown, keys=("ctrl+home",), sizes=_ALL),
     State("unfolded", m.unfolded, sizes=_ALL, themes=_FOUR),
-    State("new-below", m.answered, keys=("ctrl+home",), later=m.more_words, sizes=_ALL, themes=_FOUR),
+    State("new-below", m.answered, keys=("ctrl+home",), later=m.more_words, sizes=(SMALL, NORMAL), themes=_FOUR),
     State("streaming", m.streaming, sizes=_ALL),
     State("error", m.errors, sizes=_ALL, themes=_FOUR),
     State("long-line", m.long_line, sizes=_ALL),
