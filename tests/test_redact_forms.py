@@ -130,7 +130,7 @@ def test_a_key_of_putty_is_found() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "PWD=/work/main/project-one",
+        "PWD=/home/me/code/project-one",
         "OLDPWD=/home/somebody/place",
         "commit 94a429cf0f0c8b7e0e0d7a6d5c4b3a2918273645",
         "sha256:" + H[:64],
