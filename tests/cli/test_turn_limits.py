@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,9 +61,7 @@ async def test_tokens_cut_a_turn_too(player: Player) -> None:
 async def test_a_turn_that_never_ends_is_interrupted_after_max_time_and_the_grace(player: Player) -> None:
     await player.plays(call(1, (NEVER, {"type": "notice", "text": "x"})), call(1), call(2), call(3))
     player.user.sets('[caps]\ngrace = "1s"\n')
-    began = time.monotonic()
     code, ended = await player.run("--max-time", "1s")
-    assert time.monotonic() - began < NEVER / 4
     assert (code, ended["reason"]) == (6, "max_time")
     assert "--max-time is reached: 2s of 1s spent; the turn at work was interrupted" in str(ended["message"])
     (limit,) = [one for one in player.said if one["type"] == "limit_reached"]

@@ -72,7 +72,11 @@ def _given_already(session: Session, arguments: Arguments, flags: RunFlags) -> i
 def _is_given_already(session: Session, words: Sequence[str]) -> bool:
     """Whether a question that is not open any more has this answer. Raises UsageError where it has another one."""
     known = _answered_questions(session)
-    names = words[:1] if len(words) > 1 else [] if session.record.questions else list(known)[-1:]
+    names: Sequence[str] = ()
+    if len(words) > 1:
+        names = words[:1]
+    elif not session.record.questions:
+        names = list(known)[-1:]
     for name in names:
         if name in known:
             question, answer = known[name]

@@ -69,7 +69,7 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
     while True:
         try:
             return accept(token, await _one_attempt(op, ctx))
-        except BaseException as raised:
+        except BaseException as raised:  # a node may raise anything; what is no failure of its own is raised again
             _, failure = token.judge(raised, ctx)
             if failure is None:
                 raise
