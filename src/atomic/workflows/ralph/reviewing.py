@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+import msgspec
+
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.saving import replace_file
@@ -39,6 +41,7 @@ from atomic.workflows.ralph.review import (
 from atomic.workflows.ralph.state import Halt, RalphState
 
 MOST_SHOWN = 60_000
+_CHOSEN = "tasks"  # what a step remembers: the tasks that it adds
 MOST_MOVES = 2  # how often all is checked and reviewed again because files have changed
 
 
@@ -59,13 +62,20 @@ async def settle(ctx: Ralph) -> NodeResult:
     if checked.moved:
         raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
     if red := checked.missing(desk):
-        add_tasks(desk, [repair_task(desk, red)])
+        await _add_tasks(ctx, desk, [repair_task(desk, red)])
         return NodeResult(goto="tasks")
     return NodeResult({"settled": checked.after, "checked": {"": checked.after}})
 
 
-def add_tasks(desk: Desk, tasks: Sequence[Task]) -> None:
-    """Put tasks behind those of the run; those that are there already stay as they are."""
+async def _add_tasks(ctx: Ralph, desk: Desk, tasks: Sequence[Task]) -> None:
+    """Put tasks behind those of the run.
+
+    Ids depend on the tasks that are there. A step that is killed when they are written and before it is recorded runs
+    again: it adds the tasks that it chose the first time, not the same work under new ids.
+    """
+    if (chosen := ctx.remembered(_CHOSEN)) is not None:
+        tasks = msgspec.convert(chosen, list[Task])
+    await ctx.remember(_CHOSEN, tasks)
     known = desk.tasks
     ids = {task.id for task in known.tasks}
     new = [task for task in tasks if task.id not in ids]
@@ -159,7 +169,7 @@ async def judge(ctx: Ralph) -> NodeResult:
     rounds = [*state.rounds, united(reviews)]
     halt = _halt(rounds, reviews, rounds_of(ctx.deps.config))
     if halt is None:
-        add_tasks(desk, fix_tasks(rounds[-1], _round_number(desk)))
+        await _add_tasks(ctx, desk, fix_tasks(rounds[-1], _round_number(desk)))
     return NodeResult({"rounds": rounds, "halt": halt})
 
 
