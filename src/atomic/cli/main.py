@@ -70,7 +70,7 @@ def _carry_out(words: list[str]) -> int:
         if words[0] in _STARTS_AGENTS:
             _clean_up()
         return _verb(words)
-    arguments = parse(words, TOP)
+    arguments = parse(words, TOP, leading=0)
     if arguments.has("--help"):
         return _help()
     if arguments.has("--version"):
@@ -123,7 +123,7 @@ def _verb(words: list[str]) -> int:
 
 def _read(verb: Verb, words: list[str]) -> Arguments:
     if verb.workflow is None:
-        return parse(words, verb.flags, mixed=True, leading=verb.leading)
+        return parse(words, verb.flags, leading=verb.leading)
     from atomic.cli.workflow_flags import read_line
 
     return read_line(verb, words)
@@ -154,6 +154,8 @@ def _turn(arguments: Arguments) -> int:
     for flag in CHAT:
         if arguments.has(flag.name):
             raise UsageError(f"{flag.name} is a flag of the screen: leave it out, or -p")
+    if len(arguments.values("-p")) > 1:
+        raise UsageError("-p was given twice: it takes one prompt")
     _prepare()
     from atomic.cli.prompt import read_prompt
 
