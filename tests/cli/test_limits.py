@@ -50,6 +50,35 @@ for start in range(0, 12, 3):
 workflow = chain.compile()
 """
 
+SWALLOWING = """
+import asyncio
+from typing import Annotated
+from atomic.workflows import State, graph, reducers
+
+class Flow(State):
+    prompt: str = ""
+    log: Annotated[list[str], reducers.concat] = []
+
+def ask(number):
+    return f"[atomic role=worker task={number} attempt=1]\\nDo number {number}."
+
+async def work(ctx):
+    log = []
+    for number in (1, 2, 3):
+        try:
+            log.append(await ctx.deps.turn(ask(number)))
+        except BaseException as error:
+            log.append(type(error).__name__)
+    return {"log": log}
+
+async def spread(ctx):
+    first = await ctx.deps.turn(ask(1))  # what a turn costs is known only then
+    answers = await asyncio.gather(*(ctx.deps.turn(ask(number)) for number in (2, 3)), return_exceptions=True)
+    return {"log": [first, *(str(answer) for answer in answers)]}
+
+workflow = graph(Flow).node("work", WORK).compile()
+"""
+
 
 def usage(cost: float | None) -> dict[str, Any]:
     return {"input": 100, "output": 10, "cached": 0, "cost": cost}
@@ -171,6 +200,23 @@ async def test_a_cap_pauses_the_run_and_a_higher_one_lets_it_go_on(player: Playe
     code, ended = await player.resume("--max-cost", "2.4")
     assert (code, ended["status"]) == (0, "completed")
     assert [one["task"] for one in player.calls] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("work", ["work", "spread"])
+async def test_a_node_cannot_swallow_a_cap(player: Player, work: str) -> None:
+    await player.plays(call(1), call(2), call(3), flow=SWALLOWING.replace("WORK", work))
+    code, ended = await player.run("--max-cost", "0.5")
+    assert (code, ended["status"], ended["reason"]) == (6, "paused", "max_cost")
+    assert str(ended["message"]).count("--max-cost is reached") == 1
+    code, ended = await player.resume("--max-cost", "9")
+    assert (code, ended["status"]) == (0, "completed")
+
+
+async def test_a_node_cannot_swallow_a_limit_of_the_provider(player: Player) -> None:
+    flow = SWALLOWING.replace("WORK", "work")
+    await player.plays(limited(1, time.time() + 3600), limited(2, None), limited(3, None), flow=flow)
+    code, ended = await player.run("--on-limit", "stop")
+    assert (code, ended["status"], ended["reason"]) == (7, "paused", "provider_limit")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
         else:
             answer = await ask_on_error(op.on_error, cause, token, ctx)
             if not isinstance(answer, Retry):
+                ctx.drop_pauses()
                 return _handled(token, answer, error)
             delay = answer.delay if failed < (op.retry.attempts if op.retry else UNASKED_ATTEMPTS) else None
         if delay is None:
@@ -94,17 +95,24 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
 
 async def _one_attempt(op: StepOp, ctx: StepContext) -> Any:
     if op.timeout is None:
-        return await op.call(ctx)
+        return await _call(op, ctx)
     limit = ctx.limit = asyncio.timeout(op.timeout)
     try:
         async with limit:
-            return await op.call(ctx)
+            return await _call(op, ctx)
     except TimeoutError:
         if limit.expired():
             raise TimeoutError(f"timed out after {op.timeout:g} s") from None
         raise
     finally:
         ctx.limit = None
+
+
+async def _call(op: StepOp, ctx: StepContext) -> Any:
+    answer = await op.call(ctx)
+    if ctx.held is not None:
+        await ctx.settle()
+    return answer
 
 
 def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -31,14 +32,17 @@ class StepContext:
     _state: Any = None
     _asked = 0
     _taken: frozenset[int] = frozenset()  # which of the recorded answers the node has been given again
-    waiting: tuple[Suspend, ...] = ()  # what it has asked and nobody has answered
+    held: tuple[Suspend, ...] | None = None  # the pauses of this attempt; None: it has asked nothing and none came
+    _calls: tuple[Coroutine[Any, Any, Answer], ...] = ()  # of `ask`: also those that nobody awaits
+    _unanswered = 0  # questions that wait for a live host right now
+    _settled: asyncio.Future[None] | None = None  # for the step that waits until they do not
     refusal: DuplicateQuestionError | None = None
     events: list[Event] | None = None
     usage: dict[str, float] | None = None
     programs: set[asyncio.Task[Any]] | None = None  # who waits for a program right now
     limit: asyncio.Timeout | None = None  # of the attempt that runs
     _deps: Any = None
-    _over = False
+    over = False  # what the node has left behind may neither ask nor start anything
     _parts: dict[str, bytes] | None = None
 
     def __init__(self, token: Token, op: StepOp, n: int, attempt: int) -> None:
@@ -98,7 +102,13 @@ class StepContext:
         totals = self.usage or {}
         self.usage = {**totals, **{name: totals.get(name, 0) + amount for name, amount in usage.items()}}
 
-    async def ask(self, question: Question | str) -> Answer:
+    def ask(self, question: Question | str) -> Coroutine[Any, Any, Answer]:
+        call = self._ask(question)
+        self._calls = (*self._calls, call)
+        self.held = self.held or ()
+        return call
+
+    async def _ask(self, question: Question | str) -> Answer:
         asked = Question(question) if isinstance(question, str) else question
         self._asked += 1
         is_named = bool(asked.id)
@@ -113,17 +123,50 @@ class StepContext:
         return await self._put_question(question, by_agent=True) if known is None else known
 
     async def _put_question(self, question: Question, *, by_agent: bool = False) -> Answer:
-        if self._over:
+        if self.over:
             raise AtomicError(f"{self.node_id}: the step is over, it cannot ask {question.text!r:.60} any more")
         token = self._token
+        self._unanswered += 1
         try:
-            return await token.run.ask(question, self.step_id, self.node_id, token=token, by_agent=by_agent)
+            answer = await token.run.ask(question, self.step_id, self.node_id, token=token, by_agent=by_agent)
         except Suspend as suspend:  # `asyncio.gather` passes on one of several
-            self.waiting = (*self.waiting, suspend)
+            self.hold(suspend)
             raise
         except DuplicateQuestionError as error:
             self.refusal = error
             raise
+        finally:
+            self._unanswered -= 1
+            if not self._unanswered and self._settled is not None and not self._settled.done():
+                self._settled.set_result(None)
+        self.held = tuple(
+            pause for pause in self.held or () if pause.question is None or pause.question.id != question.id
+        )
+        return answer
+
+    def hold(self, pause: Suspend) -> None:
+        """Remember a pause, so that the step pauses even if the node swallows it."""
+        self.held = (*(self.held or ()), pause)
+
+    async def settle(self) -> None:
+        """Raise the pause that a node has swallowed, or the question that it asked and did not await.
+
+        Called when the node has returned. A question that still waits for a live host is waited for.
+        """
+        turns = 3  # of the event loop: a task begins in the next one, `wait_for` in Python 3.11 adds another
+        while turns and (self._not_begun() or self._unanswered):
+            turns -= 1
+            await asyncio.sleep(0)
+        while self._unanswered:
+            self._settled = asyncio.get_running_loop().create_future()
+            await self._settled
+        if self.held:
+            raise self.held[0]
+        if self._not_begun():
+            raise AtomicError("ctx.ask(…) was called without await, so nothing was asked; write: await ctx.ask(…)")
+
+    def _not_begun(self) -> bool:
+        return any(getcoroutinestate(call) == CORO_CREATED for call in self._calls)
 
     def _recorded_answer(self, question: Question, *, is_named: bool) -> Answer | None:
         """What was answered before the step was cut; a question with another text is asked again, and that is said."""
@@ -165,15 +208,29 @@ class StepContext:
 
     def start_over(self) -> None:
         """The attempt failed: the next one remembers nothing and asks again."""
-        self._parts, self._asked, self._taken, self.waiting, self.refusal = {}, 0, frozenset(), (), None
+        self._parts, self._asked, self._taken, self.refusal = {}, 0, frozenset(), None
+        self.drop_pauses()
         run = self._token.run
-        run.close_questions(self.step_id)
         if run.past is not None:
             run.past.forget_answers(self.step_id)
 
+    def drop_pauses(self) -> None:
+        """The attempt failed: what it has asked is no longer open, and its pauses do not count."""
+        self.held, self._calls = None, ()
+        self._token.run.close_questions(self.step_id)
+
     def pauses(self, raised: Sequence[Suspend]) -> list[Suspend]:
-        """What the step waits for: its questions in the order of asking, and what else was raised."""
-        return [*self.waiting, *(pause for pause in raised if pause not in self.waiting)]
+        """What the step waits for: its questions in the order of asking, what was raised, and what was swallowed.
+
+        A cap that several agents of the step have reached is named once.
+        """
+        held = self.held or ()
+        pauses = [pause for pause in held if pause.question is not None]
+        pauses += [pause for pause in raised if pause not in pauses]
+        for pause in held:
+            if pause.question is None and not any(pause is other or pause.code == other.code for other in pauses):
+                pauses.append(pause)
+        return pauses
 
     @contextmanager
     def resting(self) -> Generator[None]:
@@ -204,7 +261,7 @@ class StepContext:
         task = asyncio.current_task()
         if self.programs is None:
             self.programs = set()
-        elif self._over:
+        elif self.over:
             raise AtomicError(f"{self.node_id}: the step is over, it cannot start {argv[:1]} any more")
         self.programs.add(cast("asyncio.Task[Any]", task))
         try:
@@ -212,13 +269,8 @@ class StepContext:
         finally:
             self.programs.discard(cast("asyncio.Task[Any]", task))
 
-    def close(self) -> None:
-        """The step is over: what it has left behind may neither ask nor start anything."""
-        self._over = True
-
     async def end_programs(self) -> None:
         """End what a node has started and not waited for."""
-        self.close()
         left = [task for task in self.programs or () if task is not asyncio.current_task()]
         for task in left:
             task.cancel()

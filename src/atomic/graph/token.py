@@ -160,6 +160,8 @@ class Token:
                         attempt = ctx.attempt
                 else:
                     answer = await op.call(ctx)
+                    if ctx.held is not None:
+                        await ctx.settle()
                     if type(answer) is dict:  # the usual answer, without the detour
                         outcome = (self.spec.convert(answer), None, (), None)  # pyright: ignore[reportUnknownArgumentType]
                     else:
@@ -167,6 +169,7 @@ class Token:
                 update = outcome[0]
                 if watched:
                     usage, events = ctx.usage, ctx.events
+                ctx.over = True
                 if ctx.programs is not None:
                     await ctx.end_programs()
                 self._state = None
@@ -178,7 +181,7 @@ class Token:
             except BaseException as error:
                 pauses, failure = self.judge(error, ctx)
                 if ctx is not None:
-                    ctx.close()
+                    ctx.over = True
                     if ctx.programs is not None:
                         await ctx.end_programs()
                 if failure is None:

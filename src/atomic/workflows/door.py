@@ -114,13 +114,15 @@ class Door:
             raise self.suspend(reached) from reached
 
     def suspend(self, reached: CapReached | Parked, *, is_cut: bool = False) -> Suspend:
-        """The pause that a limit brings."""
+        """Return the pause that a limit brings; the step keeps it, so that no node can swallow it."""
         if isinstance(reached, CapReached):
             self.office.told_cap(reached)
-            if is_cut:
-                return CutOff(str(reached), code=reached.kind)
-            return Suspend(str(reached), code=reached.kind, begun=False)
-        return Suspend(str(reached), code="provider_limit", begun=False)
+            code = reached.kind
+        else:
+            code = "provider_limit"
+        pause = CutOff(str(reached), code=code) if is_cut else Suspend(str(reached), code=code, begun=False)
+        self.ctx.hold(pause)
+        return pause
 
     def known_answers(self) -> str:
         """What agents of this step asked before it was cut, and the answers, as a part of the next prompt."""
