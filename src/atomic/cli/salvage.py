@@ -55,8 +55,10 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
 
 
 def _facts(session: Session) -> Mapping[str, Any]:
+    if not session.journal_path.exists():
+        raise CliError(f"The journal of {session.id} is missing: put {session.journal_path} back, then salvage")
     try:
-        return read_facts(session.dir / "journal.db", session.id)
+        return read_facts(session.journal_path, session.id)
     except JournalError as error:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
 

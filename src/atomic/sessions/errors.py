@@ -76,3 +76,15 @@ class SessionDamagedError(SessionError):
     """The `session.json` of a session cannot be read."""
 
     exit_code = 1
+
+
+class JournalLostError(SessionError):
+    """A run has begun, and its journal is not there any more."""
+
+    exit_code = 1
+
+    def __init__(self, run: str, what: str) -> None:
+        super().__init__(
+            f"Run {run} cannot continue: {what}, and nothing else says which steps are finished and what was spent; "
+            "put the file back from a backup, or start a new run"
+        )

@@ -128,14 +128,16 @@ def read_facts(journal: Path, run: str) -> dict[str, Any]:
     from atomic.sessions.journal import SqliteJournal
 
     with SqliteJournal(journal) as opened:
-        try:
-            return _folded(opened, f"{run}{_SUFFIX}")
-        except RunNotFoundError:
-            return {}
+        return find_facts(opened, run) or {}
 
 
-def _folded(journal: Journal, id: str) -> dict[str, Any]:
-    bodies = [decode_body(row, PartBody) for row in journal.history(id).rows]
+def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:
+    """What a run has kept; None where the journal was never opened for that run. Raises JournalError."""
+    try:
+        rows = journal.history(f"{run}{_SUFFIX}").rows
+    except RunNotFoundError:
+        return None
+    bodies = [decode_body(row, PartBody) for row in rows]
     return {body.key: msgspec.msgpack.decode(body.value) for body in bodies}
 
 

@@ -145,7 +145,7 @@ def _text(value: Any) -> str:
 def _steps(session: Session, calls: Sequence[CallLook]) -> tuple[list[StepLook], str]:
     from atomic.graph.errors import JournalError, RunNotFoundError
 
-    if not (session.dir / "journal.db").exists():  # looking must not make one
+    if not session.journal_path.exists():  # looking must not make one
         return [], ""
     try:
         with closing(session.journal()) as journal:

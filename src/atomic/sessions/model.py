@@ -69,6 +69,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     cost: Cost = Cost()
     questions: Sequence[OpenQuestion] = ()
     owner: OwnerInfo | None = None
+    begun: bool = False  # the journal has been written: without it the run cannot continue
     pr: str | None = None
     atomic_version: str = ""
     state_version: int = 1

@@ -21,6 +21,7 @@ from atomic.redact import Redactor
 from atomic.saving import replace_file
 from atomic.sessions.errors import (
     AmbiguousSessionError,
+    JournalLostError,
     NoSessionIdError,
     SessionDamagedError,
     UnknownSessionError,
@@ -150,12 +151,22 @@ class Session:
         self.record = read_record(self.dir)
         return self.record
 
+    @property
+    def journal_path(self) -> Path:
+        return self.dir / "journal.db"
+
+    def require_journal(self) -> None:
+        """Raise JournalLostError where the run has begun and its journal's file is gone. It makes no file."""
+        has_begun = self.record.begun or self.record.status is not SessionStatus.RUNNING  # older records only say this
+        if has_begun and not self.journal_path.exists():
+            raise JournalLostError(self.id, f"its journal {self.journal_path} is missing")
+
     def journal(self) -> Journal:
         """The record of the run, cleaned of secrets as it is written. Raises JournalError."""
         from atomic.sessions.journal import SqliteJournal
         from atomic.sessions.redacting import RedactingJournal
 
-        return RedactingJournal(SqliteJournal(self.dir / "journal.db"), self.redactor)
+        return RedactingJournal(SqliteJournal(self.journal_path), self.redactor)
 
     def write(self, name: str, text: str) -> None:
         """Replace a file of the folder, without secrets."""

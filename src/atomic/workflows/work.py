@@ -31,7 +31,8 @@ from atomic.graph import (
     State,
     StreamEvent,
 )
-from atomic.sessions.facts import CHANGED_COPIES
+from atomic.sessions.errors import JournalLostError
+from atomic.sessions.facts import CHANGED_COPIES, find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, this_owner
@@ -46,7 +47,7 @@ from atomic.workflows.events import (
 )
 from atomic.workflows.governor import Governor
 from atomic.workflows.host_runtime import Answer, Runtime
-from atomic.workflows.ledger import CALLS, Amount, is_copy_changed
+from atomic.workflows.ledger import CALLS, Amount, is_copy_changed, read_calls
 from atomic.workflows.live_runtime import LiveRuntime
 from atomic.workflows.nodes import agent_node
 from atomic.workflows.own_changes import OwnChanges
@@ -157,6 +158,8 @@ class Work:
         ending: Ending | None = None
         journal: Journal | None = None
         try:
+            if self._order.resume:
+                self._session.require_journal()
             journal = await asyncio.to_thread(self._session.journal)  # it is made on a disk that may be busy
             ending = await self._to_end(journal, await self._opened(journal))
         except RunOwnedError as error:
@@ -196,12 +199,14 @@ class Work:
         """The stream of the graph; from here on the run is ours. Raises RunOwnedError before anything is changed."""
         order, session = self._order, self._session
         stream = self._resumed(journal, self._given_answers(journal)) if order.resume else None
+        if order.resume and stream is None:
+            self._check_not_begun(journal)
         self._is_ours = True
         await self._open_facts(journal)
         session.inbox.orders(self._me)  # what was meant for the owner before us
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            atomic_version=__version__, config=self._config, state_version=order.definition.state_version,
+            begun=True, atomic_version=__version__, config=self._config, state_version=order.definition.state_version,
             options={**self._host.options(order.model), "given": sorted(self._given())},
         )  # fmt: skip
         self.report.tell(
@@ -270,6 +275,14 @@ class Work:
             return None
         self._session.inbox.forget(answers)
         return stream
+
+    def _check_not_begun(self, journal: Journal) -> None:
+        """Raise JournalLostError where a run that the journal does not know has begun: no work is done twice."""
+        facts, path = find_facts(journal, self._session.id), self._session.journal_path
+        if facts is None and self._session.record.begun:
+            raise JournalLostError(self._session.id, f"its journal {path} was replaced by one without this run")
+        if facts is not None and next(iter(read_calls(facts)), None) is not None:
+            raise JournalLostError(self._session.id, f"its journal {path} was damaged and has lost this run")
 
     def _given_answers(self, journal: Journal) -> dict[str, Answer]:
         """What was answered meanwhile, by the caller or in the inbox, to questions that are open."""

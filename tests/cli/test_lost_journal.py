@@ -1,0 +1,101 @@
+"""A run whose journal was deleted or replaced: it is refused, and no paid work is done again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atomic.processes import ExecResult
+from tests.cli.command import User
+from tests.cli.test_limits import Player, call
+
+
+@pytest.fixture
+async def player(user: User) -> Player:
+    """A user with a run that has paid for one call and is paused at its cap."""
+    player = Player(user)
+    await player.plays(call(1), call(2), call(3))
+    assert (await player.run("--max-cost", "0.5"))[0] == 6
+    assert [one["task"] for one in player.calls] == ["1"]
+    return player
+
+
+def remove_journal(folder: Path) -> Path:
+    path = folder / "journal.db"
+    for file in folder.glob("journal.db*"):
+        file.unlink()
+    return path
+
+
+def refusal(done: ExecResult) -> str:
+    """The one sentence of a refused resume."""
+    error = msgspec.json.decode(done.stdout)
+    assert (done.exit_code, error["type"], error["exit_code"]) == (1, "error", 1)
+    return error["message"]
+
+
+async def test_a_deleted_journal_is_refused_and_nothing_is_done_again(player: Player) -> None:
+    path = remove_journal(player.folder)
+    for verb in (["resume", "--max-cost", "9"], ["resume"]):
+        said = refusal(await player.user.atomic(*verb, "--json", player.id))
+        assert said == (
+            f"Run {player.id} cannot continue: its journal {path} is missing, and nothing else says which steps are "
+            "finished and what was spent; put the file back from a backup, or start a new run"
+        )
+        assert not path.exists()
+    assert [one["task"] for one in player.calls] == ["1"]
+    record = msgspec.json.decode((player.folder / "session.json").read_bytes())
+    assert (record["status"], record["reason"]) == ("paused", "max_cost")
+
+
+async def test_a_deleted_journal_that_is_put_back_continues(player: Player) -> None:
+    kept = player.user.home / "backup.db"
+    shutil.copy(player.folder / "journal.db", kept)
+    path = remove_journal(player.folder)
+    refusal(await player.user.atomic("resume", "--json", player.id))
+    shutil.copy(kept, path)
+    assert (await player.resume("--max-cost", "9"))[0] == 0
+    assert [one["task"] for one in player.calls] == ["1", "2", "3"]
+
+
+async def test_an_empty_file_in_its_place_is_refused(player: Player) -> None:
+    path = remove_journal(player.folder)
+    path.touch(mode=0o600)
+    for _ in range(2):
+        said = refusal(await player.user.atomic("resume", "--json", "--max-cost", "9", player.id))
+        assert f"its journal {path} was replaced by one without this run, and nothing else says" in said
+    assert [one["task"] for one in player.calls] == ["1"]
+
+
+async def test_the_journal_of_another_run_is_refused(player: Player) -> None:
+    first = player.folder
+    assert (await player.run("--max-cost", "0.5"))[0] == 6
+    path = remove_journal(first)
+    shutil.copy(player.folder / "journal.db", path)
+    player.id = first.name
+    said = refusal(await player.user.atomic("resume", "--json", "--max-cost", "9", player.id))
+    assert "was replaced by one without this run" in said
+    assert [one["task"] for one in player.calls] == ["1"]
+
+
+async def test_a_run_of_an_older_version_without_its_journal_is_refused(player: Player) -> None:
+    record = msgspec.json.decode((player.folder / "session.json").read_bytes())
+    record.pop("begun", None)
+    (player.folder / "session.json").write_bytes(msgspec.json.encode(record))
+    remove_journal(player.folder)
+    assert "is missing" in refusal(await player.user.atomic("resume", "--json", player.id))
+
+
+async def test_looking_at_the_run_makes_no_journal(player: Player) -> None:
+    path = remove_journal(player.folder)
+    assert (await player.user.atomic("sessions", "show", player.id)).exit_code == 0
+    salvaged = await player.user.atomic("salvage", player.id)
+    assert (salvaged.exit_code, salvaged.stderr) == (
+        1,
+        f"atomic: The journal of {player.id} is missing: put {path} back, then salvage\n",
+    )
+    assert (await player.user.atomic("answer", player.id, "x")).exit_code == 2
+    assert not path.exists()
