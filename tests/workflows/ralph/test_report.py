@@ -24,6 +24,7 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.report import at_end, report_of
 from atomic.workflows.ralph.review import Finding, Review, fix_tasks
 from atomic.workflows.ralph.state import RalphState, Span
+from atomic.workflows.ralph.users_files import UsersFile, UsersFiles
 from tests.workflows.ralph.theatre import facts_in
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
@@ -563,3 +564,21 @@ def _outside_of_fences(report: str) -> list[str]:
 
 def _without_code(text: str) -> str:
     return re.sub(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)", "", text.replace("\\`", ""))
+
+
+def test_a_file_of_the_user_that_changes_after_the_last_turn_is_named_and_its_copy_stays(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    project = tmp_path / "project"
+    project.mkdir()
+    copies = run.folder / "snapshots" / "users-files"
+    copies.mkdir(parents=True)
+    (copies / "copy").write_text("mine\n")
+    run.facts.set("users_files.json", UsersFiles(str(project), {"draft.md": UsersFile("copy")}))
+    end = RunEnd(
+        session_dir=str(run.folder), status="completed", reason="done", message="", save=run.save, facts=run.facts
+    )
+    note = at_end(end)
+    assert note is not None
+    assert "changed after the last turn: `draft.md`" in (run.folder / "report.md").read_text().partition("\n")[0]
+    assert f"`atomic salvage {ID} draft.md`" in (run.folder / "report.md").read_text()
+    assert (copies / "copy").exists()

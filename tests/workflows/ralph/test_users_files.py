@@ -126,13 +126,24 @@ async def test_what_the_user_writes_between_turns_stays(tmp_path: Path) -> None:
     assert desk.git("status", "--porcelain=v1", "--", "new.md") == "?? new.md"
 
 
-async def test_what_a_check_writes_is_not_the_users(tmp_path: Path) -> None:
+async def test_a_file_that_a_check_makes_is_not_the_users(tmp_path: Path) -> None:
+    touch = {"sh": "date +%N >> coverage.data"}
+    desk = Desk(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
+    outcome = await desk.ralph("--verify", "date +%N >> coverage.data", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "coverage.data" not in outcome.warnings
+
+
+async def test_an_uncommitted_file_that_a_check_writes_each_time_blames_no_worker(tmp_path: Path) -> None:
     touch = {"sh": "date +%N >> coverage.data"}
     desk = Desk(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
     (desk.project / "coverage.data").write_text("old\n")
     outcome = await desk.ralph("--verify", "date +%N >> coverage.data", GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert "coverage.data" not in outcome.warnings
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert "`coverage.data` was changed while a check ran" in desk.report.partition("\n")[0]
+    assert (await desk.user.atomic("salvage", desk.session.name)).exit_code == 0
+    assert (desk.project / "coverage.data").read_text() == "old\n"
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["edited", "committed"])
@@ -153,3 +164,110 @@ async def test_what_the_user_does_after_a_kill_is_not_undone(tmp_path: Path, com
     assert (desk.project / "draft.md").read_text() == "a better draft\n"
     assert "your uncommitted work" not in outcome.warnings
     assert desk.git("ls-files", "draft.md").strip() == ("draft.md" if committed else "")
+
+
+WITH_CHECK = ("--verify", "sh check.sh")
+
+
+class Checked(Desk):
+    """A user whose project has a check that a worker can change."""
+
+    def __init__(self, folder: Path, *script: Any) -> None:
+        super().__init__(folder, *script)
+        (self.project / "check.sh").write_text("true\n")
+        self.git("add", "check.sh")
+        self.git("commit", "-q", "--only", "-m", "Check", "--", "check.sh")
+        (self.project / "out").mkdir()
+        (self.project / "out" / "notes.txt").write_text("my notes\n")
+
+    @property
+    def title(self) -> str:
+        return self.report.partition("\n")[0]
+
+    async def salvages(self) -> None:
+        """Bring all back, as the report says."""
+        assert f"atomic salvage {self.session.name}" in self.report
+        done = await self.user.atomic("salvage", self.session.name)
+        assert (done.exit_code, done.stderr) == (0, ""), done.stdout
+        assert (self.project / "out" / "notes.txt").read_text() == "my notes\n"
+        assert self.state == self.before
+
+
+def changing_the_check(command: str) -> dict[str, Any]:
+    return taking("1", {"write": {"check.sh": f"{command}\n"}}, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        pytest.param("rm -rf out", "`out/notes.txt` was deleted while a check ran", id="untracked, deleted"),
+        pytest.param("echo theirs > draft.md", "`draft.md` was changed while a check ran", id="untracked, changed"),
+        pytest.param("echo theirs > README.md", "`README.md` was changed while a check ran", id="edited"),
+        pytest.param("git reset -q", "`staged.txt` was unstaged while a check ran", id="staged"),
+    ],
+)
+async def test_what_a_check_does_to_them_is_in_the_title_and_can_be_salvaged(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    second = worker("2", {"write": {"part2.txt": "2\n"}})
+    desk = Checked(tmp_path, PLAN, changing_the_check(command), second, APPROVE)
+    outcome = await desk.ralph(*WITH_CHECK, GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]  # no worker is blamed for it
+    assert said in desk.title
+    assert said in outcome.end["message"]
+    assert said.replace("`", "") in outcome.warnings
+    await desk.salvages()
+
+
+@pytest.mark.parametrize("words", [[GOAL], ["--yolo", GOAL]], ids=["tasks", "yolo"])
+async def test_a_check_that_touches_them_before_the_run_is_reported(tmp_path: Path, words: list[str]) -> None:
+    promise = {"say": "<promise>COMPLETE</promise>"}
+    yolo = {"role": "worker", "do": [{"write": {"part.txt": "x\n"}}, promise]}
+    tasks = [taking("1"), taking("2")]
+    desk = Checked(tmp_path, PLAN, *([yolo] if "--yolo" in words else tasks), APPROVE)
+    outcome = await desk.ralph("--verify", "rm -rf out; echo x > draft.md", *words)
+    assert outcome.status == ("completed", "done", 0)
+    assert "`draft.md` was changed while a check ran, `out/notes.txt` was deleted while a check ran" in desk.title
+    await desk.salvages()
+
+
+async def test_a_red_check_that_touches_them_is_reported_after_each_resume(tmp_path: Path) -> None:
+    desk = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await desk.ralph("--verify", "rm -rf out; exit 3", GOAL)).status == ("blocked", "check_red", 5)
+    assert "`out/notes.txt` was deleted while a check ran" in desk.title
+    assert (await desk.resume("--red-checks", "ignore")).status == ("completed", "done", 0)
+    assert "`out/notes.txt` was deleted while a check ran" in desk.title
+    await desk.salvages()
+
+
+async def test_a_check_that_is_killed_with_atomic_is_still_reported(tmp_path: Path) -> None:
+    kill = "rm -rf out; test -e ../killed || { touch ../killed; kill -9 $(awk '{print $4}' /proc/$PPID/stat); }"
+    desk = Checked(tmp_path, PLAN, changing_the_check(kill), taking("2"), APPROVE)
+    assert (await desk.ralph(*WITH_CHECK, GOAL)).exit_code == -9
+    assert not (desk.project / "out").exists()
+    assert (await desk.resume()).status == ("completed", "done", 0)
+    assert "`out/notes.txt` was deleted while a check ran" in desk.title
+    await desk.salvages()
+
+
+async def test_what_the_user_writes_before_a_check_stays_the_users(tmp_path: Path) -> None:
+    desk = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await desk.ralph("--max-iterations", "1", *WITH_CHECK, GOAL)).status[0] == "paused"
+    (desk.project / "draft.md").write_text("my better draft\n")
+    assert (await desk.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert "uncommitted work" not in desk.report
+    assert (desk.project / "draft.md").read_text() == "my better draft\n"
+
+
+@pytest.mark.parametrize("role", ["planner of a dry run", "reviewer"])
+async def test_what_other_roles_do_to_them_is_reported(tmp_path: Path, role: str) -> None:
+    wreck = {"sh": "rm -rf out"}
+    is_dry = "dry" in role
+    plan = {**PLAN, "do": [wreck, *PLAN["do"]]} if is_dry else PLAN
+    review = APPROVE if is_dry else {**APPROVE, "do": [wreck, *APPROVE["do"]], "times": 1}
+    desk = Checked(tmp_path, plan, taking("1"), taking("2"), review, APPROVE)
+    outcome = await desk.ralph(*(["--dry-run"] if is_dry else []), *WITH_CHECK, GOAL)
+    assert outcome.status[0] == "completed"
+    assert "`out/notes.txt` was deleted" in desk.title
+    await desk.salvages()

@@ -24,7 +24,7 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.prompts import role_of
 from atomic.workflows.ralph.review import Finding, Review
 from atomic.workflows.ralph.state import Span, Try
-from atomic.workflows.ralph.users_files import UsersFiles, read_users_files
+from atomic.workflows.ralph.users_files import UsersFiles, changed_late, read_users_files
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 _ROLES = ("planner", "worker", "reviewer", "fixer")
@@ -58,6 +58,7 @@ class Account:
     calls: Sequence[Call]
     spent: Spent
     users: UsersFiles  # the user's uncommitted files
+    late: Sequence[str]  # those that have changed since the last turn or check
     hooks: Sequence[str]  # hooks of the repository that may refuse a commit
     loose: Sequence[str]  # all files that were in no commit at the end, where there are such hooks
     changed_copies: Sequence[str]  # files of the session that another program has changed
@@ -149,6 +150,7 @@ class Account:
 def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Account:
     """Read what there is; `state` is the run's state, the data that it was written as, or None."""
     record, known = _record(session), _known(state)
+    users = read_users_files(facts)
     hooks, loose = commit_hooks(facts)
     return Account(
         session=session,
@@ -160,7 +162,8 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         book=GateBook(facts),
         calls=calls_of(facts),
         spent=read_past(facts).spent,
-        users=read_users_files(facts),
+        users=users,
+        late=changed_late(users),
         hooks=hooks,
         loose=loose,
         changed_copies=facts.get(CHANGED_COPIES, ()),

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
+from typing import TypeVar
 
 import msgspec
 
 from atomic.git import Picture, find_repository
 from atomic.tasks import Task
 from atomic.workflows.project_gate import Gate
+from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.options import project_check
-from atomic.workflows.ralph.own_work import is_cache
+from atomic.workflows.ralph.own_work import beating, is_cache
 from atomic.workflows.ralph.prompts import gate_trouble
 from atomic.workflows.ralph.state import RalphState
 from atomic.workflows.task_loop import COMES_FIRST
 
+ResultT = TypeVar("ResultT")
 MOST_RUNS = 3  # of the checks, where files change meanwhile
 
 
@@ -49,8 +52,7 @@ async def check_tree(desk: Desk, *, runs: int = 1) -> Checked:
     while True:
         runs -= 1
         before = await desk.pictures.take()
-        results = await desk.book.check(desk.cwd, desk.options.gate_timeout)
-        after = await desk.pictures.take()
+        results, after = await watch_checks(desk, before, lambda: desk.book.check(desk.cwd, desk.options.gate_timeout))
         moved = await moved_files(desk, before, after)
         if moved and desk.book.is_learning:
             desk.book.note_leftovers(moved)
@@ -58,6 +60,20 @@ async def check_tree(desk: Desk, *, runs: int = 1) -> Checked:
         moved = [path for path in moved if path not in known]
         if not moved or runs <= 0:
             return Checked(results, after, moved)
+
+
+async def watch_checks(
+    desk: Desk, before: Picture, checks: Callable[[], Awaitable[ResultT]]
+) -> tuple[ResultT, Picture]:
+    """Run checks and see that they leave the user's files alone; their result, and the folder after them."""
+    checkout = Checkout(desk)
+    await checkout.begin_checks(before)
+    try:
+        with beating(desk.session):
+            result = await checks()
+    finally:
+        after = await checkout.end_checks(before)
+    return result, after
 
 
 async def moved_files(desk: Desk, before: Picture, after: Picture) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,16 +19,20 @@ import msgspec
 
 from atomic.git import Picture, Repository, find_repository
 from atomic.graph import Suspend
+from atomic.terminal import one_line
 from atomic.workflows.ralph.desk import Desk, read_turns
 from atomic.workflows.ralph.hidden_files import HiddenFiles
 from atomic.workflows.ralph.own_work import changed_at, last_sign_of_life
 from atomic.workflows.ralph.state import Try
 from atomic.workflows.ralph.users_files import (
+    CHECKS,
     FACT,
     MOST_FILES,
     Entry,
     Store,
+    Trouble,
     UsersFiles,
+    content_of,
     describe,
     list_again,
     list_users_files,
@@ -38,6 +43,7 @@ from atomic.workflows.ralph.users_files import (
 )
 
 POSITION = "position"
+CHECKING = "checking"  # the fact that checks run while the user has uncommitted files
 REASON = "branch_changed"
 GONE = "Your turn has deleted the folder .git, and with it the history of the project. Never do that."
 
@@ -88,9 +94,14 @@ def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, En
 
 
 def is_turn_open(facts: Mapping[str, Any]) -> bool:
-    """Return whether a turn has begun and never ended: what it touched is not known."""
+    """Return whether a turn or a check has begun and never ended: what it touched is not known."""
     found = facts.get(POSITION)
+    if facts.get(CHECKING):
+        return True
     return found is not None and msgspec.convert(found, Known).seen is None
+
+
+_open_checks: Counter[Path] = Counter()  # by session folder, in this process: those of a killed one have ended
 
 
 class Checkout:
@@ -110,25 +121,85 @@ class Checkout:
 
     # at the start --------------------------------------------------------------------------------------------------
 
-    async def begin(self, before_checks: Picture, now: Picture) -> None:
-        """Note where the work belongs, and which files are the user's: not those that a check has written."""
+    async def begin(self, now: Picture) -> None:
+        """Note where the work belongs, and which files are the user's. No check may have run before.
+
+        At a resume, what an earlier start noted of damaged files is kept, and files that checks wrote are not listed.
+        """
         repository = find_repository(self._desk.cwd)
         if repository is None:
             return
-        position = await _position(repository)
+        if (known := self._known()) is not None and self._were_checks_cut():
+            await self._recover_checks(known, repository)
+        before, position = self.files, await _position(repository)
         self._note(Known(position, Seen(position, now.tree)))
         # Without a commit there is no line between the user's files and the project: all of it is the project.
         if position.head is None:
             return
-        pictures = self._desk.pictures
-        written = {change.path for change in await pictures.changes(before_checks, now)}
-        uncommitted = await pictures.uncommitted(now)
+        uncommitted = await self._desk.pictures.uncommitted(now)
+        written = {*self._desk.book.leftovers} - before.files.keys()
         files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
-        if files.files:
+        files = _with_old_troubles(files, before)
+        if files.files or before.files:
             self._facts.set(FACT, files)
             staged = await self._staged(repository, position)
             self._note(Known(position, Seen(position, now.tree, staged)))
+        if files.files:
             self._desk.say(_announced(files))
+
+    # around checks -------------------------------------------------------------------------------------------------
+
+    async def begin_checks(self, before: Picture) -> None:
+        """Take for the user's what has changed since the last turn, so that what changes from here on is a check's."""
+        known, repository = self._known(), find_repository(self._desk.cwd)
+        if known is not None and repository is not None and not self._others(""):
+            if self._were_checks_cut():
+                await self._recover_checks(known, repository)
+            elif known.seen is not None:
+                await self._adopt(known.seen, repository, before)
+        _open_checks[self._desk.session] += 1
+        if self.files.files and not self._facts.get(CHECKING):
+            self._facts.set(CHECKING, True)
+
+    async def end_checks(self, before: Picture) -> Picture:
+        """Report what the checks have done to the user's files; the folder as it is after them.
+
+        Other files that they leave are no one's work.
+        """
+        _open_checks[self._desk.session] -= 1
+        after = await self._desk.pictures.take() if self._desk.cwd.is_dir() else before
+        known, repository = self._known(), find_repository(self._desk.cwd)
+        # Where a worker's turn is under way, its end finds what is wrong.
+        if known is not None and known.seen is not None and repository is not None and not self._others(""):
+            await self._report_checks(known, repository)
+            if await _position(repository) == known.seen.position:
+                await self._see("", after)
+        if self._facts.get(CHECKING) and not _open_checks[self._desk.session]:
+            self._facts.set(CHECKING, False)
+        return after
+
+    async def _report_checks(self, known: Known, repository: Repository) -> None:
+        if not self.files.files or known.good.head is None:
+            return
+        before = self.files.troubles
+        found = await self._find_troubles(known.good.head, repository, CHECKS)
+        if new := [describe(one_line(path), trouble) for path, trouble in found.items() if path not in before]:
+            more = f" and {len(new) - 3} more" if len(new) > 3 else ""
+            self._desk.say(
+                f"your uncommitted work was touched: {'; '.join(new[:3])}{more}. "
+                f"After the run, `atomic salvage {self._desk.session.name}` puts it back"
+            )
+
+    def _were_checks_cut(self) -> bool:
+        """Return whether Atomic was killed while checks ran."""
+        return bool(self._facts.get(CHECKING)) and not _open_checks[self._desk.session]
+
+    async def _recover_checks(self, known: Known, repository: Repository) -> Known:
+        """Tell what killed checks have done to the user's files from what the user has done since."""
+        known = await self._adopt_after_kill(known, repository)
+        await self._report_checks(known, repository)
+        self._facts.set(CHECKING, False)
+        return known
 
     # around a turn -------------------------------------------------------------------------------------------------
 
@@ -146,7 +217,10 @@ class Checkout:
                 now = await _position(repository)
                 if not is_repair or now != seen.position:
                     known = await self._moved(known, seen.position, now, repository)
-                await self._adopt(seen, repository)
+                if self._were_checks_cut():
+                    known = await self._recover_checks(known, repository)
+                else:
+                    await self._adopt(seen, repository)
             else:
                 known = await self._adopt_after_kill(known, repository)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
@@ -176,12 +250,14 @@ class Checkout:
         moved = await self._moved(known, known.seen.position, await _position(repository), repository)
         self._note(msgspec.structs.replace(moved, told=None))
 
-    async def _see(self, task: str) -> None:
+    async def _see(self, task: str, picture: Picture | None = None) -> None:
         """Note what is there: whatever differs when the next turn begins is the user's."""
         known, repository = self._known(), find_repository(self._desk.cwd)
         if known is None or repository is None or self._others(task):
             return
-        position, picture = await _position(repository), await self._desk.pictures.take()
+        position = await _position(repository)
+        if picture is None:
+            picture = await self._desk.pictures.take()
         seen = Seen(position, picture.tree, await self._staged(repository, position))
         hooks = await repository.commit_hooks()
         loose = sorted(await self._desk.pictures.uncommitted(picture))[:MOST_FILES] if hooks else []
@@ -220,18 +296,20 @@ class Checkout:
             code=REASON,
         )
 
-    async def _adopt(self, seen: Seen, repository: Repository, *, by_checks: bool = False) -> None:
-        """Take what has changed since then for the user's: no turn has done it. A check makes no file the user's."""
-        position, picture = await _position(repository), await self._desk.pictures.take()
+    async def _adopt(self, seen: Seen, repository: Repository, picture: Picture | None = None) -> None:
+        """Take what has changed since then for the user's: no turn has done it."""
+        position = await _position(repository)
         if position.head is None:
             return
+        if picture is None:
+            picture = await self._desk.pictures.take()
         staged = await self._staged(repository, position)
         changed = {change.path for change in await self._desk.pictures.changes(Picture(None, seen.tree), picture)}
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         if seen.position.head is not None and seen.position.head != position.head:
             changed |= await repository.differing(seen.position.head, position.head)
-        if by_checks:
-            changed &= self.files.files.keys()
+        if _open_checks[self._desk.session]:  # of another task: its checks may have changed them
+            changed -= self.files.files.keys()
         if changed:
             uncommitted = await self._desk.pictures.uncommitted(picture)
             files = await list_again(self.files, repository, position.head, uncommitted, changed, self._store)
@@ -271,12 +349,8 @@ class Checkout:
         if not files.files or known.good.head is None:
             self._note(msgspec.structs.replace(known, good=now))
             return None
-        troubles = await troubles_of(files, repository, known.good.head, task)
-        for path, trouble in troubles.items():
-            self._store.keep(repository.root / path, trouble.content)  # the user may have written it just now
-        if troubles != files.troubles:
-            self._facts.set(FACT, msgspec.structs.replace(files, troubles=troubles))
-        if not troubles:
+        troubles = await self._find_troubles(known.good.head, repository, task)
+        if not any(trouble.kind == "committed" for trouble in troubles.values()):
             self._note(msgspec.structs.replace(known, good=now))
         own = {path: trouble for path, trouble in troubles.items() if trouble.task == task}
         if not own:
@@ -286,14 +360,17 @@ class Checkout:
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
         return Try("git", text, f"your uncommitted work was touched: {reason}{more}")
 
-    async def look(self, task: str) -> None:
-        """See what the checks have left: it is no turn's doing, and not the user's."""
-        known, repository = self._known(), find_repository(self._desk.cwd)
-        if known is None or repository is None or known.seen is None or self._others(task):
-            return
-        if self.files.files:
-            await self._adopt(known.seen, repository, by_checks=True)
-        await self._see(task)
+    async def _find_troubles(self, since: str, repository: Repository, task: str) -> dict[str, Trouble]:
+        """Note what is wrong with the user's files now, and keep what is there instead."""
+        files = self.files
+        troubles = await troubles_of(files, repository, since, task)
+        for path, trouble in troubles.items():
+            # The user may have written it just now. What a check writes again and again is kept once.
+            if trouble.task != CHECKS or path not in files.troubles:
+                self._store.keep(repository.root / path, trouble.content)
+        if troubles != files.troubles:
+            self._facts.set(FACT, msgspec.structs.replace(files, troubles=troubles))
+        return troubles
 
     def _repository(self) -> Repository | None:
         """Return the repository. Raises Suspend where the run began in one that is no longer there."""
@@ -314,6 +391,14 @@ class Checkout:
     def _note(self, known: Known) -> None:
         if known != self._known():
             self._facts.set(POSITION, known)
+
+
+def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
+    """Return the list with those files of an earlier one that are still as a check left them."""
+    root = Path(files.root)
+    troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
+    known = {**files.files, **{path: before.files[path] for path in troubles}}
+    return msgspec.structs.replace(files, files=dict(sorted(known.items())), troubles=troubles)
 
 
 def is_staged_otherwise(path: str, one: Mapping[str, Entry | None], other: Mapping[str, Entry | None]) -> bool:

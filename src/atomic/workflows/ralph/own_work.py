@@ -7,8 +7,8 @@ is the user's, or left by a check, and is not in the task's evidence.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.state import Span
 
 ResultT = TypeVar("ResultT")
-ALIVE = "alive"  # a file of the session's folder that is touched while a turn runs
+ALIVE = "alive"  # a file of the session's folder that is touched while a turn or a check runs
 BEAT = 1.0  # seconds between two touches
 SLACK = 2.0  # seconds after the last touch in which the turn may still have run
 _SPANS = "spans"
@@ -40,11 +40,10 @@ async def watch_turn(ctx: Ralph, desk: Desk, turn: Callable[[], Awaitable[Result
     earlier = await _earlier_spans(ctx, desk)
     before = await desk.pictures.take()
     await ctx.remember(_SPANS, [*earlier, _Cut(before)])
-    beating = asyncio.create_task(_beat(desk.session / ALIVE))
     try:
-        result = await turn()
+        with beating(desk.session):
+            result = await turn()
     finally:
-        beating.cancel()
         after = await desk.pictures.take() if desk.cwd.is_dir() else before
         await ctx.remember(_SPANS, [*earlier, Span(before, after)])
     return result, [*earlier, Span(before, after)]
@@ -88,6 +87,16 @@ def last_sign_of_life(session: Path) -> float:
         return (session / ALIVE).stat().st_mtime + SLACK
     except FileNotFoundError:  # killed before the first
         return 0.0
+
+
+@contextmanager
+def beating(session: Path) -> Generator[None]:
+    """Touch the session's sign of life until the end, so that a resume knows when a kill came."""
+    task = asyncio.create_task(_beat(session / ALIVE))
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 async def _beat(path: Path) -> None:

@@ -17,6 +17,7 @@ from atomic.tasks import TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.project_gate import Gate
+from atomic.workflows.ralph.checking import watch_checks
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
@@ -58,14 +59,16 @@ async def prepare(ctx: Ralph) -> NodeResult:
     if desk.options.pr and (why := await obstacle(desk.cwd)):
         desk.say(f"there will be no pull request unless you help before the end: {why}")
     untouched = await desk.pictures.take()
+    await Checkout(desk).begin(untouched)
     if desk.options.dry_run:
         return NodeResult({"start": untouched})
-    red = await desk.book.take_baseline(desk.cwd, desk.options.gate_timeout, again=ctx.attempt > 1)
-    start = await desk.pictures.take()  # checks leave caches, which nobody has worked on
+    again = ctx.attempt > 1
+    red, start = await watch_checks(  # checks leave caches, which nobody has worked on
+        desk, untouched, lambda: desk.book.take_baseline(desk.cwd, desk.options.gate_timeout, again=again)
+    )
     desk.book.note_leftovers(change.path for change in await desk.pictures.changes(untouched, start))
     if red:
         await _decide(ctx, desk, red)
-    await Checkout(desk).begin(untouched, start)
     return NodeResult({"start": start})
 
 

@@ -15,11 +15,11 @@ from atomic.workflows.ralph.desk import PICTURES
 from atomic.workflows.ralph.dry_report import dry_sections
 from atomic.workflows.ralph.markdown import code, line, plain
 from atomic.workflows.ralph.notes import NOTES, read_notes
-from atomic.workflows.ralph.report_banner import loud_part
+from atomic.workflows.ralph.report_banner import late_part, loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
 from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
 from atomic.workflows.ralph.report_undo import undo_section
-from atomic.workflows.ralph.users_files import STORE, describe
+from atomic.workflows.ralph.users_files import STORE, describe, named
 
 REPORT = "report.md"
 
@@ -34,9 +34,9 @@ def at_end(end: RunEnd) -> EndNote | None:
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
     account = read_account(session, end.state, end.facts)
-    if not account.users.troubles:
+    if not account.users.troubles and not account.late:
         shutil.rmtree(session / STORE, ignore_errors=True)
-    more = plain(_refused(account) + _touched(account), 1000)
+    more = plain(_refused(account) + _touched(account) + _late(account), 1000)
     opened = f"; pull request: {plain(account.record.pr)}" if account.record.pr else ""
     said = f"{sentence(account, completed=True)}{more}{opened}; report: {session / REPORT}"
     if account.options.dry_run:
@@ -47,7 +47,8 @@ def at_end(end: RunEnd) -> EndNote | None:
 def report_of(session_dir: Path, ending: RunEnd) -> str:
     """The report, as Markdown."""
     account = read_account(session_dir, ending.state, ending.facts)
-    parts = [_head(account, ending)]
+    late = late_part(account) if ending.status == "completed" else ""
+    parts = [_head(account, ending), loud_part(account), late]
     parts += dry_sections(account) if account.options.dry_run else _sections(account)
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
@@ -60,7 +61,6 @@ def done_part(account: Account) -> str:
 
 def _sections(account: Account) -> list[str]:
     return [
-        loud_part(account),
         done_section(account),
         left_section(account),
         findings_section(account),
@@ -140,6 +140,8 @@ def _head(account: Account, ending: RunEnd) -> str:
     lines = [f"- **{name}**: {text}" for name, text in facts if text]
     unknown = "The run's state is not known: reviews, and whose a commit is, cannot be told." * (account.state is None)
     title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_refused(account)}{_touched(account)}"
+    if completed:  # otherwise a resume takes them for the user's
+        title += _late(account)
     return "\n\n".join(part for part in (title, unknown, "\n".join(lines)) if part)
 
 
@@ -161,6 +163,11 @@ def _touched(account: Account) -> str:
     told = [describe(code(path), trouble) for path, trouble in troubles.items()]
     more = f" and {len(told) - 3} more" if len(told) > 3 else ""
     return f"; your uncommitted work was touched: {', '.join(told[:3])}{more}"
+
+
+def _late(account: Account) -> str:
+    """Return that files of the user changed after the last comparison."""
+    return f"; changed after the last turn: {named(account.late, most=3)}" if account.late else ""
 
 
 def _word(account: Account, ending: RunEnd) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
-from atomic.workflows.ralph.markdown import code
+from atomic.workflows.ralph.markdown import code, word
 from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
@@ -25,6 +25,17 @@ def _users_files(account: Account) -> str:
     lines = [f"> - {_users_file(path, users.files[path], trouble)}" for path, trouble in users.troubles.items()]
     back = f"> {code(f'atomic salvage {account.id}')} brings back what was kept; it shows what it does."
     return "\n".join(["> **Your uncommitted work is not as you left it.**", ">", *lines[:MOST_NAMED], ">", back])
+
+
+def late_part(account: Account) -> str:
+    """Name the user's files that changed after the last turn; the user may have done that."""
+    if not account.late:
+        return ""
+    paths = " ".join(word(path) for path in account.late[:MOST_NAMED])
+    return (
+        f"> **Uncommitted files of yours changed after the last turn.** If it was not you, run this in the root of the"
+        f" repository: {code(f'atomic salvage {account.id} {paths}', 4000)}."
+    )
 
 
 def _users_file(path: str, file: UsersFile, trouble: Trouble) -> str:

@@ -1,7 +1,8 @@
 """The user's own uncommitted files: what they are, whether they are still as they were, and the way back.
 
-They are listed when a run begins, and a copy of each is kept in the session's folder. After each turn they are
-compared. What changes between two turns, no agent has changed: it is the user's, and becomes what is compared with.
+They are listed when a run begins, and a copy of each is kept in the session's folder. After each turn and after checks
+they are compared. What changes between them, no agent and no check has changed: it is the user's, and becomes what is
+compared with.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ MOST_FILES = 2_000  # that are listed
 MOST_BYTES = 16 * 1024 * 1024  # of one file that is kept
 MOST_KEPT = 64 * 1024 * 1024  # bytes of all together
 MOST_NAMED = 30  # in one text
+CHECKS = ""  # in place of a task: a check ran
 _GONE = "deleted"
 _LINK = "link"
 
@@ -54,7 +56,7 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is wrong with a file of the user."""
 
     kind: Kind
-    task: str  # whose turn it was
+    task: str  # whose turn it was, or CHECKS
     commit: str = ""  # that has the file
     content: str = ""  # what is there instead
 
@@ -228,6 +230,13 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
     return found
 
 
+def changed_late(known: UsersFiles) -> list[str]:
+    """Return the files that no turn and no check has changed, and that are not as they were seen last."""
+    root = Path(known.root)
+    others = {path: file for path, file in known.files.items() if path not in known.troubles}
+    return [path for path, file in others.items() if content_of(root / path) != file.content]
+
+
 async def _commit_of(repository: Repository, since: str, path: str) -> str:
     """The first commit since then that has changed a file."""
     words = ("log", "--format=%H", "--reverse", f"{since}..HEAD", "--", path)
@@ -245,13 +254,16 @@ def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
 
 def describe(name: str, trouble: Trouble) -> str:
     """What is wrong with one file, in a few words; `name` is how the file is shown."""
+    when = " while a check ran" if trouble.task == CHECKS else ""
     match trouble.kind:
         case "committed":
             return f"{name} is in commit {trouble.commit[:12]}"
+        case "unstaged" if when:
+            return f"{name} was unstaged{when}"
         case "unstaged":
             return f"{name} is no longer staged as it was"
         case kind:
-            return f"{name} was {kind}"
+            return f"{name} was {kind}{when}"
 
 
 def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, store: Store, notes: Path) -> str:

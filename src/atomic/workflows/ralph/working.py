@@ -159,7 +159,6 @@ async def gate(ctx: Ralph) -> NodeResult:
     await look_for_check(ctx, desk)
     evidence, failed, green = await _look(ctx, desk, task, attempt=len(tries) + 1)
     desk.write_evidence(evidence)
-    await Checkout(desk).look(task.id)
     desk.note(task.id, result_line(evidence))
     if failed is None:
         return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)

@@ -81,7 +81,6 @@ async def look(ctx: Ralph) -> NodeResult:
         denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
         trouble = f"You promised that all is done, but the checks say that it is not.\n\n{gate_trouble(red)}"
-    await Checkout(desk).look(TASK)
     return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still) or _denied_again(denials, red)})
 
 
