@@ -83,6 +83,16 @@ class Facts(Mapping[str, Any]):
                 self._write_copy(name)
         return list(self._values.get(CHANGED_COPIES, ()))
 
+    def before(self, name: str) -> Any:
+        """Return what a value was before it was set last; None where it was not set before."""
+        return self._before.get(name)
+
+    def note_changed(self, copy: str) -> None:
+        """Remember that another program changed a copy."""
+        known: list[str] = self._values.get(CHANGED_COPIES, [])
+        if copy not in known:
+            self.set(CHANGED_COPIES, sorted([*known, copy]))
+
     def _replace(self, name: str, value: Any) -> None:
         self._before[name] = self._values.get(name)
         self._values[name] = value
@@ -92,9 +102,7 @@ class Facts(Mapping[str, Any]):
             return
         if self._is_copied(name, self._values[name]) or self._is_copied(name, self._before[name]):
             return
-        known: list[str] = self._values.get(CHANGED_COPIES, [])
-        if name not in known:
-            self.set(CHANGED_COPIES, sorted([*known, name]))
+        self.note_changed(name)
 
     def _is_copied(self, name: str, value: Any) -> bool:
         """Whether the copy says this; None: whether there is no copy."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,12 +21,13 @@ class CleanTasks:
     def write(self, path: str | os.PathLike[str], tasks: TaskList) -> None:
         """Replace the file. Raises TaskFileError."""
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder)):
-            tasks = TaskList(self.of(tasks.tasks), metadata=self._redactor.data(tasks.metadata))
+            tasks = self.of(tasks)
         tasks.write(path)
 
-    def of(self, tasks: Sequence[Task]) -> list[Task]:
-        """The tasks without secrets."""
-        return [self._clean(task) for task in tasks]
+    def of(self, tasks: TaskList) -> TaskList:
+        """Return the list without secrets."""
+        clean = [self._clean(task) for task in tasks.tasks]
+        return TaskList(clean, metadata=self._redactor.data(tasks.metadata))
 
     def _clean(self, task: Task) -> Task:
         known = self._known.get(task.id)

@@ -19,6 +19,7 @@ from atomic.workflows.broker import LiveBroker
 from atomic.workflows.door import Caller
 from atomic.workflows.governor import CapReached, Governor
 from atomic.workflows.host_runtime import Reporter, Runtime
+from atomic.workflows.kept_tasks import KeptTasks
 from atomic.workflows.named_sessions import NamedSessions
 from atomic.workflows.runtime import Workflows
 from atomic.workflows.step_runtime import StepRuntime
@@ -40,11 +41,13 @@ class LiveRuntime:
         session: Session,
         *,
         config: Mapping[str, Any],
+        facts: Facts,
+        tasks: KeptTasks,
     ) -> None:
         self.host, self.reporter, self.governor, self.session = host, reporter, governor, session
         self.sessions = NamedSessions(session.record.named, reporter.named, reporter.warn)
-        self.tasks = RunTasks(session.dir / "tasks.json", reporter)
-        self.facts = Facts(session.dir, session.redactor)  # the run opens it with its journal
+        self.tasks = RunTasks(tasks, reporter)
+        self.facts = facts  # the run opens it with its journal
         self.config = MappingProxyType(config)  # one for all nodes: none may change it for the others
         self.broker = None if host.person is None else LiveBroker(host.person, governor, reporter)
         self.roles: set[str] = set()  # those that have called
@@ -112,18 +115,26 @@ class LiveRuntime:
 
 
 class RunTasks:
-    """The run's list of tasks, in `tasks.json` of its session."""
+    """The run's list of tasks, in its journal; `tasks.json` of the session is a copy."""
 
-    def __init__(self, path: Path, reporter: Reporter) -> None:
-        self.path, self._reporter = path, reporter
+    def __init__(self, kept: KeptTasks, reporter: Reporter) -> None:
+        self._kept, self._reporter = kept, reporter
+
+    @property
+    def path(self) -> Path:
+        return self._kept.path
 
     def read(self) -> TaskList:
         """The list as it is. Raises TaskFileError."""
-        return TaskList.read(self.path)
+        return self._kept.read()
 
     def write(self, tasks: TaskList) -> None:
         """Replace the list, and tell the host."""
         self._reporter.tasks(tuple(tasks.tasks))
+
+    def load(self, path: str) -> TaskList:
+        """Read the list that a loop works on. Raises TaskFileError, NoTaskListError."""
+        return self._kept.read() if self._kept.is_at(path) else TaskList.read(path)
 
     def keep(self, path: str, tasks: TaskList) -> None:
         """Replace a list that somebody works on; in the folder of the session it is without secrets."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from atomic.graph import CompiledGraph, Event, NodeKind
@@ -30,6 +28,7 @@ from atomic.workflows.events import (
     as_line,
 )
 from atomic.workflows.governor import CapReached
+from atomic.workflows.kept_tasks import KeptTasks
 from atomic.workflows.ledger import Spent
 from atomic.workflows.news import News
 from atomic.workflows.own_changes import OwnChanges
@@ -48,18 +47,18 @@ class Report:
         descriptions: Mapping[str, str],
         spent: Callable[[], Spent],
         own: OwnChanges,
+        tasks: KeptTasks,
     ) -> None:
         self.news = News(session.id)
         self.is_logging = True
         self._session, self._graph, self._described, self._spent = session, graph, descriptions, spent
         self._own = own
+        self._kept_tasks = tasks
         self._clean_tasks = CleanTasks(session.dir, session.redactor)
         self._open: dict[str, NodeStarted] = {}  # by step: a node that goes to itself may begin before its end is told
         self.questions: dict[str, OpenQuestion] = {}
         self._tasks: Sequence[Task] = ()
-        # The list of the state as it was heard last. A loop works on a file of its own, which a resume finds as it was
-        # left: the state still has the list as it was planned.
-        self._planned: Sequence[Task] | None = () if _loops(graph) and self._list.exists() else None
+        self._planned: Sequence[Task] | None = None  # the list of the state as it was heard last
         self._is_looped = self._is_worked_on = False  # a loop works on a list; on that in the session's folder
         self._log_failed = False
         self._told_caps: set[str] = set()
@@ -140,6 +139,15 @@ class Report:
             status=status, seconds=round(took, 6), error=error,
         )  # fmt: skip
 
+    def open_tasks(self) -> None:
+        """Take up the list of earlier processes.
+
+        A loop works on a list of its own, which a resume finds as it was left: the state still has the list as it was
+        planned.
+        """
+        if _loops(self._graph) and self._kept_tasks.exists:
+            self._planned = ()
+
     def hear_state(self, state: Any) -> None:
         tasks = getattr(state, "tasks", None)
         if isinstance(tasks, list) and tasks and all(isinstance(task, Task) for task in cast("list[Any]", tasks)):
@@ -147,14 +155,10 @@ class Report:
             if planned is None or (planned and planned != self._planned):
                 self.tasks(self._planned)
 
-    @property
-    def _list(self) -> Path:
-        return self._session.dir / "tasks.json"
-
     def keep_tasks(self) -> None:
         """A list that was worked on elsewhere is kept with the session too, as it was at the end."""
         if self._is_looped and not self._is_worked_on:
-            self._clean_tasks.write(self._list, TaskList(self._tasks))
+            self._kept_tasks.write(TaskList(self._tasks))
 
     def _change_tasks(self, tasks: Sequence[Task]) -> None:
         self._tasks = tuple(tasks)
@@ -215,12 +219,15 @@ class Report:
     def tasks(self, tasks: Sequence[Task]) -> None:
         if tuple(tasks) == self._tasks:
             return
-        self._clean_tasks.write(self._list, TaskList(tasks))
+        self._kept_tasks.write(TaskList(tasks))
         self._change_tasks(tasks)
 
     def write_tasks(self, path: AnyPath, tasks: TaskList) -> None:
-        self._is_worked_on = self._is_worked_on or os.path.realpath(path) == os.path.realpath(self._list)
-        self._clean_tasks.write(path, tasks)
+        if self._kept_tasks.is_at(path):
+            self._is_worked_on = True
+            self._kept_tasks.write(tasks)
+        else:
+            self._clean_tasks.write(path, tasks)
 
     def warn(self, text: str) -> None:
         self.tell(Warning, text=text)

@@ -1,8 +1,8 @@
 """Loops over a list of tasks, and until a criterion holds.
 
 Tasks are dispatched by readiness, not in rounds: one starts the moment its last blocker is done and a worker is
-free. The file is the truth about statuses and is written before a worker starts; the journal is the truth about
-what its nodes did.
+free. Statuses are written before a worker starts: into the file, or for the list of the run's own session into the
+journal. The journal is the truth about what the nodes of a task did.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ def task_loop_node(
 
     def dispatcher(state: StateT, deps: Any) -> TaskDispatcher:
         path = tasks_path(state) if callable(tasks_path) else tasks_path
-        write = getattr(getattr(deps, "tasks", None), "keep", _write)
-        return TaskDispatcher(path, max_iterations=max_iterations, selector=selector, write=write)
+        of_run = getattr(deps, "tasks", None)
+        tasks = getattr(of_run, "load", TaskList.read)(path)
+        write = getattr(of_run, "keep", _write)
+        return TaskDispatcher(path, tasks, max_iterations=max_iterations, selector=selector, write=write)
 
     problems = () if max_iterations >= 0 else (f"max_iterations is {max_iterations}; give 0 for no bound, or more",)
     selector: Any = task_selector
@@ -92,13 +94,14 @@ class TaskDispatcher:
     def __init__(
         self,
         path: str,
+        tasks: TaskList,
         *,
         max_iterations: int,
         selector: Callable[[Sequence[Task], Any], Task | None] | None,
         write: WriteTasks = _write,
     ) -> None:
         self._path, self._max_iterations, self._selector, self._write = path, max_iterations, selector, write
-        self._tasks = TaskList.read(path)
+        self._tasks = tasks
         self._started = 0
         self._first = {task.id for task in self._tasks.tasks if task.metadata.get(COMES_FIRST) is True}
         self._failures: dict[str, str] = {}  # of this process

@@ -32,12 +32,13 @@ from atomic.graph import (
     StreamEvent,
 )
 from atomic.sessions.errors import JournalLostError
-from atomic.sessions.facts import CHANGED_COPIES, find_facts
+from atomic.sessions.facts import CHANGED_COPIES, Facts, find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import Session, now, this_owner
 from atomic.tasks import TaskFileError
 from atomic.workflows.builder import graph
+from atomic.workflows.clean_tasks import CleanTasks
 from atomic.workflows.definition import EndNote, RunEnd
 from atomic.workflows.endings import SAVED_END, Ending, Stop, ending_of
 from atomic.workflows.events import (
@@ -47,6 +48,7 @@ from atomic.workflows.events import (
 )
 from atomic.workflows.governor import Governor
 from atomic.workflows.host_runtime import Answer, Runtime
+from atomic.workflows.kept_tasks import KeptTasks
 from atomic.workflows.ledger import CALLS, Amount, is_copy_changed, read_calls
 from atomic.workflows.live_runtime import LiveRuntime
 from atomic.workflows.nodes import agent_node
@@ -98,7 +100,9 @@ class Work:
         self._graph: CompiledGraph[Any] = order.loaded.graph or chat_graph(order.definition.name)
         self._own = OwnChanges(session, runtime.trust_after)
         described = order.definition.node_descriptions
-        self.report = Report(session, self._graph, described, lambda: self.governor.spent, self._own)
+        facts = Facts(session.dir, session.redactor)
+        self._tasks = KeptTasks(session.dir, facts, CleanTasks(session.dir, session.redactor))
+        self.report = Report(session, self._graph, described, lambda: self.governor.spent, self._own, self._tasks)
         self._stopped: Stop | None = None
         self._told_copies: set[str] = set()  # copies of facts that the user knows to have been changed
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
@@ -108,7 +112,9 @@ class Work:
         self._me = f"{owner.pid}|{owner.mark}"  # what others write on a message for this process
         self.governor = self._make_governor()
         self._config = self._config_now()
-        self.runtime = LiveRuntime(runtime, self.report, self.governor, session, config=self._config)
+        self.runtime = LiveRuntime(
+            runtime, self.report, self.governor, session, config=self._config, facts=facts, tasks=self._tasks
+        )
         self._task = asyncio.create_task(self._run(), name=f"run-{session.id}")
 
     def _make_governor(self) -> Governor:
@@ -190,6 +196,9 @@ class Work:
                 self._last = self._last_state(journal) if has_ended else None
                 with suppress(JournalError, RunOwnedError):  # it may be what has failed: the end is told all the same
                     self.governor.stop()
+                    if has_ended:
+                        with suppress(OSError, TaskFileError):  # a full disk: the journal holds what counts
+                            self.report.keep_tasks()
                     await self._restore_copies()
         finally:
             if journal is not None:
@@ -203,6 +212,7 @@ class Work:
             self._check_not_begun(journal)
         self._is_ours = True
         await self._open_facts(journal)
+        self.report.open_tasks()
         session.inbox.orders(self._me)  # what was meant for the owner before us
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
@@ -243,6 +253,8 @@ class Work:
     async def _restore_copies(self) -> None:
         """Write copies for people again that are not as the journal has them, and say so once."""
         await self._compare_calls()
+        with suppress(TaskFileError):  # the journal has the list; a copy that cannot be written does not stop a run
+            self._tasks.restore_copy()
         changed = [name for name in self.runtime.facts.restore_copies() if name not in self._told_copies]
         if changed:
             self._told_copies.update(changed)
@@ -409,8 +421,6 @@ class Work:
         self.report.end_nodes()
         over, trust = ending.status != "paused", self._own.now()
         questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
-        with suppress(OSError, TaskFileError):  # a full disk: the journal holds what counts, and the host is told
-            await asyncio.to_thread(self.report.keep_tasks)
         with suppress(OSError):
             await asyncio.to_thread(
                 self._session.save, status=SessionStatus(ending.status), reason=ending.reason,

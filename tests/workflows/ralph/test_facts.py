@@ -95,3 +95,53 @@ async def test_a_dry_run_makes_no_folder_for_notes(tmp_path: Path) -> None:
 
 def prompts_of(theatre: Theatre, role: str) -> list[str]:
     return [one["prompt"] for one in theatre.prompts if one["role"] == role]
+
+
+async def test_a_task_that_somebody_sets_to_completed_in_a_pause_is_done_all_the_same(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
+    path = theatre.session / "tasks.json"
+    listed = json.loads(path.read_text())
+    listed["tasks"][1] |= {"status": "completed", "title": "Do nothing"}
+    listed["tasks"].append({"id": "3", "title": "Invented"})
+    path.write_text(json.dumps(listed))
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert (theatre.project / "part2.txt").exists()
+    assert theatre.evidence("2")["status"] == "passed"
+    told = [line for line in outcome.warnings.splitlines() if "tasks.json" in line]
+    assert len(told) == 1
+    assert "Another program changed tasks.json" in told[0]
+    assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert "Do nothing" not in path.read_text()
+    assert "`tasks.json`" in theatre.report
+
+
+async def test_a_worker_that_sets_the_next_task_to_completed_does_not_spare_its_turn(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    done = json.dumps({"tasks": [{"id": "1", "title": "x"}, {"id": "2", "title": "y", "status": "completed"}]})
+    cheat = worker("1", {"write": {"part1.txt": "1\n"}}, forging(theatre, "tasks.json", done))
+    theatre.play(PLAN, cheat, writing("2"), APPROVE)
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "worker 2 1" in theatre.cast
+    assert "Another program changed tasks.json" in outcome.warnings
+
+
+async def test_a_run_whose_tasks_file_was_deleted_goes_on_with_the_journal(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (theatre.session / "tasks.json").unlink()
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert theatre.statuses == {"1": "completed", "2": "completed"}
+
+
+async def test_a_pause_that_nobody_uses_to_change_files_is_reported_as_none(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
+    assert "Another program" not in outcome.warnings

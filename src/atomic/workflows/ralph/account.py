@@ -13,6 +13,7 @@ from atomic.git.pictures import Picture
 from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError, TaskStatus
+from atomic.workflows.kept_tasks import read_kept_tasks
 from atomic.workflows.ledger import Spent, read_past
 from atomic.workflows.ralph.calls import Call, calls_of
 from atomic.workflows.ralph.checkout import commit_hooks
@@ -157,7 +158,7 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         record=record,
         state=known,
         options=_options(record) if known is None else known.options,
-        task_list=_tasks(session / TASKS),
+        task_list=read_kept_tasks(facts) or _tasks(session / TASKS),
         evidence=read_evidence(facts),
         book=GateBook(facts),
         calls=calls_of(facts),

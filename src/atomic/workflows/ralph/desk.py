@@ -75,7 +75,7 @@ class Desk:
 
     @property
     def tasks(self) -> TaskList:
-        return TaskList.read(self.session / TASKS)
+        return self._ctx.deps.tasks.read()
 
     def write_tasks(self, tasks: TaskList) -> None:
         self._ctx.deps.tasks.write(tasks)

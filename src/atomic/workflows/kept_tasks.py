@@ -1,0 +1,155 @@
+"""The session's list of tasks: in the journal, with `tasks.json` as a copy for people.
+
+The list is one fact. A status that changes later is a fact of its own, so that a long list is not written again for
+each change. Nobody reads the copy back, except of a run that an older version started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.sessions.facts import Facts
+from atomic.tasks import Task, TaskList, TasksError, TaskStatus
+from atomic.workflows.clean_tasks import CleanTasks
+
+COPY = "tasks.json"
+_LIST = "tasks"
+
+
+class _KeptList(msgspec.Struct, frozen=True):
+    """A list as it was when it was made; `number` tells it from the lists before it."""
+
+    number: int
+    tasks: list[Task]
+    metadata: dict[str, Any] = {}
+
+    def name_of(self, task: Task) -> str:
+        """Return the name of the fact that holds the status of a task."""
+        return f"{_LIST}/{self.number}/{task.id}/status"
+
+
+def read_kept_tasks(facts: Mapping[str, Any]) -> TaskList | None:
+    """Return the list that the journal has; None where it has none."""
+    kept = _list_in(facts)
+    return None if kept is None else TaskList(_with_statuses(kept, facts), metadata=kept.metadata)
+
+
+def _list_in(facts: Mapping[str, Any]) -> _KeptList | None:
+    value = facts.get(_LIST)
+    return None if value is None else msgspec.convert(value, _KeptList)
+
+
+def _with_statuses(kept: _KeptList, facts: Mapping[str, Any]) -> Iterator[Task]:
+    for task in kept.tasks:
+        status = facts.get(kept.name_of(task))
+        yield task if status is None else msgspec.structs.replace(task, status=TaskStatus(status))
+
+
+class KeptTasks:
+    """Reads and writes the session's list of tasks."""
+
+    def __init__(self, folder: Path, facts: Facts, clean: CleanTasks) -> None:
+        self.path = folder / COPY
+        self._facts, self._clean = facts, clean
+        self._written: tuple[int, ...] | None = None  # the copy as this process left it
+
+    @property
+    def exists(self) -> bool:
+        return _LIST in self._facts or self.path.exists()
+
+    def is_at(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether a path means the session's list."""
+        return os.path.realpath(path) == os.path.realpath(self.path)
+
+    def read(self) -> TaskList:
+        """Return the list. Raises TaskFileError where there is none."""
+        kept = read_kept_tasks(self._facts)
+        return TaskList.read(self.path) if kept is None else kept
+
+    def write(self, tasks: TaskList) -> None:
+        """Keep the list in the journal, then write its copy. Raises JournalError, TaskFileError."""
+        if self._written is not None and self._written != _stamp(self.path):
+            self._note_if_changed()
+        self._keep(self._clean.of(tasks))
+        self._write_copy()
+
+    def _keep(self, tasks: TaskList) -> None:
+        kept = _list_in(self._facts)
+        if kept is None or not _is_same_list(kept, tasks):
+            number = 1 if kept is None else kept.number + 1
+            self._facts.set(_LIST, _KeptList(number, tasks.tasks, tasks.metadata))
+            return
+        known = _with_statuses(kept, self._facts)
+        for task, before in zip(tasks.tasks, known, strict=True):
+            if task.status is not before.status:
+                self._facts.set(kept.name_of(task), task.status)
+
+    def restore_copy(self) -> None:
+        """Write the copy again where it is not as the journal has the list, and note that it was changed."""
+        kept = read_kept_tasks(self._facts)
+        if kept is None or self._is_copied(kept):
+            return
+        self._note_if_changed()
+        self._write_copy()
+
+    def _write_copy(self) -> None:
+        kept = read_kept_tasks(self._facts)
+        assert kept is not None
+        kept.write(self.path)
+        self._written = _stamp(self.path)
+
+    def _is_copied(self, kept: TaskList) -> bool:
+        try:
+            return TaskList.read(self.path).dump() == kept.dump()
+        except TasksError:
+            return False
+
+    def _note_if_changed(self) -> None:
+        """Note that another program changed the copy. One that is a change behind was left so by a kill."""
+        kept = _list_in(self._facts)
+        if kept is None or self._is_copy_of(kept):
+            return
+        before = self._facts.before(_LIST)
+        is_behind = not os.path.lexists(self.path) if before is None else self._is_copy_of(_converted(before))
+        if not is_behind:
+            self._facts.note_changed(COPY)
+
+    def _is_copy_of(self, kept: _KeptList) -> bool:
+        try:
+            found = TaskList.read(self.path)
+        except TasksError:
+            return False
+        if not _is_same_list(kept, found):
+            return False
+        known = _with_statuses(kept, self._facts)
+        return all(
+            task.status in (now.status, self._facts.before(kept.name_of(now)) or first.status)
+            for task, now, first in zip(found.tasks, known, kept.tasks, strict=True)
+        )
+
+
+def _converted(value: Any) -> _KeptList:
+    return msgspec.convert(value, _KeptList)
+
+
+def _is_same_list(kept: _KeptList, other: TaskList) -> bool:
+    """Return whether two lists differ in statuses at most."""
+    return _without_statuses(kept.tasks) == _without_statuses(other.tasks) and kept.metadata == other.metadata
+
+
+def _without_statuses(tasks: Sequence[Task]) -> list[Task]:
+    return [msgspec.structs.replace(task, status=TaskStatus.PENDING) for task in tasks]
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """Return what differs when a file was replaced or written to; None where it is missing."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
