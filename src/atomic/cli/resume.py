@@ -12,6 +12,7 @@ from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_
 from atomic.cli.streams import tell
 from atomic.config import atomic_home
 from atomic.sessions.errors import SessionError
+from atomic.sessions.started import believe_journal
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
@@ -59,6 +60,7 @@ async def go_on(
     workflow: str | None = None,
 ) -> WorkflowRun:
     """Take a run up where it is; `workflow` is that of the run. Raises AtomicError before anything is changed."""
+    believe_journal(session)
     record = session.record
     if record.is_conversation:
         raise UsageError(f"{session.id} is a conversation: atomic chat --resume {session.id}")

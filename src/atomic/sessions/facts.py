@@ -139,6 +139,27 @@ def read_facts(journal: Path, run: str) -> dict[str, Any]:
         return find_facts(opened, run) or {}
 
 
+def read_last_two(journal: Path, run: str, name: str) -> tuple[Any, Any, str]:
+    """Read what a value is and what it was before, for someone who does not own the run; None: it was not set.
+
+    The text says that the journal was damaged and recovered, else it is empty. Raises JournalError.
+    """
+    from atomic.sessions.journal import SqliteJournal
+
+    now = before = None
+    with SqliteJournal(journal) as opened:
+        recovered = "" if opened.recovered is None else opened.recovered.message
+        try:
+            rows = opened.history(f"{run}{_SUFFIX}").rows
+        except RunNotFoundError:
+            return None, None, recovered
+        for row in rows:
+            body = decode_body(row, PartBody)
+            if body.key == name:
+                now, before = msgspec.msgpack.decode(body.value), now
+    return now, before, recovered
+
+
 def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:
     """What a run has kept; None where the journal was never opened for that run. Raises JournalError."""
     try:

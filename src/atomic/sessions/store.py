@@ -87,7 +87,28 @@ class SessionStore:
         if len(found) > 1:
             raise AmbiguousSessionError(id, sorted(found))
         folder = self.place_of(found[0])
-        return Session(folder, read_record(folder), self.redactor)
+        try:
+            return Session(folder, read_record(folder), self.redactor)
+        except SessionDamagedError:
+            return self._rebuilt(folder)
+
+    def _rebuilt(self, folder: Path) -> Session:
+        """The session whose `session.json` is lost, from its journal. Raises SessionDamagedError."""
+        from atomic.graph.errors import JournalError
+        from atomic.sessions.started import rebuilt_record
+
+        try:
+            record = rebuilt_record(folder)
+        except JournalError:
+            record = None
+        if record is None:
+            raise SessionDamagedError(
+                f"{folder / 'session.json'} cannot be read, and journal.db does not tell what the run was: put back a"
+                " copy of session.json"
+            )
+        session = Session(folder, record, self.redactor)
+        session.is_copy_changed = True
+        return session
 
     def ids(self) -> Iterator[str]:
         try:
@@ -117,6 +138,8 @@ class Session:
         self.logs = SessionLogs(dir, redactor)
         self._is_written = True  # the file says what is here
         self._is_safe = False  # it survives a power cut
+        self.is_copy_changed = False  # `session.json` was found to differ from the journal
+        self.recovery = ""  # how its journal was recovered when a resume looked into it
 
     @property
     def id(self) -> str:
@@ -197,9 +220,13 @@ def read_record(folder: Path) -> SessionRecord:
     try:
         return msgspec.json.decode(path.read_bytes(), type=SessionRecord)
     except OSError as error:
-        raise SessionDamagedError(f"{path}: {error.strerror or error}") from error
+        raise SessionDamagedError(
+            f"{path}: {error.strerror or error}; atomic resume {folder.name} rebuilds it from journal.db"
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SessionDamagedError(f"{path} cannot be read: {error}; the run itself is in journal.db") from error
+        raise SessionDamagedError(
+            f"{path} cannot be read: {error}; atomic resume {folder.name} rebuilds it from journal.db"
+        ) from error
 
 
 def now() -> str:

@@ -84,6 +84,7 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
             self.session = _new_session(SessionStore(runtime.home, redactor), order, runtime)
         else:  # whoever found it did not know the secrets in the settings
             self.session = Session(session.dir, session.record, redactor)
+            self.session.is_copy_changed, self.session.recovery = session.is_copy_changed, session.recovery
         self._stop: Stop | None = None
 
     @property

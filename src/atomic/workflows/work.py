@@ -35,6 +35,8 @@ from atomic.sessions.errors import JournalLostError
 from atomic.sessions.facts import CHANGED_COPIES, Facts, find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
+from atomic.sessions.started import COPY as SESSION_COPY
+from atomic.sessions.started import keep_started
 from atomic.sessions.store import Session, now, this_owner
 from atomic.tasks import TaskFileError
 from atomic.workflows.builder import graph
@@ -143,12 +145,31 @@ class Work:
 
     async def _run(self) -> None:
         try:
-            if self._order.resume and self._session.record.status in SAVED_END:
+            if self._order.resume and await asyncio.to_thread(self._is_over):
                 self._repeat_end()
             else:
                 await self._execute()
         finally:
             self.report.news.close()
+
+    def _is_over(self) -> bool:
+        """Whether nothing is left to do: `session.json` says so, and the journal does not contradict it."""
+        from atomic.graph.past import Past
+
+        session = self._session
+        if session.record.status not in SAVED_END:
+            return False
+        try:
+            journal = session.journal()
+            try:
+                ended = Past(journal.history(session.id)).ended
+            finally:
+                journal.close()
+        except (JournalError, RunNotFoundError):  # without a journal the file is all that is known
+            return True
+        is_over = ended is not None and ended.status == RunStatus.COMPLETED
+        session.is_copy_changed = session.is_copy_changed or not is_over
+        return is_over
 
     def _repeat_end(self) -> None:
         """A completed run: it says so, and runs nothing; its log stays as it is."""
@@ -214,16 +235,24 @@ class Work:
         await self._open_facts(journal)
         self.report.open_tasks()
         session.inbox.orders(self._me)  # what was meant for the owner before us
+        started: dict[str, Any] = {
+            "config": self._config,
+            "state_version": order.definition.state_version,
+            "options": {**self._host.options(order.model), "given": sorted(self._given())},
+        }
+        keep_started(self.runtime.facts, msgspec.structs.replace(session.record, **started))
+        if session.is_copy_changed:
+            self.runtime.facts.note_changed(SESSION_COPY)
         await asyncio.to_thread(
             session.save, status=SessionStatus.RUNNING, reason="", ended_at=None, owner=this_owner(), questions=(),
-            begun=True, atomic_version=__version__, config=self._config, state_version=order.definition.state_version,
-            options={**self._host.options(order.model), "given": sorted(self._given())},
+            begun=True, atomic_version=__version__, **started,
         )  # fmt: skip
         self.report.tell(
             RunStarted, workflow=order.definition.name, prompt=order.prompt, session_dir=self._dir, resumed=order.resume
         )
-        if (recovered := getattr(journal, "recovered", None)) is not None:
-            self.report.warn(recovered.message)
+        recovered = getattr(journal, "recovered", None)
+        if recovery := session.recovery or (recovered.message if recovered is not None else ""):
+            self.report.warn(recovery)
         await self._restore_copies()
         if stream is None:
             deps, id = self.runtime, session.id

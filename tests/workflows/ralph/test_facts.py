@@ -7,6 +7,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 FORGED = {"gates": [{"command": "true", "origin": "--verify"}], "baseline": {"true": 0}, "passed_once": ["true"]}
@@ -145,3 +147,53 @@ async def test_a_pause_that_nobody_uses_to_change_files_is_reported_as_none(tmp_
     outcome = await theatre.resume("--max-iterations", "9")
     assert outcome.status == ("completed", "done", 0)
     assert "Another program" not in outcome.warnings
+
+
+def edit_session(theatre: Theatre, **changes: object) -> None:
+    path = theatre.session / "session.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+async def test_caps_that_somebody_raises_in_the_session_file_are_not_taken(tmp_path: Path) -> None:
+    paid = worker("1", {"cost": 2.0}, {"write": {"part1.txt": "1\n"}})
+    theatre = Theatre(tmp_path, PLAN, paid, writing("2"), APPROVE)
+    first = await theatre.ralph("--max-cost", "1.5", "--max-iterations", "7", GOAL)
+    assert first.status == ("paused", "max_cost", 6)
+    record = json.loads((theatre.session / "session.json").read_text())
+    caps = {**record["options"]["caps"], "max_cost": None, "turn_limit": 0}
+    options = {**record["options"], "caps": caps, "agents": {"": "claude"}}
+    edit_session(theatre, options=options, config={**record["config"], "max_iterations": 0}, prompt="something else")
+    outcome = await theatre.resume()
+    assert outcome.status == ("paused", "max_cost", 6)
+    assert theatre.cast == ["planner 1", "worker 1 1"]
+    told = [line for line in outcome.warnings.splitlines() if "session.json" in line]
+    assert len(told) == 1
+    assert "Another program changed session.json" in told[0]
+    again = json.loads((theatre.session / "session.json").read_text())
+    assert (again["options"], again["config"], again["prompt"]) == (record["options"], record["config"], GOAL)
+    assert (await theatre.resume("--max-cost", "20")).status == ("completed", "done", 0)  # a flag changes it
+    assert "`session.json`" in theatre.report
+
+
+async def test_a_run_that_a_file_calls_completed_is_not_over(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    edit_session(theatre, status="completed", reason="done")
+    assert (await theatre.resume()).status == ("paused", "max_iterations", 6)
+    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert (await theatre.resume()).end["message"] == "it is completed already: nothing is left to do"
+
+
+@pytest.mark.parametrize("text", [None, '{"id": "x"', "[]"])
+async def test_a_lost_session_file_is_rebuilt_from_the_journal(tmp_path: Path, text: str | None) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    path = theatre.session / "session.json"
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    assert (await theatre.resume()).status == ("paused", "max_iterations", 6)  # the cap is not lost with it
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
+    assert json.loads(path.read_text())["prompt"] == GOAL
+    assert "`session.json`" in theatre.report

@@ -15,6 +15,8 @@ from atomic.git.pictures import Picture
 from atomic.redact import Redactor
 from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.workflows.clean_tasks import CleanTasks
+from atomic.workflows.kept_tasks import KeptTasks
 from atomic.workflows.ralph.desk import Ralph
 from atomic.workflows.ralph.evidence import Diffstat, Evidence, write_evidence
 from atomic.workflows.ralph.options import Options
@@ -76,6 +78,7 @@ class Deps:
 
     files: Files
     facts: Facts
+    tasks: KeptTasks
     check_variables: tuple[str, ...] = ()
     urls: list[str] = field(default_factory=list[str])
 
@@ -104,8 +107,9 @@ class Project:
             made.mkdir(parents=True)
         self.goal = "Build a game\nwith a board"
         self.start: str | None = None
-        TaskList([Task("t1", "Add the board", status=TaskStatus.COMPLETED)]).write(self.session / "tasks.json")
         self.facts = facts_in(self.session)
+        self.tasks = KeptTasks(self.session, self.facts, CleanTasks(self.session, Redactor([])))
+        self.tasks.write(TaskList([Task("t1", "Add the board", status=TaskStatus.COMPLETED)]))
         write_evidence(
             self.facts, Evidence("t1", 1, "passed", (), "b" * 40, "f" * 40, ("board.py",), Diffstat(1, 3, 0), ())
         )
@@ -161,7 +165,7 @@ class Project:
             reviews=[Review("approve")],
             over=True,
         )
-        return Ctx(state, Deps(Files(self.session), self.facts))
+        return Ctx(state, Deps(Files(self.session), self.facts, self.tasks))
 
     async def publish(self) -> Ctx:
         ctx = self.context()

@@ -1,0 +1,80 @@
+"""What a run was started with, in its journal.
+
+`session.json` has the same for people and for lists. A resume believes the journal: the file is open to every program
+of the user, agents included, and a cap that was raised there would be taken for the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from atomic.sessions.facts import Facts, read_last_two
+from atomic.sessions.model import SessionRecord
+
+if TYPE_CHECKING:
+    from atomic.sessions.store import Session
+
+COPY = "session.json"
+_STARTED = "started"
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a record that only a resume changes."""
+
+    workflow: str
+    workflow_version: str = ""
+    workflow_source: str = ""
+    workflow_path: str = ""
+    workflow_sha256: str = ""
+    project: str = ""
+    prompt: str = ""
+    created_at: str = ""
+    config: Mapping[str, Any] = {}
+    state_version: int = 1
+    cwd: str = ""
+    options: Mapping[str, Any] = {}
+
+
+def keep_started(facts: Facts, record: SessionRecord) -> None:
+    """Keep what a run is started or resumed with; it is on the disk when this returns. Raises JournalError."""
+    started = _plain(record)
+    if facts.get(_STARTED) != started:
+        facts.set(_STARTED, started)
+
+
+def believe_journal(session: Session) -> None:
+    """Replace what `session.json` says of the start of a run by what the journal has. Raises JournalError."""
+    journal = session.dir / "journal.db"
+    if not journal.is_file():  # killed before it began
+        return
+    now, before, session.recovery = read_last_two(journal, session.id, _STARTED)
+    if now is None:  # of an older version
+        return
+    found = _plain(session.record)
+    is_copy = found in (now, before)  # a kill may have come before the copy was written
+    session.is_copy_changed = session.is_copy_changed or not is_copy
+    session.record = msgspec.structs.replace(session.record, **_fields(now))
+
+
+def rebuilt_record(folder: Path) -> SessionRecord | None:
+    """Return the record of a run whose `session.json` is lost; None where the journal does not tell.
+
+    Raises JournalError.
+    """
+    journal = folder / "journal.db"
+    if not journal.is_file():
+        return None
+    now, _, _ = read_last_two(journal, folder.name, _STARTED)
+    return None if now is None else SessionRecord(id=folder.name, begun=True, **_fields(now))
+
+
+def _plain(record: SessionRecord) -> dict[str, Any]:
+    return msgspec.to_builtins({name: getattr(record, name) for name in Started.__struct_fields__})
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return msgspec.structs.asdict(msgspec.convert(value, Started))
