@@ -15,7 +15,8 @@ def replace_file(path: str | PathLike[str], data: bytes, *, durable: bool = True
     path = os.fspath(path)
     folder, name = os.path.split(path)
     # The process id alone would do for others; the random part is for threads and for a reused id.
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    short = os.fsdecode(os.fsencode(name)[:200])  # a name has at most 255 bytes
+    temporary = os.path.join(folder, f".{short}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from atomic.cli.errors import FAILED, OK, CliError, UsageError
@@ -27,6 +26,8 @@ from atomic.workflows.ralph.users_files import (
     content_of,
     put_back,
     read_users_files,
+    shell_word,
+    shown,
 )
 
 
@@ -77,8 +78,8 @@ def _wanted(users: UsersFiles, paths: Sequence[str], *, touched: Collection[str]
         path = inside if inside in users.files else given
         if path not in users.files:
             near = closest(path, users.files)
-            hint = f' (did you mean "{near}"?)' if near else ""
-            raise UsageError(f'"{given}" was not an uncommitted file of yours when the run began{hint}')
+            hint = f' (did you mean "{shown(near)}"?)' if near else ""
+            raise UsageError(f'"{shown(given)}" was not an uncommitted file of yours when the run began{hint}')
         chosen[path] = users.files[path]
     return chosen
 
@@ -89,7 +90,7 @@ class _Salvage:
     def __init__(self, root: Path, path: str, file: UsersFile, store: Store, users: UsersFiles, *, force: bool) -> None:
         self._root, self._path, self._file, self._store, self._force = root, path, file, store, force
         self._place, self._trouble = root / path, users.troubles.get(path)
-        self._name = one_line(path)
+        self._name = one_line(shown(path))
         self._may_stage = True
 
     @property
@@ -134,7 +135,7 @@ class _Salvage:
     def _tell_of_commit(self) -> None:
         trouble = self._trouble
         if trouble is not None and trouble.kind == "committed":
-            back = one_line(f"git restore --staged --source={trouble.commit}~1 -- {quote(self._path)}")
+            back = one_line(f"git restore --staged --source={trouble.commit}~1 -- {shell_word(self._path)}")
             put(f"{self._name}: it is also in commit {trouble.commit[:12]}; {back} leaves it out of the next\n")
 
     def _may_replace(self, now: str) -> bool:
@@ -148,11 +149,12 @@ class _Salvage:
         """Keep what is replaced beside the file; what is said of it."""
         if now == "deleted":
             return ""
+        short = os.fsdecode(os.fsencode(self._place.name)[:240])  # a name has at most 255 bytes
         number = 1
-        while os.path.lexists(aside := self._place.with_name(f"{self._place.name}.replaced-{number}")):
+        while os.path.lexists(aside := self._place.with_name(f"{short}.replaced-{number}")):
             number += 1
         os.rename(self._place, aside)
-        return f"; what was there is now {one_line(aside.name)}"
+        return f"; what was there is now {one_line(shown(aside.name))}"
 
     async def stage(self, repository: Repository, now: Entry | None, *, is_users: bool) -> bool | None:
         """Stage what was staged: True if done, False if it could not be, None if there is nothing to do.

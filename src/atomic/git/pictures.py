@@ -136,6 +136,14 @@ class Pictures:
 
     async def changes(self, before: Picture, after: Picture) -> list[FileChange]:
         """The files that differ, by their paths; one that was renamed is deleted and added."""
+        return [_file_change(*facts) for facts in await self._differing(before, after)]
+
+    async def changed_names(self, before: Picture, after: Picture) -> set[str]:
+        """Return the paths of files that differ, as the file system has them: other bytes than text are surrogates."""
+        return {facts[0] for facts in await self._differing(before, after)}
+
+    async def _differing(self, before: Picture, after: Picture) -> list[tuple[str, str, str, str]]:
+        """Return path, kind of change, insertions and deletions of each file that differs."""
         if before.tree == after.tree:
             return []
         scratch = await self._opened()
@@ -145,7 +153,7 @@ class Pictures:
         lines = {path: (new, old) for new, old, path in (word.split("\t", 2) for word in words[count:])}
         changed = zip(words[1:count:2], words[:count:2], strict=True)
         return [
-            _file_change(path, facts[-1], *lines.get(path, ("-", "-")))
+            (path, facts[-1], *lines.get(path, ("-", "-")))
             for path, facts in sorted(changed)
             if not _is_same_content(*facts.split(" ")[2:4])
         ]
@@ -171,6 +179,12 @@ class Pictures:
             return frozenset()
         committed = Picture(picture.head, picture.head)  # git takes a commit for its tree
         return frozenset(change.path for change in await self.changes(committed, picture))
+
+    async def uncommitted_names(self, picture: Picture) -> frozenset[str]:
+        """Return the same as `uncommitted`, with paths as the file system has them."""
+        if picture.head is None:
+            return frozenset()
+        return frozenset(await self.changed_names(Picture(picture.head, picture.head), picture))
 
     async def patch(self, before: Picture, after: Picture, *, max_bytes: int) -> tuple[str, bool]:
         """What differs, as a patch for people to read, and whether it is cut (behind a whole line)."""

@@ -271,3 +271,71 @@ async def test_what_other_roles_do_to_them_is_reported(tmp_path: Path, role: str
     assert outcome.status[0] == "completed"
     assert "`out/notes.txt` was deleted" in desk.title
     await desk.salvages()
+
+
+ODD_NAMES = {
+    "line\nend.txt": '"line\\nend.txt"',
+    "ends with line\n": '"ends with line\\n"',
+    "a\ttab/it's 100%\n.txt": '"a\\ttab/it\'s 100%\\n.txt"',
+    "escape\x1b[31m.txt": '"escape\\033[31m.txt"',
+    os.fsdecode(b"caf\xe9.txt"): '"caf\\351.txt"',
+    "long" + "x" * 246: "long" + "x" * 246,
+}
+
+
+class Odd(Theatre):
+    """A user who has untracked files with names that do not print or are long."""
+
+    def __init__(self, folder: Path, *script: Any) -> None:
+        super().__init__(folder, *script)
+        for number, name in enumerate(ODD_NAMES):
+            (self.project / name).parent.mkdir(exist_ok=True)
+            (self.project / name).write_text(f"my text {number}\n")
+
+    @property
+    def texts(self) -> list[str]:
+        paths = [self.project / name for name in ODD_NAMES]
+        return [path.read_text() if path.exists() else "(gone)" for path in paths]
+
+
+MINE = [f"my text {number}\n" for number in range(len(ODD_NAMES))]
+WRECK = {"sh": "git clean -fdqx -e part1.txt && printf theirs > $(printf long; printf 'x%.0s' $(seq 246))"}
+
+
+async def test_names_that_do_not_print_are_put_back_by_the_worker(tmp_path: Path) -> None:
+    again = worker("1", {"obey": True}, attempt=2)
+    desk = Odd(tmp_path, PLAN, taking("1", WRECK, attempt=1), again, taking("2"), APPROVE)
+    outcome = await desk.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0), outcome.end["message"]
+    assert "6 files are not committed and yours" in outcome.warnings
+    assert '`"line\\nend.txt"`' in desk.prompts[1]["prompt"]
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert desk.texts == MINE
+    assert "uncommitted work" not in desk.report
+
+
+async def test_names_that_do_not_print_are_reported_and_salvaged(tmp_path: Path) -> None:
+    desk = Odd(tmp_path, PLAN, taking("1", WRECK))
+    outcome = await desk.ralph("--max-iterations", "1", GOAL)
+    assert outcome.status[0] == "paused"
+    for name in ODD_NAMES.values():
+        assert f"- `{name[:190]}" in desk.report
+    done = await desk.user.atomic("salvage", desk.session.name)
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert {line.partition(": put back")[0] for line in lines} == set(ODD_NAMES.values())
+    assert desk.texts == MINE
+    [aside] = desk.project.glob("long*.replaced-1")
+    assert aside.read_text() == "theirs"
+
+
+async def test_a_staged_file_with_such_a_name_is_staged_again(tmp_path: Path) -> None:
+    desk = Odd(tmp_path, PLAN, taking("1", {"sh": "git reset -q"}, attempt=1), worker("1", {"obey": True}))
+    desk.git("add", "-A")
+    before = desk.git("status", "--porcelain=v1")
+    await desk.ralph("--max-iterations", "1", GOAL)
+    done = await desk.user.atomic("salvage", desk.session.name)
+    assert (done.exit_code, done.stderr) == (0, "")
+    desk.git("rm", "-q", "--cached", "--ignore-unmatch", "part1.txt")
+    (desk.project / "part1.txt").unlink()
+    assert desk.git("status", "--porcelain=v1") == before

@@ -19,7 +19,6 @@ import msgspec
 
 from atomic.git import Picture, Repository, find_repository
 from atomic.graph import Suspend
-from atomic.terminal import one_line
 from atomic.workflows.ralph.desk import Desk, read_turns
 from atomic.workflows.ralph.hidden_files import HiddenFiles
 from atomic.workflows.ralph.own_work import changed_at, last_sign_of_life
@@ -34,10 +33,13 @@ from atomic.workflows.ralph.users_files import (
     UsersFiles,
     content_of,
     describe,
+    from_fact,
     list_again,
     list_users_files,
     named,
     read_users_files,
+    shown,
+    to_fact,
     troubles_of,
     way_back,
 )
@@ -80,6 +82,10 @@ class Known(msgspec.Struct, frozen=True):
     told: Position | None = None  # the user was told of it
 
 
+def _read_known(fact: Any) -> Known:
+    return msgspec.convert(from_fact(fact), Known)
+
+
 def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The hooks that could have refused a commit of the run, and the files that are in none."""
     found = facts.get(POSITION, {})
@@ -89,7 +95,7 @@ def commit_hooks(facts: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, Entry | None]]:
     """Return what the index had of the user's files after the last turn, and the commit that it differs from."""
     found = facts.get(POSITION)
-    seen = None if found is None else msgspec.convert(found, Known).seen
+    seen = None if found is None else _read_known(found).seen
     return (None, {}) if seen is None else (seen.position.head, seen.staged)
 
 
@@ -98,7 +104,7 @@ def is_turn_open(facts: Mapping[str, Any]) -> bool:
     found = facts.get(POSITION)
     if facts.get(CHECKING):
         return True
-    return found is not None and msgspec.convert(found, Known).seen is None
+    return found is not None and _read_known(found).seen is None
 
 
 _open_checks: Counter[Path] = Counter()  # by session folder, in this process: those of a killed one have ended
@@ -136,12 +142,12 @@ class Checkout:
         # Without a commit there is no line between the user's files and the project: all of it is the project.
         if position.head is None:
             return
-        uncommitted = await self._desk.pictures.uncommitted(now)
+        uncommitted = await self._desk.pictures.uncommitted_names(now)
         written = {*self._desk.book.leftovers} - before.files.keys()
         files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
         files = _with_old_troubles(files, before)
         if files.files or before.files:
-            self._facts.set(FACT, files)
+            self._facts.set(FACT, to_fact(files))
             staged = await self._staged(repository, position)
             self._note(Known(position, Seen(position, now.tree, staged)))
         if files.files:
@@ -183,7 +189,7 @@ class Checkout:
             return
         before = self.files.troubles
         found = await self._find_troubles(known.good.head, repository, CHECKS)
-        if new := [describe(one_line(path), trouble) for path, trouble in found.items() if path not in before]:
+        if new := [describe(shown(path), trouble) for path, trouble in found.items() if path not in before]:
             more = f" and {len(new) - 3} more" if len(new) > 3 else ""
             self._desk.say(
                 f"your uncommitted work was touched: {'; '.join(new[:3])}{more}. "
@@ -304,17 +310,17 @@ class Checkout:
         if picture is None:
             picture = await self._desk.pictures.take()
         staged = await self._staged(repository, position)
-        changed = {change.path for change in await self._desk.pictures.changes(Picture(None, seen.tree), picture)}
+        changed = await self._desk.pictures.changed_names(Picture(None, seen.tree), picture)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         if seen.position.head is not None and seen.position.head != position.head:
             changed |= await repository.differing(seen.position.head, position.head)
         if _open_checks[self._desk.session]:  # of another task: its checks may have changed them
             changed -= self.files.files.keys()
         if changed:
-            uncommitted = await self._desk.pictures.uncommitted(picture)
+            uncommitted = await self._desk.pictures.uncommitted_names(picture)
             files = await list_again(self.files, repository, position.head, uncommitted, changed, self._store)
             if files != self.files:
-                self._facts.set(FACT, files)
+                self._facts.set(FACT, to_fact(files))
 
     async def _adopt_after_kill(self, known: Known, repository: Repository) -> Known:
         """Take for the user's what changed after the last sign of life of a turn that was killed.
@@ -327,9 +333,9 @@ class Checkout:
             changed |= await repository.differing(good.head, str(now.head))
             known = msgspec.structs.replace(known, good=now)
         if changed and now.head is not None:
-            uncommitted = await self._desk.pictures.uncommitted(await self._desk.pictures.take())
+            uncommitted = await self._desk.pictures.uncommitted_names(await self._desk.pictures.take())
             files = await list_again(self.files, repository, now.head, uncommitted, changed, self._store)
-            self._facts.set(FACT, files)
+            self._facts.set(FACT, to_fact(files))
         return known
 
     async def _judge(self, task: str) -> Try | None:
@@ -356,7 +362,7 @@ class Checkout:
         if not own:
             return None
         text = way_back(files, own, known.good.head, self._store, self._desk.make_notes())
-        reason = "; ".join(describe(path, trouble) for path, trouble in list(own.items())[:3])
+        reason = "; ".join(describe(shown(path), trouble) for path, trouble in list(own.items())[:3])
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
         return Try("git", text, f"your uncommitted work was touched: {reason}{more}")
 
@@ -369,7 +375,7 @@ class Checkout:
             if trouble.task != CHECKS or path not in files.troubles:
                 self._store.keep(repository.root / path, trouble.content)
         if troubles != files.troubles:
-            self._facts.set(FACT, msgspec.structs.replace(files, troubles=troubles))
+            self._facts.set(FACT, to_fact(msgspec.structs.replace(files, troubles=troubles)))
         return troubles
 
     def _repository(self) -> Repository | None:
@@ -386,11 +392,11 @@ class Checkout:
 
     def _known(self) -> Known | None:
         found: Any = self._facts.get(POSITION)
-        return None if found is None else msgspec.convert(found, Known)
+        return None if found is None else _read_known(found)
 
     def _note(self, known: Known) -> None:
         if known != self._known():
-            self._facts.set(POSITION, known)
+            self._facts.set(POSITION, to_fact(known))
 
 
 def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:

@@ -23,7 +23,7 @@ import msgspec
 
 from atomic.git import find_repository
 from atomic.sessions.facts import Facts
-from atomic.workflows.ralph.users_files import content_of
+from atomic.workflows.ralph.users_files import content_of, shown
 
 FACT = "hidden_files"
 MOST_ENTRIES = 300_000  # of folders that are looked at
@@ -122,8 +122,8 @@ def list_files(root: Path, commands: Sequence[str]) -> Listing:
     """Return the files that count, each with a digest of path and content."""
     paths, cut = _paths(root, commands)
     places = {**{path: root / path for path in paths}, **_files_of_git(root)}
-    contents = {path: content_of(places[path]) for path in sorted(places) if path.isprintable()}
-    digests = [(path, sha256(os.fsencode(f"{path}\0{text}")).hexdigest()) for path, text in contents.items()]
+    contents = {path: content_of(places[path]) for path in sorted(places)}
+    digests = [(shown(path), sha256(os.fsencode(f"{path}\0{text}")).hexdigest()) for path, text in contents.items()]
     return Listing(digests, cut)
 
 
@@ -139,7 +139,7 @@ def _paths(root: Path, commands: Sequence[str]) -> tuple[list[str], str]:
         chosen = [name for name in names if _is_steering(folder, name) or (is_tools and (runs_all or name in tools))]
         left -= entries
         if left < 0 or len(found) + len(chosen) > MOST_FILES:
-            return found, os.path.relpath(folder, root)
+            return found, shown(os.path.relpath(folder, root))
         found += (os.path.relpath(os.path.join(folder, name), root) for name in chosen)
     return found, ""
 

@@ -19,7 +19,7 @@ from atomic.workflows.ralph.report_banner import late_part, loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
 from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
 from atomic.workflows.ralph.report_undo import undo_section
-from atomic.workflows.ralph.users_files import STORE, describe, named
+from atomic.workflows.ralph.users_files import STORE, describe, named, shown
 
 REPORT = "report.md"
 
@@ -160,7 +160,7 @@ def _touched(account: Account) -> str:
     troubles = account.users.troubles
     if not troubles:
         return ""
-    told = [describe(code(path), trouble) for path, trouble in troubles.items()]
+    told = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
     more = f" and {len(told) - 3} more" if len(told) > 3 else ""
     return f"; your uncommitted work was touched: {', '.join(told[:3])}{more}"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
 from atomic.workflows.ralph.markdown import code, word
-from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe
+from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, shown
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 
@@ -41,10 +41,10 @@ def late_part(account: Account) -> str:
 def _users_file(path: str, file: UsersFile, trouble: Trouble) -> str:
     lost = trouble.content != file.content
     if lost and file.not_kept:
-        return f"{describe(code(path), trouble)}. **There is no copy of it**: {file.not_kept}."
+        return f"{describe(code(shown(path)), trouble)}. **There is no copy of it**: {file.not_kept}."
     if lost and trouble.kind == "committed":
-        return f"{describe(code(path), trouble)}, and was changed"
-    return describe(code(path), trouble)
+        return f"{describe(code(shown(path)), trouble)}, and was changed"
+    return describe(code(shown(path)), trouble)
 
 
 def _protected(account: Account) -> str:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -169,8 +169,7 @@ async def list_users_files(
     """List the files that are not as the commit has them, and keep their bytes; those in `without` are not listed."""
     staged = await repository.staged(commit)
     paths = sorted({*uncommitted, *staged} - set(without))
-    plain = [path for path in paths if path.isprintable()]  # others cannot be written down
-    files = {path: await _listed(repository, path, staged, store) for path in plain[:MOST_FILES]}
+    files = {path: await _listed(repository, path, staged, store) for path in paths[:MOST_FILES]}
     return UsersFiles(str(repository.root), files, len(paths) - len(files))
 
 
@@ -187,7 +186,7 @@ async def list_again(
     files = dict(known.files)
     for path in sorted(set(changed) - known.troubles.keys()):
         files.pop(path, None)
-        if path.isprintable() and (path in uncommitted or path in staged) and len(files) < MOST_FILES:
+        if (path in uncommitted or path in staged) and len(files) < MOST_FILES:
             files[path] = await _listed(repository, path, staged, store)
     return msgspec.structs.replace(known, root=str(repository.root), files=dict(sorted(files.items())))
 
@@ -246,10 +245,33 @@ async def _commit_of(repository: Repository, since: str, path: str) -> str:
 # Words --------------------------------------------------------------------------------------------------------------
 
 
+def shown(path: str) -> str:
+    """Return the name of a file as people can read it; one that does not print is quoted in the way of git."""
+    if path.isprintable():
+        return path
+    return f'"{"".join(sign if sign.isprintable() else _escaped(sign) for sign in path)}"'
+
+
+def _escaped(sign: str) -> str:
+    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return known.get(sign) or "".join(f"\\{byte:03o}" for byte in os.fsencode(sign))
+
+
+def shell_word(path: str) -> str:
+    """Return the name of a file for a POSIX shell, in characters that print."""
+    if path.isprintable() or path.endswith("\n"):  # a shell would cut that line end off
+        return quote(path)
+    plain = "./_-"
+    octals = ("".join(f"\\{byte:03o}" for byte in os.fsencode(sign)) for sign in path)
+    pairs = zip(path, octals, strict=True)
+    text = "".join(sign if sign in plain or (sign.isascii() and sign.isalnum()) else octal for sign, octal in pairs)
+    return f"\"$(printf '{text}')\""
+
+
 def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
     """Names of files in a sentence."""
-    shown = ", ".join(f"`{path}`" for path in paths[:most])
-    return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
+    names = ", ".join(f"`{shown(path)}`" for path in paths[:most])
+    return names if len(paths) <= most else f"{names} and {len(paths) - most} more"
 
 
 def describe(name: str, trouble: Trouble) -> str:
@@ -271,13 +293,13 @@ def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, sto
     lines = [f"cd {quote(known.root)}"]
     committed = [path for path, trouble in troubles.items() if trouble.kind == "committed"]
     if committed:
-        words = " ".join(quote(path) for path in committed)
+        words = " ".join(shell_word(path) for path in committed)
         undo = f"git read-tree HEAD && git restore --staged --source={since} -- {words}"
         script = f'{undo} && git commit -q -m "Leave out files that are not part of this work"'
         lines.append(f"GIT_INDEX_FILE=$(mktemp -u) sh -c {quote(script)}")
     for path, trouble in troubles.items():
         lines += _put_back_lines(path, known.files[path], trouble, since, store, notes)
-    told = "\n".join(f"- {describe(f'`{path}`', trouble)}" for path, trouble in troubles.items())
+    told = "\n".join(f"- {describe(f'`{shown(path)}`', trouble)}" for path, trouble in troubles.items())
     return (
         "While your turn ran, files of the user that were uncommitted before this run were touched:\n"
         f"{told}\n\n"
@@ -291,18 +313,18 @@ def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, sto
 def _put_back_lines(
     path: str, file: UsersFile, trouble: Trouble, since: str, store: Store, notes: Path
 ) -> Iterable[str]:
-    word = quote(path)
+    word = shell_word(path)
     if trouble.content != file.content:
         if file.content == _GONE:
             yield f"rm -f -- {word}"
         elif file.not_kept:
-            yield f"# {path}: there is no copy, because {file.not_kept}; undo your change by hand"
+            yield f"# {shown(path)}: there is no copy, because {file.not_kept}; undo your change by hand"
         else:
-            copy = notes / "users-files" / path
+            copy = notes / "users-files" / sha256(os.fsencode(path)).hexdigest()[:16]
             make_folder(str(copy.parent))
             put_back(copy, file, store)
             folder = os.path.dirname(path)
-            make = f"mkdir -p -- {quote(folder)} && " if folder else ""
+            make = f"mkdir -p -- {shell_word(folder)} && " if folder else ""
             yield f"{make}cp -pP -- {quote(str(copy))} {word}"
     if file.staged is not None:
         yield f"git update-index --add --cacheinfo {','.join(file.staged)},{word}"
@@ -312,5 +334,36 @@ def _put_back_lines(
         yield f"git restore --staged --source={since} -- {word}"
 
 
+# Facts ----------------------------------------------------------------------------------------------------------------
+
+# A name may have bytes that are not UTF-8, which Python keeps as halves of characters, and which no JSON can carry. In
+# facts they are characters of a private range.
+_PRIVATE = {0xDC00 + byte: 0x10FF00 + byte for byte in range(0x80, 0x100)}
+_HALVES = {private: half for half, private in _PRIVATE.items()}
+
+
 def read_users_files(facts: Mapping[str, Any]) -> UsersFiles:
-    return msgspec.convert(facts.get(FACT, {}), UsersFiles)
+    return msgspec.convert(from_fact(facts.get(FACT, {})), UsersFiles)
+
+
+def to_fact(value: Any) -> Any:
+    """Return data with names of files as a fact can carry it."""
+    return _translated(msgspec.to_builtins(value), _PRIVATE)
+
+
+def from_fact(value: Any) -> Any:
+    """Return the data of a fact with the names as the file system has them."""
+    return _translated(value, _HALVES)
+
+
+def _translated(value: Any, table: Mapping[int, int]) -> Any:
+    match value:
+        case str():
+            return value if value.isascii() else value.translate(table)
+        case dict():
+            items = cast("dict[str, Any]", value).items()
+            return {_translated(key, table): _translated(one, table) for key, one in items}
+        case list() | tuple():
+            return [_translated(one, table) for one in cast("Sequence[Any]", value)]
+        case _:
+            return value
