@@ -18,6 +18,7 @@ from tests.programs import use_programs
 
 # The machine may be shared: how long an example took says nothing about the code.
 QUICK = 25  # examples
+LEAST = 5
 SLOW_MACHINE = (HealthCheck.too_slow,)
 
 settings.register_profile(
@@ -38,11 +39,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let a law that names its own number of examples try a quarter of them too."""
+    """Let a law that names its own number of examples try a quarter of them too: a small number means costly ones."""
     if PROFILE == "quick" and isinstance(item, pytest.Function):
         own = getattr(item.obj, "_hypothesis_internal_use_settings", None)
-        if own is not None and own.max_examples > QUICK:
-            fewer = max(QUICK, own.max_examples // 4)
+        if own is not None and own.max_examples != QUICK:
+            fewer = max(LEAST, own.max_examples // 4)
             item.obj._hypothesis_internal_use_settings = settings(own, max_examples=fewer)
 
 

@@ -264,6 +264,7 @@ async def test_a_turn_that_a_kill_has_cut_counts_with_its_last_figure(player: Pl
     assert "$0.90 of $0.80 spent" in str(ended["message"])
 
 
+@pytest.mark.ci
 async def test_parallel_workers_pass_a_cap_by_one_turn_each_at_most(player: Player) -> None:
     await player.plays(*(call(number, (0.1, {"type": "notice", "text": "x"})) for number in range(12)), flow=WIDE)
     code, ended = await player.run("--max-cost", "2")

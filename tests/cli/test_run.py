@@ -833,6 +833,7 @@ async def test_a_closed_standard_output_does_not_end_a_run(user: User) -> None:
     assert session(user)["status"] == "completed"
 
 
+@pytest.mark.ci
 async def test_signals_at_random_moments_leave_a_run_that_resumes(user: User) -> None:
     from tests.torture.signals import interrupt_once
 

@@ -91,7 +91,7 @@ async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     assert (await run.user.atomic("salvage", "0f9b2c1e-1111-4222-8333-444455556666")).exit_code == 2
 
 
-@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("inside", [True, pytest.param(False, marks=pytest.mark.ci)])
 async def test_a_path_may_be_given_from_a_folder_below(tmp_path: Path, inside: bool) -> None:
     run = Wrecked(tmp_path, {"sh": "rm -rf deep/run.sh"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -138,7 +138,7 @@ class Staged(Wrecked):
         (self.project / "staged.txt").write_text("staged and changed\n")
 
 
-@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("is_committed", [False, pytest.param(True, marks=pytest.mark.ci)])
 async def test_newer_staged_content_stays_without_force(tmp_path: Path, is_committed: bool) -> None:
     run = Staged(tmp_path, {"sh": "git reset -q && rm staged.txt"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -163,6 +163,7 @@ async def test_newer_staged_content_stays_without_force(tmp_path: Path, is_commi
     assert run.git("show", ":staged.txt") == "staged"
 
 
+@pytest.mark.ci
 async def test_what_the_run_has_staged_instead_is_replaced(tmp_path: Path) -> None:
     run = Staged(tmp_path, {"sh": "echo theirs > staged.txt && git add staged.txt"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -171,6 +172,7 @@ async def test_what_the_run_has_staged_instead_is_replaced(tmp_path: Path) -> No
     assert run.git("show", ":staged.txt") == "staged"
 
 
+@pytest.mark.ci
 async def test_a_staged_removal_comes_back(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "git reset -q"})
     run.git("rm", "-q", "--cached", "README.md")
@@ -181,6 +183,7 @@ async def test_a_staged_removal_comes_back(tmp_path: Path) -> None:
     assert run.git("status", "--porcelain=v1", "--", "README.md") == before
 
 
+@pytest.mark.ci
 async def test_a_staging_that_fails_is_a_failure(tmp_path: Path) -> None:
     run = Staged(tmp_path, {"sh": "git reset -q"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -191,6 +194,7 @@ async def test_a_staging_that_fails_is_a_failure(tmp_path: Path) -> None:
     assert "Nothing to put back" not in done.stdout
 
 
+@pytest.mark.ci
 async def test_permissions_come_back(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "rm draft.md deep/run.sh"})
     (run.project / "draft.md").chmod(0o600)
@@ -238,6 +242,7 @@ async def test_nothing_is_written_through_a_link_that_leads_out_of_the_project(t
     assert (victim / "run.sh").read_text() == "not yours\n"
 
 
+@pytest.mark.ci
 async def test_what_the_planner_destroys_is_reported_and_comes_back(tmp_path: Path) -> None:
     run = Wrecked(tmp_path)
     planner = {**PLAN, "do": [{"sh": "rm -f draft.md"}, *PLAN["do"]]}

@@ -35,6 +35,10 @@ HAS_ITEMS = {
     "tool_with_code": "tool",
     "workflow_with_code": "workflow",
 }
+# `make test` visits those that bring code, `make test-ci` all of them, there and in tests/hostile.
+ALL = [
+    pytest.param(name, marks=() if name in {*RUNS_WHEN_TRUSTED, *HAS_ITEMS} else pytest.mark.ci) for name in PROJECTS
+]
 
 
 def every_command() -> list[list[str]]:
@@ -94,7 +98,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(every_command()) >= 60
 
 
-@pytest.mark.parametrize("name", PROJECTS)
+@pytest.mark.parametrize("name", ALL)
 async def test_nothing_runs_in_a_strangers_project(tmp_path: Path, name: str) -> None:
     visit = Visit(tmp_path, name)
     done = await visit.try_all(COMMON)
@@ -151,6 +155,7 @@ async def test_python_dash_m_does_not_take_a_strangers_modules(tmp_path: Path) -
     assert not visit.canary.exists()
 
 
+@pytest.mark.ci
 async def test_a_file_that_is_swapped_all_the_time_runs_as_it_was_approved_or_not_at_all(tmp_path: Path) -> None:
     visit = Visit(tmp_path, "workflow_with_code")
     file = visit.user.project / ".atomic" / "workflows" / "evil.py"

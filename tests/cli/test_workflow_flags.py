@@ -220,7 +220,14 @@ async def test_a_project_that_nobody_trusts_tells_its_flags_and_runs_nothing(flo
 # -- a run that goes on -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", [("resume",), ("run", "flow", "--resume"), ("run", "fl", "--resume")])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ("resume",),
+        pytest.param(("run", "flow", "--resume"), marks=pytest.mark.ci),
+        pytest.param(("run", "fl", "--resume"), marks=pytest.mark.ci),
+    ],
+)
 async def test_a_resume_may_raise_a_value_and_nodes_see_it(flow: User, verb: tuple[str, ...]) -> None:
     await run(flow, "flow", "--review-rounds", "2", "--verify", "make", "go")
     id = session(flow)["id"]
@@ -414,7 +421,12 @@ async def test_a_hint_names_a_flag_once(flow: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("run", "loop", "--dry-run"), ("run", "--dry-run", "/LOOP"), ("-p", "/loop --dry-run")]
+    "words",
+    [
+        ("run", "loop", "--dry-run"),
+        pytest.param(("run", "--dry-run", "/LOOP"), marks=pytest.mark.ci),
+        pytest.param(("-p", "/loop --dry-run"), marks=pytest.mark.ci),
+    ],
 )
 async def test_loop_is_ralph(user: User, words: tuple[str, ...]) -> None:
     (user.project / "research").mkdir()

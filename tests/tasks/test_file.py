@@ -94,6 +94,7 @@ def test_a_list_that_cannot_be_written_leaves_the_old_one(path: Path) -> None:
         TaskList([]).write(path / "nowhere" / "tasks.json")
 
 
+@pytest.mark.ci
 def test_whoever_looks_finds_a_whole_list_though_the_writer_is_killed(path: Path) -> None:
     script = (
         "import sys\nfrom atomic.tasks import Task, TaskList\n"

@@ -21,10 +21,10 @@ def moving(command: str, **facts: Any) -> dict[str, Any]:
     "command",
     [
         pytest.param(f"{COMMIT} && git reset -q --hard HEAD~2", id="reset --hard"),
-        pytest.param("git add . && git commit -q --amend -m other", id="commit --amend"),
+        pytest.param("git add . && git commit -q --amend -m other", id="commit --amend", marks=pytest.mark.ci),
         pytest.param(f"git checkout -q -b mine && {COMMIT}", id="another branch"),
-        pytest.param(f"git checkout -q --detach && {COMMIT}", id="detached"),
-        pytest.param(f"{COMMIT} && git rebase -q --onto HEAD~2 HEAD~1", id="rebase"),
+        pytest.param(f"git checkout -q --detach && {COMMIT}", id="detached", marks=pytest.mark.ci),
+        pytest.param(f"{COMMIT} && git rebase -q --onto HEAD~2 HEAD~1", id="rebase", marks=pytest.mark.ci),
     ],
 )
 async def test_a_turn_that_leaves_the_branch_has_failed(tmp_path: Path, command: str) -> None:
@@ -89,7 +89,9 @@ def way_back(message: str) -> str:
     return message.partition("where the run was: ")[2].partition(" && atomic resume")[0]
 
 
-@pytest.mark.parametrize("rewrite", ["commit -q --amend -m Mine", "reset -q --hard HEAD~1"])
+@pytest.mark.parametrize(
+    "rewrite", ["commit -q --amend -m Mine", pytest.param("reset -q --hard HEAD~1", marks=pytest.mark.ci)]
+)
 async def test_a_rewritten_history_comes_with_a_way_back_that_works(tmp_path: Path, rewrite: str) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -118,6 +120,7 @@ async def test_a_resume_says_that_it_continues_from_the_rewritten_history(tmp_pa
     assert f"The run continues from commit {now[:12]}, because you resumed it there" in outcome.warnings
 
 
+@pytest.mark.ci
 async def test_the_way_back_holds_for_any_name_of_a_branch(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     theatre.git("switch", "-q", "-c", "odd;touch${IFS}hit")
@@ -129,7 +132,7 @@ async def test_the_way_back_holds_for_any_name_of_a_branch(tmp_path: Path) -> No
     assert not (theatre.project / "hit").exists()
 
 
-@pytest.mark.parametrize("role", ["worker", "reviewer"])
+@pytest.mark.parametrize("role", ["worker", pytest.param("reviewer", marks=pytest.mark.ci)])
 async def test_a_run_whose_repository_was_deleted_is_not_completed(tmp_path: Path, role: str) -> None:
     gone = {"sh": "rm -rf .git"}
     first = worker("1", {"write": {"part1.txt": "part 1\n"}}, *([gone] if role == "worker" else []))

@@ -232,7 +232,7 @@ async def test_a_worker_that_rewrites_the_log_of_spending_frees_no_money(tmp_pat
     assert "agent-calls.jsonl" in theatre.report
 
 
-@pytest.mark.parametrize("make", ["mkfifo", "mkdir"])
+@pytest.mark.parametrize("make", ["mkfifo", pytest.param("mkdir", marks=pytest.mark.ci)])
 async def test_a_pipe_or_a_folder_in_place_of_the_log_of_calls_does_not_stop_the_end_of_a_run(
     tmp_path: Path, make: str
 ) -> None:

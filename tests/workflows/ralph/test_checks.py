@@ -48,6 +48,7 @@ async def test_a_check_that_has_never_worked_stops_the_run_before_anything_is_pa
     assert "--red-checks goal" in outcome.end["message"]
 
 
+@pytest.mark.ci
 async def test_a_check_that_the_user_has_repaired_lets_the_run_begin(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph("--verify", "test -f ready.txt", GOAL)).status == RED
@@ -56,6 +57,7 @@ async def test_a_check_that_the_user_has_repaired_lets_the_run_begin(tmp_path: P
     assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
 
 
+@pytest.mark.ci
 async def test_a_resume_can_say_what_a_red_check_means(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph("--verify", "test -f part2.txt", GOAL)).status == RED
@@ -185,6 +187,7 @@ async def test_after_the_repair_the_others_go_on(tmp_path: Path) -> None:
     assert [theatre.statuses[id] for id in ("1", "2", "3", "4")] == ["failed", *["completed"] * 3]
 
 
+@pytest.mark.ci
 async def test_a_tree_that_the_user_has_repaired_costs_no_turn(tmp_path: Path) -> None:
     broken = worker("1", {"write": {"part1.txt": "BROKEN\n"}}, {"sh": "date +%N >> more.txt"})
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
@@ -196,6 +199,7 @@ async def test_a_tree_that_the_user_has_repaired_costs_no_turn(tmp_path: Path) -
     assert [one for one in theatre.cast[7:] if one.startswith("fixer")] == []
 
 
+@pytest.mark.ci
 async def test_a_check_that_is_found_after_the_work_runs_on_it(tmp_path: Path) -> None:
     adds_check = worker("2", {"sh": "printf 'test:\\n\\tfalse\\n' >> Makefile; echo 2 > part2.txt"})
     theatre = Theatre(tmp_path, PLAN, writing("1"), adds_check, reviewing())
@@ -232,6 +236,7 @@ async def test_files_that_never_stand_still_block(tmp_path: Path) -> None:
     assert "drift.txt" in outcome.end["message"]
 
 
+@pytest.mark.ci
 async def test_files_that_change_while_the_checks_run_block(tmp_path: Path) -> None:
     flag = tmp_path / "moving"
     theatre = Theatre(tmp_path, PLAN, writing("1"), worker("2", {"sh": f"touch {flag}; echo 2 > part2.txt"}), APPROVE)
@@ -239,6 +244,7 @@ async def test_files_that_change_while_the_checks_run_block(tmp_path: Path) -> N
     assert (await theatre.ralph("--verify", check, GOAL)).status == ("blocked", "moving_tree", 5)
 
 
+@pytest.mark.ci
 async def test_what_a_check_always_writes_is_no_change(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph("--verify", "date +%N > coverage.xml", GOAL)).status == DONE
@@ -280,6 +286,7 @@ async def test_a_second_run_in_the_same_checkout_is_warned_about(tmp_path: Path)
 TELLS_THE_TIME = "date +%N; test -f part2.txt"  # another output each time
 
 
+@pytest.mark.ci
 async def test_a_person_is_asked_once_after_a_run_without_one(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph("--verify", TELLS_THE_TIME, GOAL)).status != DONE
@@ -291,8 +298,11 @@ async def test_a_person_is_asked_once_after_a_run_without_one(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("answer", "exit_code", "cast"),
-    [("1", 0, 4), ("2", 0, 4), ("3", 5, 0)],
-    ids=["ignore", "goal", "stop"],
+    [
+        pytest.param("1", 0, 4, id="ignore", marks=pytest.mark.ci),
+        pytest.param("2", 0, 4, id="goal", marks=pytest.mark.ci),
+        pytest.param("3", 5, 0, id="stop"),
+    ],
 )
 async def test_a_person_is_asked_what_a_red_check_means(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)

@@ -26,9 +26,17 @@ def cheating(*steps: dict[str, Any]) -> dict[str, Any]:
     "hide",
     [
         pytest.param("mkdir -p .git/info && echo helper.py >> .git/info/exclude", id="info exclude"),
-        pytest.param("git config core.excludesFile $PWD/../rules && echo helper.py > ../rules", id="excludesFile"),
+        pytest.param(
+            "git config core.excludesFile $PWD/../rules && echo helper.py > ../rules",
+            id="excludesFile",
+            marks=pytest.mark.ci,
+        ),
         pytest.param("echo helper.py >> .gitignore", id="gitignore"),
-        pytest.param("mkdir -p sub && mv helper.py sub/helper.py && echo '*' > sub/.gitignore", id="gitignore below"),
+        pytest.param(
+            "mkdir -p sub && mv helper.py sub/helper.py && echo '*' > sub/.gitignore",
+            id="gitignore below",
+            marks=pytest.mark.ci,
+        ),
     ],
 )
 async def test_new_rules_of_git_hide_no_change(tmp_path: Path, hide: str) -> None:
@@ -105,7 +113,7 @@ async def test_a_planted_pyc_does_not_run(tmp_path: Path) -> None:
     assert theatre.evidence("1")["status"] == "failed"
 
 
-@pytest.mark.parametrize("shared", ["--reviewers", "--workers"])
+@pytest.mark.parametrize("shared", [pytest.param("--reviewers", marks=pytest.mark.ci), "--workers"])
 async def test_older_caches_stay_when_several_turns_run_at_once(tmp_path: Path, shared: str) -> None:
     tasks = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two"}]
     plan = {"role": "planner", "do": [{"say": json.dumps({"tasks": tasks})}]}
@@ -134,6 +142,7 @@ async def test_rules_and_hooks_of_a_linked_worktree_are_watched(tmp_path: Path) 
     assert theatre.evidence("1")["protected_files"] == [".git/hooks/pre-push", ".git/info/exclude"]
 
 
+@pytest.mark.ci
 async def test_files_beyond_the_limit_do_not_seem_to_disappear(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path)
     (theatre.project / ".gitignore").write_text("ignored/\n")
@@ -168,6 +177,7 @@ async def test_a_tool_that_a_reviewer_changes_leads_to_another_check(tmp_path: P
     )
 
 
+@pytest.mark.ci
 async def test_a_reviewer_may_run_programs_that_keep_a_cache(tmp_path: Path) -> None:
     cache = {"sh": "mkdir .ruff_cache && echo '*' > .ruff_cache/.gitignore"}
     reviewer = {"role": "reviewer", "do": [cache, *APPROVE["do"]], "times": 1}

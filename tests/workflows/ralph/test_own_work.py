@@ -106,7 +106,7 @@ async def test_yolo_is_not_credited_with_the_users_edit(tmp_path: Path) -> None:
 # caps --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers_at_once", ["1", "3"])
+@pytest.mark.parametrize("workers_at_once", [pytest.param("1", marks=pytest.mark.ci), "3"])
 async def test_a_cap_starts_no_task_and_is_said_once(tmp_path: Path, workers_at_once: str) -> None:
     theatre = Theatre(tmp_path, planning(5), *(writing(id) for id in "12345"), APPROVE)
     words = ("--workers", workers_at_once, "--verify", "true")

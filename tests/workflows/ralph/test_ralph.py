@@ -82,6 +82,7 @@ async def test_no_plan_no_workers(tmp_path: Path, answer: str, why: str) -> None
     assert "no_plan" in theatre.report or why in theatre.report
 
 
+@pytest.mark.ci
 async def test_a_second_plan_that_can_be_read_is_taken(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, saying("planner", "Well…", times=1), PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph(GOAL)).status == DONE
@@ -103,7 +104,7 @@ async def test_a_task_that_says_so_needs_no_change(tmp_path: Path) -> None:
     assert (await theatre.ralph("--verify", "true", GOAL)).status == DONE
 
 
-@pytest.mark.parametrize("deed", ["edits", "deletes"])
+@pytest.mark.parametrize("deed", ["edits", pytest.param("deletes", marks=pytest.mark.ci)])
 async def test_touched_tests_are_shown_everywhere(tmp_path: Path, deed: str) -> None:
     change = {"delete": ["tests/test_it.py"]} if deed == "deletes" else {"write": {"tests/test_it.py": "pass\n"}}
     theatre = Theatre(tmp_path, PLAN, worker("1", change), writing("2"), APPROVE)
@@ -139,6 +140,7 @@ async def test_a_gate_blocks_from_when_it_has_passed_once(tmp_path: Path) -> Non
     assert theatre.cast[1:4] == ["worker 1 1", "worker 2 1", "worker 2 2"]
 
 
+@pytest.mark.ci
 async def test_a_gate_that_hangs_is_red(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1", attempt=1), worker("1", {"sh": "date +%N >> more.txt"}))
     gate = "test ! -f part1.txt || sleep 600"
@@ -148,6 +150,7 @@ async def test_a_gate_that_hangs_is_red(tmp_path: Path) -> None:
     assert theatre.evidence("1")["gates"][0]["timed_out"]
 
 
+@pytest.mark.ci
 async def test_a_flaky_gate_costs_no_turn_and_is_named(tmp_path: Path) -> None:
     counter = tmp_path / "runs"
     gate = f"echo x >> {counter}; test $(wc -l < {counter}) -ne 2"  # only the second run is red: the first after a turn
@@ -172,6 +175,7 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.ci
 async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path) -> None:
     meddling = {"role": "reviewer", "do": [{"write": {"part2.txt": "BROKEN\n"}}, *APPROVE["do"]], "times": 1}
     mending = {"role": "fixer", "do": [{"write": {"part2.txt": "mended\n"}}, {"say": "ok"}]}
@@ -182,6 +186,7 @@ async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path
     assert theatre.cast == ["worker check-1 1", "worker check-3 1", "reviewer 1", "fixer check-2 1", "reviewer 1"]
 
 
+@pytest.mark.ci
 async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, writing("1"), writing("1-2"))
     (theatre.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
@@ -210,6 +215,7 @@ async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     assert ">work ✓ 3×<" in page.stdout
 
 
+@pytest.mark.ci
 async def test_reviewer_and_fixer_know_what_was_asked(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
     theatre = Theatre(tmp_path, writing("1"), reviewing(finding("Part one is poor"), times=1), fixer, APPROVE)
@@ -223,6 +229,7 @@ async def test_reviewer_and_fixer_know_what_was_asked(tmp_path: Path) -> None:
         assert ("a poem" in told) is (one["role"] != "worker")
 
 
+@pytest.mark.ci
 async def test_an_unreadable_review_is_asked_for_again_where_it_came_from(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, writing("1"), saying("reviewer", "LGTM", times=1), APPROVE)
     settings = (theatre.user.home / ".atomic" / "config.toml").read_text()
@@ -233,6 +240,7 @@ async def test_an_unreadable_review_is_asked_for_again_where_it_came_from(tmp_pa
     assert [json.loads(line)["provider"] for line in lines] == ["acp:actor", "acp:other", "acp:other"]
 
 
+@pytest.mark.ci
 async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewing(finding("Part one is poor")), fixer)
@@ -243,6 +251,7 @@ async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> No
     assert "Part one is poor" in theatre.report
 
 
+@pytest.mark.ci
 async def test_review_rounds_end_with_what_is_open(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
     reviews = [reviewing(finding(f"Fault {number}"), times=1) for number in (1, 2)]
@@ -261,6 +270,7 @@ async def test_only_minor_findings_are_reported(tmp_path: Path) -> None:
     assert "A typo" in theatre.report
 
 
+@pytest.mark.ci
 async def test_all_reviewers_must_approve(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
     once = reviewing(finding("Part one is poor"), times=1)
@@ -269,6 +279,7 @@ async def test_all_reviewers_must_approve(tmp_path: Path) -> None:
     assert [one for one in theatre.cast if one.startswith("reviewer")] == ["reviewer 1"] * 4
 
 
+@pytest.mark.ci
 async def test_a_failed_task_holds_up_its_dependants_alone(tmp_path: Path) -> None:
     tasks = [*TASKS, {"id": "3", "title": "Write part three"}]
     plan = saying("planner", json.dumps({"tasks": tasks}))
@@ -314,6 +325,7 @@ async def test_an_agent_that_dies_is_tried_again(tmp_path: Path) -> None:
     assert "did not end well" in theatre.prompts[2]["prompt"]
 
 
+@pytest.mark.ci
 async def test_an_agent_that_always_dies_is_stuck(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, worker("1", {"exit": 9}))
     outcome = await theatre.ralph(GOAL)
@@ -401,6 +413,7 @@ async def test_what_a_worker_did_not_commit_is_named_and_can_be_undone(tmp_path:
     assert not (theatre.project / "part1.txt").exists()
 
 
+@pytest.mark.ci
 async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path: Path) -> None:
     away = tmp_path / "away"
     theatre = Theatre(tmp_path, PLAN, worker("1", {"sh": f"mv {tmp_path / 'project'} {away}"}))
@@ -412,6 +425,7 @@ async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path:
     assert (await theatre.resume()).status == DONE
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("blocks", [80, 260])  # 260: after the planner's turn
 async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
     """No file may grow beyond so many blocks of 512 bytes: the journal is what cannot be written first."""
@@ -515,6 +529,7 @@ async def test_a_run_that_was_killed_before_its_first_step_still_knows_who_gave_
     assert f"- Check: `{CLEAN}` (given by `--verify`)" in theatre.report
 
 
+@pytest.mark.ci
 async def test_everybody_is_told_where_the_projects_rules_are(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     (theatre.project / "AGENTS.md").write_text("Be kind.\n")
@@ -606,6 +621,7 @@ async def test_yolo_that_does_not_move_is_stuck(tmp_path: Path) -> None:
     assert (await theatre.resume()).status == DONE
 
 
+@pytest.mark.ci
 async def test_promises_that_the_same_error_denies_are_stuck(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
     gate = "echo line 7 is wrong, said after 0.$(date +%N) s; ! test -e work.txt"
@@ -618,6 +634,7 @@ async def test_promises_that_the_same_error_denies_are_stuck(tmp_path: Path) -> 
     assert (await theatre.resume()).status == DONE
 
 
+@pytest.mark.ci
 async def test_promises_that_a_silent_gate_denies_go_on(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
     gate = 'test ! -e work.txt || test "$(wc -l < work.txt)" -ge 4'

@@ -63,11 +63,17 @@ async def test_workers_are_told_which_files_are_the_users(tmp_path: Path) -> Non
     [
         pytest.param(TAKE_ALL, id="git add -A"),
         pytest.param({"sh": "git add part1.txt && git commit -q -m 'Commit all that is staged'"}, id="what is staged"),
-        pytest.param({"sh": "git add part1.txt && git commit -q -a -m 'Commit all'"}, id="git commit -a"),
+        pytest.param(
+            {"sh": "git add part1.txt && git commit -q -a -m 'Commit all'"}, id="git commit -a", marks=pytest.mark.ci
+        ),
         pytest.param({"sh": "git clean -fdq -e part1.txt && git checkout -q -- . "}, id="git clean and checkout"),
-        pytest.param({"write": {"draft.md": "mine now\n", "README.md": ""}}, id="overwritten"),
-        pytest.param({"sh": "git stash -q --include-untracked -- draft.md README.md staged.txt"}, id="git stash"),
-        pytest.param({"sh": "git reset -q"}, id="unstaged"),
+        pytest.param({"write": {"draft.md": "mine now\n", "README.md": ""}}, id="overwritten", marks=pytest.mark.ci),
+        pytest.param(
+            {"sh": "git stash -q --include-untracked -- draft.md README.md staged.txt"},
+            id="git stash",
+            marks=pytest.mark.ci,
+        ),
+        pytest.param({"sh": "git reset -q"}, id="unstaged", marks=pytest.mark.ci),
     ],
 )
 async def test_a_worker_that_touches_them_puts_them_back(tmp_path: Path, step: dict[str, Any]) -> None:
@@ -146,7 +152,9 @@ async def test_an_uncommitted_file_that_a_check_writes_each_time_blames_no_worke
     assert (desk.project / "coverage.data").read_text() == "old\n"
 
 
-@pytest.mark.parametrize("committed", [False, True], ids=["edited", "committed"])
+@pytest.mark.parametrize(
+    "committed", [pytest.param(False, id="edited"), pytest.param(True, id="committed", marks=pytest.mark.ci)]
+)
 async def test_what_the_user_does_after_a_kill_is_not_undone(tmp_path: Path, committed: bool) -> None:
     obedient = worker("1", {"obey": True}, {"write": {"part1.txt": "part 1\n"}})
     desk = Desk(
