@@ -10,6 +10,9 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 N ?= 200
 SEED ?= 1
 
+# The tests start Python a thousand times: without its caches each start compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Pyright would ask the network whether it is the newest.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
