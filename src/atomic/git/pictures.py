@@ -37,9 +37,11 @@ _TREES = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "
 _CHANGED = "?CR"  # how git marks a file that is unknown, changed or removed
 _NOT_KEPT = "Not kept here: "  # how the line begins that stands in for a file
 _LONGEST_LINE = 200  # bytes of such a line
+_MOST_COMPARED = 64  # pairs of trees whose difference is remembered
 _numbers = itertools.count()
 
 _Stamp = tuple[int, int, int, int]  # times, size and number of a file: as they were when it was read
+_Facts = tuple[str, str, str, str]  # of a file that differs: path, kind of change, insertions, deletions
 ChangeStatus = Literal["added", "modified", "deleted"]
 _STATUS: dict[str, ChangeStatus] = {"A": "added", "D": "deleted"}
 
@@ -106,6 +108,7 @@ class Pictures:
         self._current: asyncio.Task[Picture] | None = None  # is being taken
         self._next: asyncio.Task[Picture] | None = None  # has been asked for, and is not begun
         self._trees: dict[bytes, str] = {}  # by the checksum of an index
+        self._compared: dict[tuple[str, str], tuple[_Facts, ...]] = {}  # by the hashes of two trees
         self._tracked: tuple[Mark, set[str]] = None, set()
         self._rules: list[str] | None = None  # what git ignored when the first picture was taken
         self._first = first_rules or _RulesFile(self._store)
@@ -142,21 +145,29 @@ class Pictures:
         """Return the paths of files that differ, as the file system has them: other bytes than text are surrogates."""
         return {facts[0] for facts in await self._differing(before, after)}
 
-    async def _differing(self, before: Picture, after: Picture) -> list[tuple[str, str, str, str]]:
-        """Return path, kind of change, insertions and deletions of each file that differs."""
+    async def _differing(self, before: Picture, after: Picture) -> tuple[_Facts, ...]:
+        """Return the facts of each file that differs. Git is asked once: a tree never changes."""
         if before.tree == after.tree:
-            return []
+            return ()
+        pair = before.tree, after.tree
+        if pair not in self._compared:
+            if len(self._compared) >= _MOST_COMPARED:
+                self._compared.pop(next(iter(self._compared)))
+            self._compared[pair] = await self._compare(*pair)
+        return self._compared[pair]
+
+    async def _compare(self, before: str, after: str) -> tuple[_Facts, ...]:
         scratch = await self._opened()
-        words = split(await scratch.git(*_TREES, "-z", "--raw", "--numstat", before.tree, after.tree))
+        words = split(await scratch.git(*_TREES, "-z", "--raw", "--numstat", before, after))
         # First two words for each file, the facts and the path, then one for each, the numbers and the path.
         count = next((at for at in range(0, len(words), 2) if not words[at].startswith(":")), len(words))
         lines = {path: (new, old) for new, old, path in (word.split("\t", 2) for word in words[count:])}
         changed = zip(words[1:count:2], words[:count:2], strict=True)
-        return [
+        return tuple(
             (path, facts[-1], *lines.get(path, ("-", "-")))
             for path, facts in sorted(changed)
             if not _is_same_content(*facts.split(" ")[2:4])
-        ]
+        )
 
     async def not_kept(self, picture: Picture, paths: Sequence[str]) -> frozenset[str]:
         """Return those of the files whose content the picture does not keep: too big, unreadable, or with a secret."""

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 
-from atomic.processes.groups import GRACE
+from atomic.processes.groups import GRACE, read_process_file
 
 _MARK = "ATOMIC_MARK"
 
@@ -52,7 +52,6 @@ async def end_marked(mark: dict[str, str]) -> list[int]:
 
 def _environment(pid: str) -> list[bytes]:
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
+        return read_process_file(pid, "environ").split(b"\0")
     except OSError:  # it ended meanwhile, or belongs to somebody else
         return []

@@ -23,6 +23,11 @@ _ROUNDS = 10  # a text is clean after two; the number is there for secrets that 
 _SHORT = 128  # characters of a text that is worth being remembered as clean
 _MOST_CLEAN = 4096
 
+# The kinds of plain data. To ask whether something is a Mapping takes longer than all the rest.
+_WITHOUT_TEXT = (int, float, type(None))
+_LISTS = (list, tuple)
+_OBJECTS = (dict, Mapping)
+
 
 class Redactor:
     """Puts `[redacted]` where a secret was. What it has redacted it leaves as it is the next time."""
@@ -75,16 +80,16 @@ class Redactor:
 
     def data(self, value: Any) -> Any:
         """Plain data (what JSON can carry) without secrets; the value under a name like `api_key` is one."""
-        match value:
-            case str():
-                return self.text(value)
-            case Mapping():
-                items = cast("Mapping[Any, Any]", value).items()
-                return {self.data(name): self._named(name, self.data(inner)) for name, inner in items}
-            case list() | tuple():
-                return [self.data(inner) for inner in cast("Sequence[Any]", value)]
-            case _:
-                return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, _WITHOUT_TEXT):
+            return value
+        if isinstance(value, _LISTS):
+            return [self.data(inner) for inner in cast("Sequence[Any]", value)]
+        if isinstance(value, _OBJECTS):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {self.data(name): self._named(name, self.data(inner)) for name, inner in items}
+        return value
 
     def pieces(self, pieces: Sequence[str]) -> list[str]:
         """The pieces of one text, without the secrets that lie across several of them too."""

@@ -37,17 +37,22 @@ class Complaints:
         self._worked, self._moved = worked, moved
         self._clock = asyncio.get_running_loop().time
         self._log: LogFile | None = None
+        self._reason_to_look = asyncio.Event()  # a failure was heard, or there is a file that may tell of one
         self._rest = self._words = ""
         self._first = self._last = 0.0
         self._count = 0
 
     def program_started(self, log: LogFile | None) -> None:
         self._log, self._rest = log, ""
+        if log is not None:
+            self._reason_to_look.set()
 
     def begin(self) -> None:
         """Another turn begins; what was is over."""
         self.latest()
         self._count, self._words = 0, ""
+        if self._log is None:
+            self._reason_to_look.clear()
 
     def hear(self, log: bytes) -> None:
         """A piece of the log."""
@@ -66,6 +71,7 @@ class Complaints:
     async def run_out(self) -> str:
         """Wait until there is no hope left, and say what failed."""
         while not self._is_hopeless():
+            await self._reason_to_look.wait()
             await asyncio.sleep(_LOOK)
             self.latest()
         return self._words
@@ -80,6 +86,7 @@ class Complaints:
         return self._worked() > self._first + _SLACK
 
     def _note(self, words: str) -> None:
+        self._reason_to_look.set()
         self._words, self._last = words, self._clock()
         if self._count == 0 or self._was_served():
             self._count, self._first = 0, self._last

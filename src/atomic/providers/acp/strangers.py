@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from atomic.bounded import beginning_of
@@ -23,29 +23,34 @@ Check = Callable[[Path], Iterable[Path]]
 def strangers_code(agent: str, cwd: Path) -> list[str]:
     """The files, as paths from the folder. An agent that is not known could read any of them."""
     cwd = cwd.resolve()
-    checks = [_CHECKS[agent]] if agent in _CHECKS else list(_CHECKS.values())
-    found = dict.fromkeys(file for check in checks for file in check(cwd))
-    return [os.path.relpath(file, cwd) for file in found]
+    checks = _CHECKS[agent] if agent in _CHECKS else [check for checks in _CHECKS.values() for check in checks]
+    found = [file for folder in _folders(cwd) for check in checks for file in check(folder)]
+    if agent == "opencode" or agent not in _CHECKS:
+        found += project_code(cwd)
+    return [os.path.relpath(file, cwd) for file in dict.fromkeys(found)]
 
 
-def _upwards(*checks: Check) -> Check:
-    """Look in the folder and those above it, up to the repository's root; the user's own home is no stranger's."""
-
-    def check(folder: Path) -> Iterator[Path]:
-        home = Path.home().resolve()
-        for one in up_to_repository(folder):
-            if one in (home, Path(one.anchor)):
-                break
-            yield from (file for check in checks for file in check(one))
-        if (main := main_checkout(folder)) is not None and main != home:
-            yield from (file for check in checks for file in check(main))
-
-    return check
+def _folders(cwd: Path) -> Iterator[Path]:
+    """Yield the folder and those above it, up to the repository's root; the user's own home is no stranger's."""
+    home = Path.home().resolve()
+    for folder in up_to_repository(cwd):
+        if folder in (home, Path(folder.anchor)):
+            break
+        yield folder
+    if (main := main_checkout(cwd)) is not None and main != home:
+        yield main
 
 
 def _files(*patterns: str) -> Check:
     """Whatever is there under these names, whatever is in it."""
-    return lambda folder: (file for pattern in patterns for file in sorted(folder.glob(pattern)))
+    tops = [(pattern.partition("/")[0], pattern) for pattern in patterns]
+
+    def check(folder: Path) -> Iterator[Path]:
+        for top, pattern in tops:
+            if os.path.lexists(folder / top):  # mostly it is not there, and a glob costs more than a look
+                yield from sorted(folder.glob(pattern))
+
+    return check
 
 
 def _files_that_say(words: str, *patterns: str) -> Check:
@@ -63,19 +68,20 @@ def _beginning(file: Path) -> str:
 
 _CLAUDE_SETTINGS = _files(".claude/settings.json", ".claude/settings.local.json", ".mcp.json")
 
-_CHECKS: Mapping[str, Check] = {
-    "claude": _upwards(
+# By the agent. What OpenCode runs is found by `project_code`.
+_CHECKS: Mapping[str, Sequence[Check]] = {
+    "claude": (
         _CLAUDE_SETTINGS,
         _files_that_say("mcp|hook", ".claude/agents/**/*.md", ".claude/skills/**/*.md", ".claude/commands/**/*.md"),
     ),
-    "codex": _upwards(_files(".codex/config.toml", ".codex/hooks.json", ".codex/hooks/*")),
-    "copilot": _upwards(
+    "codex": (_files(".codex/config.toml", ".codex/hooks.json", ".codex/hooks/*"),),
+    "copilot": (
         _CLAUDE_SETTINGS,
         _files(".github/hooks/**/*.json", ".github/lsp.json", ".github/mcp.json", ".github/extensions/*"),
         _files(".github/copilot/settings.json", ".github/copilot/settings.local.json"),
         # An agent of the project may bring servers of its own, which run when it is called.
         _files_that_say("mcp|hook", ".github/agents/**/*.md", ".claude/agents/**/*.md"),
     ),
-    "gemini": _upwards(_files(".gemini/settings.json", ".gemini/.env", ".gemini/extensions/*", ".gemini/hooks/*")),
-    "opencode": project_code,
+    "gemini": (_files(".gemini/settings.json", ".gemini/.env", ".gemini/extensions/*", ".gemini/hooks/*"),),
+    "opencode": (),
 }
