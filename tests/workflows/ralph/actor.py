@@ -2,13 +2,15 @@
 
 `actor.py SCRIPT LOG`: the script is a JSON list of parts {"role", "task", "attempt", "times", "do": [step, …]}; the
 first that fits, and is not used up, is played. A step is a verb and a value: {"say": text}, {"write": {path: text}},
-{"delete": [path]}, {"sh": command}, {"exit": code}, {"wait": seconds}, {"obey": true} (run the first shell block of the
-prompt), {"cost": dollars of the session so far}. Each prompt is written to the log.
+{"delete": [path]}, {"sh": command}, {"alone": command} (one agent at a time: a second git would find the index locked),
+{"exit": code}, {"wait": seconds}, {"obey": true} (run the first shell block of the prompt), {"cost": dollars of the
+session so far}. Each prompt is written to the log.
 Standard library only: it starts quickly.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -72,6 +74,11 @@ def do(step: dict[str, Any], cwd: str, prompt: str) -> str:
                 os.unlink(os.path.join(cwd, name))
         case "sh":
             subprocess.run(["sh", "-c", value], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+        case "alone":
+            folder = os.open(cwd, os.O_RDONLY)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            subprocess.run(["sh", "-c", value], cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+            os.close(folder)
         case "obey":
             block = prompt.partition("```sh\n")[2].partition("```")[0]
             subprocess.run(["sh", "-ec", block], cwd=cwd, check=True, stdout=subprocess.DEVNULL)

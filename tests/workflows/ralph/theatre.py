@@ -38,7 +38,7 @@ def writing(task: str, **facts: Any) -> dict[str, Any]:
     """A worker that writes its file and commits it, if that is not done already."""
     name = f"part{task}.txt"
     commit = f"git add -- {name} && (git diff --cached --quiet || git commit -q -m 'Write {name}')"
-    return worker(task, {"write": {name: f"part {task}\n"}}, {"sh": commit}, **facts)
+    return worker(task, {"write": {name: f"part {task}\n"}}, {"alone": commit}, **facts)
 
 
 def finding(title: str, priority: int | None = 1) -> dict[str, Any]:
