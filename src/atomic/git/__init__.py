@@ -9,6 +9,7 @@ from atomic.git.apply import apply_changes
 from atomic.git.errors import GitError, PatchError
 from atomic.git.mail import split_mail, split_patch
 from atomic.git.pictures import FileChange, Picture, Pictures, shared_pictures
+from atomic.git.refs import Refs, branches_elsewhere, read_refs
 from atomic.git.repository import Repository, find_repository
 from atomic.git.watch import Changes, FileWatch, watching
 
@@ -20,11 +21,14 @@ __all__ = [
     "PatchError",
     "Picture",
     "Pictures",
+    "Refs",
     "RemoteAddress",
     "Repository",
     "apply_changes",
+    "branches_elsewhere",
     "find_repository",
     "read_address",
+    "read_refs",
     "shared_pictures",
     "split_mail",
     "split_patch",

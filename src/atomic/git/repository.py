@@ -38,7 +38,7 @@ _COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 _NOT_SHOWN = {"config", "config.worktree", "hooks"}
 _ENVIRONMENT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")  # says where settings are
 _MOST_REFS = 64 * 1024 * 1024  # bytes of a file of refs; a longer one is for git to read, which has a time limit
-_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 Mark = tuple[int, int, int, int] | None  # of a file that is replaced as a whole: it differs when the file does
 
@@ -187,14 +187,14 @@ class Repository:
 
     def _head_of_files(self) -> tuple[str, str | None] | None:
         """What the files say, in the usual case; None if git has to be asked."""
-        head = _text_of(self.git_dir / "HEAD")
-        if _HASH.fullmatch(head):
+        head = text_of(self.git_dir / "HEAD")
+        if HASH.fullmatch(head):
             return head, None
         name = head.removeprefix("ref: ")
         if not name.startswith("refs/heads/") or "/." in name or name == head:
             return None
-        commit = _text_of(self.common_dir / name) or _packed(self.common_dir, name)
-        return (commit, name) if _HASH.fullmatch(commit) else None
+        commit = text_of(self.common_dir / name) or _packed(self.common_dir, name)
+        return (commit, name) if HASH.fullmatch(commit) else None
 
 
 def mark(path: str | os.PathLike[str]) -> Mark:
@@ -223,7 +223,7 @@ def _users_files() -> Iterable[Path]:
     return [Path(home or "/", ".gitconfig"), folder / "git" / "config", Path("/etc/gitconfig")]
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
     """What is in a plain file, else nothing: links and pipes are for git to read, which has a time limit."""
     try:
         if stat.S_ISREG(path.lstat().st_mode):
@@ -235,7 +235,7 @@ def _text_of(path: Path) -> str:
 
 def _packed(common_dir: Path, name: str) -> str:
     """The commit of a branch that has no file of its own."""
-    lines = (line.split(" ") for line in _text_of(common_dir / "packed-refs").splitlines())
+    lines = (line.split(" ") for line in text_of(common_dir / "packed-refs").splitlines())
     return next((words[0] for words in lines if words[1:] == [name]), "")
 
 

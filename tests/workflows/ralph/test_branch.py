@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.workflows.ralph.test_own_work import KILL
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 COMMIT = "git add -- part1.txt && git commit -q -m one -- part1.txt"
@@ -142,3 +144,94 @@ async def test_a_run_whose_repository_was_deleted_is_not_completed(tmp_path: Pat
     outcome = await theatre.ralph("--verify", "true", GOAL)
     assert outcome.status == ("paused", "branch_changed", 5)
     assert "there is no .git any more" in outcome.end["message"]
+
+
+class Refs(Theatre):
+    """A user with another branch, a tag and two stashes."""
+
+    def __init__(self, folder: Path, *script: Any, packed: bool = False) -> None:
+        super().__init__(folder, *script)
+        self.git("switch", "-q", "-c", "feature")
+        (self.project / "feature.txt").write_text("mine\n")
+        self.commit_all("My feature")
+        self.git("tag", "-a", "-m", "one", "v1")
+        self.git("branch", "other")
+        self.git("switch", "-q", "main")
+        for number in (1, 2):
+            (self.project / "README.md").write_text(f"stashed {number}\n")
+            self.git("stash", "push", "-q", "-m", f"it's mine {number}")
+        if packed:
+            self.git("pack-refs", "--all")
+        self.before = self.refs
+
+    @property
+    def refs(self) -> set[str]:
+        names = self.git("for-each-ref", "refs/heads/feature", "refs/heads/other", "refs/tags")
+        return {*names.splitlines(), *self.git("log", "-g", "--format=%H %gs", "refs/stash").splitlines()}
+
+
+LOSSES = [
+    pytest.param("git branch -q -D feature", "the branch feature was deleted", id="branch -D"),
+    pytest.param("git branch -q -f feature main", "the branch feature was moved", id="branch -f"),
+    pytest.param("git update-ref -d refs/heads/feature", "the branch feature was deleted", id="update-ref"),
+    pytest.param("git tag -d v1 >&2", "the tag v1 was deleted", id="tag -d"),
+    pytest.param("git tag -f v1 main >&2", "the tag v1 was moved", id="tag -f"),
+    pytest.param("git stash drop -q stash@{1}", "the stash On main: it's mine 1 was deleted", id="stash drop"),
+    pytest.param("git stash clear", "the stash On main: it's mine 2 was deleted", id="stash clear"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), LOSSES)
+async def test_a_turn_that_loses_a_ref_of_the_user_brings_it_back(tmp_path: Path, command: str, said: str) -> None:
+    repair = worker("1", {"obey": True}, attempt=2)
+    packed = "tag" in command
+    theatre = Refs(tmp_path, PLAN, moving(command, attempt=1), repair, writing("2"), APPROVE, packed=packed)
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert said in outcome.warnings
+    assert "worker 1 2" in theatre.cast
+    assert theatre.refs == theatre.before
+    assert "are not as you left them" not in theatre.report
+
+
+@pytest.mark.parametrize(("command", "said"), LOSSES[::3])
+async def test_a_ref_that_stays_lost_is_in_the_title_with_the_way_back(tmp_path: Path, command: str, said: str) -> None:
+    first = moving(command, attempt=1)
+    theatre = Refs(tmp_path, PLAN, first, moving("true"), writing("2"), APPROVE)
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.cast.count("worker 1 2") == 1
+    assert said in theatre.report.partition("\n")[0]
+    assert said in outcome.end["message"]
+    for found in re.findall(r"^> - .*; `(git .*)` brings it back", theatre.report, re.MULTILINE):
+        subprocess.run(["sh", "-ec", found], cwd=theatre.project, check=True, capture_output=True)
+    assert theatre.refs == theatre.before
+
+
+async def test_a_check_that_loses_a_stash_is_in_the_title(tmp_path: Path) -> None:
+    theatre = Refs(tmp_path, PLAN, moving("true"), writing("2"), APPROVE)
+    outcome = await theatre.ralph("--verify", "git stash clear", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "the stash On main: it's mine 2 was deleted while a check ran" in theatre.report.partition("\n")[0]
+
+
+async def test_what_the_user_or_a_worker_may_do_with_refs_is_no_loss(tmp_path: Path) -> None:
+    made = moving("git branch mine && git tag mine && echo x >> README.md && git stash push -q")
+    grown = "c=$(git commit-tree -p other -m more other^{tree}) && git update-ref refs/heads/other $c"
+    gone = f"git branch -q -D mine && git tag -d mine >&2 && git stash drop -q && {grown}"
+    second = worker("2", {"write": {"part2.txt": "2\n"}}, {"sh": gone})
+    theatre = Refs(tmp_path, PLAN, made, second, APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    theatre.git("branch", "-D", "feature")  # by the user
+    theatre.git("stash", "drop", "-q", "stash@{2}")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert "are not as you left them" not in theatre.report
+
+
+async def test_a_turn_that_loses_a_branch_and_is_killed_is_in_the_title(tmp_path: Path) -> None:
+    first = worker("1", {"sh": "git branch -q -D feature"}, KILL, times=1)
+    theatre = Refs(tmp_path, PLAN, first, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph(GOAL)).exit_code == -9
+    assert (await theatre.resume()).status == ("completed", "done", 0)
+    assert "the branch feature was deleted" in theatre.report.partition("\n")[0]

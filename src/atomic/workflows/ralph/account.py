@@ -26,6 +26,7 @@ from atomic.workflows.ralph.prompts import role_of
 from atomic.workflows.ralph.review import Finding, Review
 from atomic.workflows.ralph.state import Span, Try
 from atomic.workflows.ralph.users_files import UsersFiles, changed_late, read_users_files
+from atomic.workflows.ralph.users_refs import LostRef, lost_refs
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 _ROLES = ("planner", "worker", "reviewer", "fixer")
@@ -60,6 +61,7 @@ class Account:
     spent: Spent
     users: UsersFiles  # the user's uncommitted files
     late: Sequence[str]  # those that have changed since the last turn or check
+    lost_refs: Sequence[LostRef]  # branches, tags and stashes of the user
     hooks: Sequence[str]  # hooks of the repository that may refuse a commit
     loose: Sequence[str]  # all files that were in no commit at the end, where there are such hooks
     changed_copies: Sequence[str]  # files of the session that another program has changed
@@ -165,6 +167,7 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         spent=read_past(facts).spent,
         users=users,
         late=changed_late(users),
+        lost_refs=lost_refs(facts),
         hooks=hooks,
         loose=loose,
         changed_copies=facts.get(CHANGED_COPIES, ()),

@@ -43,6 +43,8 @@ from atomic.workflows.ralph.users_files import (
     troubles_of,
     way_back,
 )
+from atomic.workflows.ralph.users_refs import UsersRefs
+from atomic.workflows.ralph.users_refs import way_back as way_back_of_refs
 
 POSITION = "position"
 CHECKING = "checking"  # the fact that checks run while the user has uncommitted files
@@ -116,7 +118,7 @@ class Checkout:
     def __init__(self, desk: Desk) -> None:
         self._desk, self._facts = desk, desk.facts
         self.failed: Try | None = None
-        self._store = Store(desk.session, desk.redactor)
+        self._store, self._refs = Store(desk.session, desk.redactor), UsersRefs(desk.facts)
         repository = find_repository(desk.cwd)
         root = desk.cwd if repository is None else repository.root
         self._hidden = HiddenFiles(desk.facts, desk.session, root, [gate.command for gate in desk.book.gates])
@@ -163,6 +165,7 @@ class Checkout:
                 await self._recover_checks(known, repository)
             elif known.seen is not None:
                 await self._adopt(known.seen, repository, before)
+            await self._refs.begin(repository)
         _open_checks[self._desk.session] += 1
         if self.files.files and not self._facts.get(CHECKING):
             self._facts.set(CHECKING, True)
@@ -178,6 +181,8 @@ class Checkout:
         # Where a worker's turn is under way, its end finds what is wrong.
         if known is not None and known.seen is not None and repository is not None and not self._others(""):
             await self._report_checks(known, repository)
+            if lost := await self._refs.end(repository, CHECKS, known.good.branch):
+                self._desk.say(f"{'; '.join(one.said for one in lost[:3])}. `{lost[0].way_back}` brings it back")
             if await _position(repository) == known.seen.position:
                 await self._see("", after)
         if self._facts.get(CHECKING) and not _open_checks[self._desk.session]:
@@ -229,6 +234,8 @@ class Checkout:
                     await self._adopt(seen, repository)
             else:
                 known = await self._adopt_after_kill(known, repository)
+                await self._refs.end(repository, task, known.good.branch)
+            await self._refs.begin(repository)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
         if cut := await self._hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"
@@ -347,8 +354,16 @@ class Checkout:
             return Try("git", GONE, "the turn deleted the repository: there is no .git any more")
         now = await _position(repository)
         if now.branch != known.good.branch or not await _follows(repository, known.good, now):
-            return Try("git", await _way_home(repository, known.good, now), _said(known.good, now))
-        return await self._files_after_turn(known, now, repository, task)
+            failed = Try("git", await _way_home(repository, known.good, now), _said(known.good, now))
+        else:
+            failed = await self._files_after_turn(known, now, repository, task)
+        lost = await self._refs.end(repository, task, known.good.branch)
+        if not lost:
+            return failed
+        texts, reasons = [way_back_of_refs(lost)], ["; ".join(one.said for one in lost[:3])]
+        if failed is not None:
+            texts, reasons = [failed.trouble, *texts], [failed.reason, *reasons]
+        return Try("git", "\n\n".join(texts), "; ".join(reasons))
 
     async def _files_after_turn(self, known: Known, now: Position, repository: Repository, task: str) -> Try | None:
         files = self.files

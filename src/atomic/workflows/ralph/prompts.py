@@ -211,7 +211,8 @@ def _how(place: Place) -> str:
     commit = (
         "Commit your work on the branch that is checked out, in one commit, and only the files of this task, by name: "
         "`git add -- FILES && git commit --only -m MESSAGE -- FILES`. Never `git add -A`, `git add .` or "
-        f"`git commit -a`. Add commits; do not amend, rebase, reset or switch branches.{_users_files(place)}"
+        f"`git commit -a`. Add commits; do not amend, rebase, reset or switch branches. Leave other branches, tags "
+        f"and stashes alone.{_users_files(place)}"
         if place.is_git
         else "This folder is in no git repository: leave the files as they should be."
     )

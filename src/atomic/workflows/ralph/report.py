@@ -7,6 +7,7 @@ depends on which of several parallel tasks ended first, so that two runs can be 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from atomic.workflows.definition import EndNote, RunEnd
@@ -36,7 +37,7 @@ def at_end(end: RunEnd) -> EndNote | None:
     account = read_account(session, end.state, end.facts)
     if not account.users.troubles and not account.late:
         shutil.rmtree(session / STORE, ignore_errors=True)
-    more = plain(_refused(account) + _touched(account) + _late(account), 1000)
+    more = plain(_refused(account) + _touched(account) + _lost(account) + _late(account), 1000)
     opened = f"; pull request: {plain(account.record.pr)}" if account.record.pr else ""
     said = f"{sentence(account, completed=True)}{more}{opened}; report: {session / REPORT}"
     if account.options.dry_run:
@@ -139,7 +140,7 @@ def _head(account: Account, ending: RunEnd) -> str:
     ]
     lines = [f"- **{name}**: {text}" for name, text in facts if text]
     unknown = "The run's state is not known: reviews, and whose a commit is, cannot be told." * (account.state is None)
-    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_refused(account)}{_touched(account)}"
+    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_refused(account)}{_touched(account)}{_lost(account)}"
     if completed:  # otherwise a resume takes them for the user's
         title += _late(account)
     return "\n\n".join(part for part in (title, unknown, "\n".join(lines)) if part)
@@ -161,8 +162,17 @@ def _touched(account: Account) -> str:
     if not troubles:
         return ""
     told = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
+    return f"; your uncommitted work was touched: {_first(told)}"
+
+
+def _lost(account: Account) -> str:
+    """That branches, tags or stashes of the user are gone or moved."""
+    return f"; {_first([line(one.said) for one in account.lost_refs])}" if account.lost_refs else ""
+
+
+def _first(told: Sequence[str]) -> str:
     more = f" and {len(told) - 3} more" if len(told) > 3 else ""
-    return f"; your uncommitted work was touched: {', '.join(told[:3])}{more}"
+    return f"{', '.join(told[:3])}{more}"
 
 
 def _late(account: Account) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
-from atomic.workflows.ralph.markdown import code, word
+from atomic.workflows.ralph.markdown import code, line, word
 from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, shown
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 
 def loud_part(account: Account) -> str:
     """What the reader must look at first, as quotes; nothing where there is nothing."""
-    parts = (_users_files(account), _protected(account), _changed_copies(account))
+    parts = (_users_files(account), _users_refs(account), _protected(account), _changed_copies(account))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -25,6 +25,14 @@ def _users_files(account: Account) -> str:
     lines = [f"> - {_users_file(path, users.files[path], trouble)}" for path, trouble in users.troubles.items()]
     back = f"> {code(f'atomic salvage {account.id}')} brings back what was kept; it shows what it does."
     return "\n".join(["> **Your uncommitted work is not as you left it.**", ">", *lines[:MOST_NAMED], ">", back])
+
+
+def _users_refs(account: Account) -> str:
+    """What became of the user's other branches, tags and stashes, and the commands that bring them back."""
+    if not account.lost_refs:
+        return ""
+    lines = [f"> - {line(one.said)}; {code(one.way_back, 1000)} brings it back" for one in account.lost_refs]
+    return "\n".join(["> **Branches, tags or stashes of yours are not as you left them.**", ">", *lines[:MOST_NAMED]])
 
 
 def late_part(account: Account) -> str:
