@@ -17,14 +17,30 @@ from atomic.workflows import (
     MemoryJournal,
     Node,
     NodeContext,
+    Question,
     RunStatus,
+    ask_user_node,
     compile_graph,
     graph,
     node,
     parallel_node,
     tool_node,
 )
-from tests.graph.small import RUN, S, ended, eventually, fail, failed, is_alive, say, wait_for, within, write
+from tests.graph.small import (
+    RUN,
+    S,
+    ended,
+    eventually,
+    fail,
+    failed,
+    is_alive,
+    killed_when,
+    say,
+    some_turns,
+    wait_for,
+    within,
+    write,
+)
 
 # join once ---------------------------------------------------------------------------------------------------
 
@@ -271,6 +287,76 @@ async def test_any_fails_with_every_reason_when_all_failed() -> None:
     text = await failed(graph(S).parallel(branches, strategy="any", id="p").compile(), "p")
     for part in ("'a'" if "'a'" in text else "a", "reason one", "reason two"):
         assert part in text
+
+
+def counted(id: str, runs: list[str], *, fails: bool = False) -> Node[S]:
+    """A node that notes that it ran, and may fail."""
+
+    async def run(ctx: NodeContext[S]) -> dict[str, Any]:
+        runs.append(id)
+        if fails:
+            raise ValueError(f"{id} is broken")
+        return {"log": [id]}
+
+    return node(id, run)
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+async def test_a_failed_branch_of_any_does_not_run_again_while_another_waits(limit: int) -> None:
+    journal, runs = MemoryJournal(), list[str]()
+    failing = [counted("before", runs), counted("bad", runs, fails=True)]
+    branches: Any = {"bad": failing, "good": [ask_user_node("q", "Go on?"), ask_user_node("r", "Really?")]}
+    compiled = graph(S).parallel(branches, strategy="any", max_concurrency=limit).then(say("next")).compile()
+    result = await within(compiled.run(journal=journal, execution_id=RUN))
+    assert (result.status, runs) == (RunStatus.PAUSED, ["before", "bad"])
+    for answers in (None, {"q": "yes"}, None):
+        result = await within(compiled.resume(journal, RUN, answers=answers))
+        assert (result.status, runs) == (RunStatus.PAUSED, ["before", "bad"])
+    copy = journal.fork(RUN)
+    for id in (RUN, copy):
+        result = await within(compiled.resume(journal, id, answers={"r": "yes"}))
+        assert (result.status, result.state.log, runs) == (RunStatus.COMPLETED, ["next"], ["before", "bad"])
+
+
+async def test_any_names_the_failures_of_before_a_pause_too_and_a_resume_tries_all_again() -> None:
+    journal, runs, broken = MemoryJournal(), list[str](), [True]
+
+    async def asks(ctx: NodeContext[S]) -> dict[str, Any]:
+        answer = await ctx.ask(Question("Go on?", id="q"))
+        if broken:
+            raise ValueError(f"{answer} is no answer")
+        return {"log": [str(answer)]}
+
+    branches: Any = {"bad": counted("bad", runs, fails=True), "asks": node("asks", asks)}
+    compiled = graph(S).parallel(branches, strategy="any", id="p").compile()
+    assert (await within(compiled.run(journal=journal, execution_id=RUN))).status is RunStatus.PAUSED
+    result = await within(compiled.resume(journal, RUN, answers={"q": "no"}))
+    text = "p: all branches failed: bad: bad: ValueError: bad is broken; asks: asks: ValueError: no is no answer"
+    assert (result.status, str(result.error), runs) == (RunStatus.FAILED, text, ["bad"])
+    result = await within(compiled.resume(journal, RUN))  # the parallel has failed: it is tried again as a whole
+    assert (result.status, runs) == (RunStatus.FAILED, ["bad", "bad"])
+    broken.clear()
+    result = await within(compiled.resume(journal, RUN))
+    assert (result.status, result.state.log, runs) == (RunStatus.COMPLETED, ["no"], ["bad", "bad", "bad"])
+
+
+async def test_a_killed_any_does_not_run_its_failed_branch_again() -> None:
+    runs, reached = list[str](), asyncio.Event()
+
+    async def slow(ctx: NodeContext[S]) -> dict[str, Any]:
+        while "bad" not in runs:
+            await asyncio.sleep(0)
+        if ctx.attempt == 1:
+            await some_turns()
+            reached.set()
+            await asyncio.Event().wait()
+        return {"log": ["slow"]}
+
+    branches: Any = {"bad": counted("bad", runs, fails=True), "slow": node("slow", slow)}
+    compiled = graph(S).parallel(branches, strategy="any").compile()
+    journal = await killed_when(compiled, reached)
+    result = await within(compiled.resume(journal, RUN))
+    assert (result.status, result.state.log, runs) == (RunStatus.COMPLETED, ["slow"], ["bad"])
 
 
 async def test_race_with_a_merge_function_gets_the_winner() -> None:

@@ -192,13 +192,13 @@ class Fork(Crew, ABC):
                 if self.decides_early and not token.suspended:
                     self.ended(name)
             except NodeError as error:
-                self.errors[name] = error
+                await self.lose(name, error)
                 self.ended(name)
             except asyncio.CancelledError as error:
                 await token.cancel()
                 if self.ending:
                     raise
-                self.errors[name] = token.cut_off(error)
+                await self.lose(name, token.cut_off(error))
                 self.ended(name)
 
     async def walk(self, name: str, token: Token) -> None:
@@ -207,14 +207,18 @@ class Fork(Crew, ABC):
             while (step := await token.advance()) is not None:
                 self.put(step)
         except NodeError as error:
-            self.errors[name] = error
+            await self.lose(name, error)
         except asyncio.CancelledError as error:
             await token.cancel()
             if self.ending:
                 raise
-            self.errors[name] = token.cut_off(error)
+            await self.lose(name, token.cut_off(error))
         if not token.suspended:
             self.ended(name)
+
+    async def lose(self, name: str, error: NodeError) -> None:
+        """Note that a branch has failed for good."""
+        self.errors[name] = error
 
     def ended(self, name: str) -> None:
         """A branch is through, or failed."""

@@ -42,6 +42,7 @@ class RowKind(IntEnum):
     ENDED = 10
     MIGRATED = 11
     PART = 12  # a part of a step's work that is done before the step is
+    LOST = 13  # a branch of a parallel failed for good, and the parallel may still succeed
 
 
 class Row(NamedTuple):
@@ -134,6 +135,14 @@ class JoinedBody(_Body, frozen=True):
     branches: tuple[str, ...]  # those that count, in the order of merging
     update: bytes | None = None  # of a merge function or a handled failure: only this counts
     goto: tuple[str, ...] | None = None
+
+
+class LostBody(_Body, frozen=True):
+    scope: str
+    fork: str
+    branch: str
+    error: ErrorBody
+    is_last: bool = False  # all branches have failed: a resume tries them all again
 
 
 class AskedBody(_Body, frozen=True):

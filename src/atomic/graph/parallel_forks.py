@@ -8,9 +8,10 @@ from typing import Any, cast
 from atomic.graph.errors import NodeError, StateError
 from atomic.graph.failures import FAILURES, as_node_error
 from atomic.graph.forks import Fork, conflict_error, conflict_in
+from atomic.graph.journal import ErrorBody, LostBody, RowKind, encode_row
 from atomic.graph.node import ParallelBody
 from atomic.graph.program import ForkOp
-from atomic.graph.run import Entry
+from atomic.graph.run import Entry, error_body
 from atomic.graph.state import describe_error
 from atomic.graph.token import Token
 
@@ -38,10 +39,33 @@ class ParallelFork(Fork):
         return super().child_path(self._recorded_names.get(name, name))
 
     def count(self) -> int:
-        return len(self.op.branches)
+        return len(self.op.branches) - len(self.errors)
 
     def names(self) -> Iterator[str]:
-        return iter(self.op.branches)
+        return (name for name in self.op.branches if name not in self.errors)
+
+    def begin(self) -> None:
+        self._restore_lost()
+        super().begin()
+
+    def _restore_lost(self) -> None:
+        """Branches that failed before the run was cut stay failed as long as another one may succeed."""
+        lost = {} if self.run.past is None else self.run.past.lost_branches(self.place.path, self.key)
+        for name in self.op.branches:
+            error = lost.get(self._recorded_names.get(name, name))
+            if error is not None:
+                self.make(name)  # what it has done is still merged for a catching node
+                self.errors[name] = error
+
+    async def lose(self, name: str, error: NodeError) -> None:
+        await super().lose(name, error)
+        pen = self.run.pen
+        if pen is None or self.body.strategy != "any":
+            return
+        is_last = len(self.errors) == len(self.op.branches)
+        recorded = self._recorded_names.get(name, name)
+        body = LostBody(self.place.path, self.key, recorded, cast("ErrorBody", error_body(error)), is_last)
+        await pen.write(encode_row(RowKind.LOST, body))
 
     def make(self, name: str) -> Token:
         program, outer = self.op.branches[name], self.token

@@ -16,6 +16,7 @@ from atomic.graph.journal import (
     ErrorBody,
     History,
     JoinedBody,
+    LostBody,
     MigratedBody,
     OpenedBody,
     PartBody,
@@ -117,6 +118,7 @@ class Past:
         self._scopes: dict[str, list[Visit]] = {}
         self._errors: dict[str, list[NodeError]] = {}
         self._open: dict[tuple[str, str], OpenedBody] = {}
+        self._lost: dict[tuple[str, str], dict[str, NodeError]] = {}  # failed branches of open forks
         self._failing: dict[str, tuple[NodeError, list[str]]] = {}  # by scope, and what was done about it
         self.raw = False  # read updates as plain data: their types may be those of older code
         self._asking: dict[str, str] = {}  # finished steps with a question of their own: their scope
@@ -154,7 +156,14 @@ class Past:
                 joined = decode_body(row, JoinedBody)
                 self._scopes.setdefault(joined.scope, []).append(joined)
                 self._open.pop((joined.scope, joined.fork), None)
+                self._lost.pop((joined.scope, joined.fork), None)
                 self._drop_questions(f"{joined.scope}|{joined.fork}")
+            case RowKind.LOST:
+                lost = decode_body(row, LostBody)
+                if lost.is_last:
+                    self._lost.pop((lost.scope, lost.fork), None)
+                else:
+                    self._lost.setdefault((lost.scope, lost.fork), {})[lost.branch] = error_from(lost.error)
             case RowKind.STARTED:
                 started = decode_body(row, StartedBody)
                 self._attempt(self.current_step(started.step_id), started.attempt)
@@ -358,6 +367,10 @@ class Past:
                 del self._open[scope, fork]
                 return body
         return None
+
+    def lost_branches(self, path: str, fork: str) -> Mapping[str, NodeError]:
+        """The branches of an open fork that have failed for good, by the names that they were recorded with."""
+        return self._lost.get((path, fork), {})
 
     def first_values(self) -> Values:
         """The plain data that the root's rows begin with."""
