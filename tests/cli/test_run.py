@@ -660,6 +660,20 @@ async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: 
     assert session(user)["status"] == "cancelled"
 
 
+async def test_a_cancelled_run_is_not_resumed(user: User) -> None:
+    workflow(user, "ask", ASK)
+    await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
+    id = session(user)["id"]
+    said = f"Run {id} was cancelled for good (atomic stop --cancel), so it does not continue; start a new run: "
+    assert (await user.atomic("stop", "--cancel", id)).exit_code == 0
+    before, record = ledger(user), session(user)
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, done.stderr) == (2, f"atomic: {said}atomic run ask …\n")
+    done = await user.atomic("resume", "--json", id)
+    assert (done.exit_code, msgspec.json.decode(done.stdout)["message"]) == (2, f"{said}atomic run ask …")
+    assert (ledger(user), session(user)) == (before, record)
+
+
 async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(2)] * 3), "--json", "x") as run:

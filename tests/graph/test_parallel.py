@@ -305,7 +305,8 @@ def counted(id: str, runs: list[str], *, fails: bool = False) -> Node[S]:
 async def test_a_failed_branch_of_any_does_not_run_again_while_another_waits(limit: int) -> None:
     journal, runs = MemoryJournal(), list[str]()
     failing = [counted("before", runs), counted("bad", runs, fails=True)]
-    branches: Any = {"bad": failing, "good": [ask_user_node("q", "Go on?"), ask_user_node("r", "Really?")]}
+    asking: list[Node[S]] = [ask_user_node("q", "Go on?"), ask_user_node("r", "Really?")]
+    branches = {"bad": failing, "good": asking}
     compiled = graph(S).parallel(branches, strategy="any", max_concurrency=limit).then(say("next")).compile()
     result = await within(compiled.run(journal=journal, execution_id=RUN))
     assert (result.status, runs) == (RunStatus.PAUSED, ["before", "bad"])
@@ -327,7 +328,7 @@ async def test_any_names_the_failures_of_before_a_pause_too_and_a_resume_tries_a
             raise ValueError(f"{answer} is no answer")
         return {"log": [str(answer)]}
 
-    branches: Any = {"bad": counted("bad", runs, fails=True), "asks": node("asks", asks)}
+    branches = {"bad": counted("bad", runs, fails=True), "asks": node("asks", asks)}
     compiled = graph(S).parallel(branches, strategy="any", id="p").compile()
     assert (await within(compiled.run(journal=journal, execution_id=RUN))).status is RunStatus.PAUSED
     result = await within(compiled.resume(journal, RUN, answers={"q": "no"}))
@@ -352,7 +353,7 @@ async def test_a_killed_any_does_not_run_its_failed_branch_again() -> None:
             await asyncio.Event().wait()
         return {"log": ["slow"]}
 
-    branches: Any = {"bad": counted("bad", runs, fails=True), "slow": node("slow", slow)}
+    branches = {"bad": counted("bad", runs, fails=True), "slow": node("slow", slow)}
     compiled = graph(S).parallel(branches, strategy="any").compile()
     journal = await killed_when(compiled, reached)
     result = await within(compiled.resume(journal, RUN))

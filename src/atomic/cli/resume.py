@@ -12,6 +12,7 @@ from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_
 from atomic.cli.streams import tell
 from atomic.config import atomic_home
 from atomic.sessions.errors import SessionError
+from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import believe_journal
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.catalog import WorkflowCatalog
@@ -64,6 +65,11 @@ async def go_on(
     record = session.record
     if record.is_conversation:
         raise UsageError(f"{session.id} is a conversation: atomic chat --resume {session.id}")
+    if record.status is SessionStatus.CANCELLED:
+        raise UsageError(
+            f"Run {session.id} was cancelled for good (atomic stop --cancel), so it does not continue; "
+            f"start a new run: atomic run {record.workflow} …"
+        )
     flags = flags.over(record.options)
     place = _place_of(session, flags)
     os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in

@@ -408,7 +408,7 @@ VERBS = {
         Verb(
             "stop",
             "pause a run that another terminal runs",
-            (Flag("--cancel", help="end it for good"),),
+            (Flag("--cancel", help="end it for good: it cannot be resumed"),),
             words=("ID",),
             run=_stop,
         ),

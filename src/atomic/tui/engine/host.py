@@ -29,7 +29,7 @@ THEMES = ("dark", "light", "ansi", "contrast")
 _LONGEST_WORD = 100_000  # bytes; a word of a command line has a limit
 Then = Callable[["ChatHost", str], Awaitable[None]]
 """What is done with what was chosen."""
-_GOES_ON = ("paused", "interrupted", "failed", "blocked", "cancelled")
+_GOES_ON = ("paused", "interrupted", "failed", "blocked")
 
 
 class ChatHost:
