@@ -13,7 +13,13 @@ SEVERAL = Question("Which parts?", options=["api", "ui", "docs, all"], multi_sel
 
 @pytest.mark.parametrize(
     ("line", "answer"),
-    [("2\n", "Red"), (" red ", "Red"), ("Blue, light", "Blue, light"), ("green", "green"), ("1, 2", "1, 2")],
+    [
+        ("2\n", "Red"),
+        (" red ", "Red"),
+        ("Blue, light", "Blue, light"),
+        ("green", "green"),
+        ("red, but darker", "red, but darker"),
+    ],
 )
 def test_one_answer_is_a_number_a_label_or_words_of_ones_own(line: str, answer: str) -> None:
     assert read_answer(COLOUR, line) == [answer]
@@ -31,6 +37,18 @@ def test_one_answer_is_a_number_a_label_or_words_of_ones_own(line: str, answer: 
 )
 def test_several_answers_have_commas_between_them(line: str, answer: list[str]) -> None:
     assert read_answer(SEVERAL, line) == answer
+
+
+@pytest.mark.parametrize("line", ["1,2", "1, 2\n", "red, 1", "2,9", "Blue, Red"])
+def test_several_choices_are_no_answer_where_one_is_asked_for(line: str) -> None:
+    with pytest.raises(WrongAnswerError) as refused:
+        read_answer(COLOUR, line)
+    choices = "choose one of: 1. Blue, 2. Red, 3. Blue, light."
+    assert str(refused.value) == f'This question takes one answer, not "{line.strip()}"; {choices}'
+
+
+def test_numbers_with_commas_are_an_answer_where_there_is_nothing_to_choose() -> None:
+    assert read_answer(Question("Which lines?"), "1,2\n") == ["1,2"]
 
 
 @pytest.mark.parametrize("line", ["0", "4", "17"])

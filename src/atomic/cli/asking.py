@@ -83,12 +83,23 @@ def read_answer(question: Question, line: str) -> list[str]:
     """The labels that a line means: numbers, labels or words of one's own. Raises WrongAnswerError."""
     labels = [option.label for option in question.options]
     said = line.strip()
+    if not question.multi_select and _are_several(said, labels):
+        choices = ", ".join(f"{number}. {one_line(label)}" for number, label in enumerate(labels, 1))
+        raise WrongAnswerError(f'This question takes one answer, not "{one_line(said)}"; choose one of: {choices}.')
     is_one = not question.multi_select or said in labels  # a label may have a comma
     answers = [said] if is_one else [word.strip() for word in said.split(",")]
     chosen = [_chosen(answer, labels) for answer in answers if answer]
     if not chosen and question.default is None:
         raise WrongAnswerError("Enter alone is no answer here.")
     return chosen or [question.default or ""]
+
+
+def _are_several(said: str, labels: Sequence[str]) -> bool:
+    """Whether a text is several numbers or labels of a question; other words with commas are a text of one's own."""
+    known = {label.casefold() for label in labels}
+    words = [word.strip().casefold() for word in said.split(",")]
+    is_choice = all(word in known or word.isdecimal() for word in words)
+    return bool(labels) and len(words) > 1 and is_choice and said.casefold() not in known
 
 
 def _chosen(word: str, labels: Sequence[str]) -> str:
