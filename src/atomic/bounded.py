@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import BinaryIO
 
 MAX_BYTES = 1024 * 1024
 _PART = 256 * 1024
@@ -23,16 +24,22 @@ def read_bounded(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> bytes:
 
 def beginning_of(path: str | os.PathLike[str], limit: int) -> bytes:
     """Return the first bytes of a file. Raises OSError where it is no regular file, or cannot be read."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened: to open some devices does something
-        raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with os.fdopen(number, "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):  # replaced meanwhile
-            raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
+    with open_regular(path) as file:
         content = bytearray()  # in parts: one read would reserve the memory of the whole limit
         while part := file.read(min(limit - len(content), _PART)):
             content += part
         return bytes(content)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading. Raises OSError where it is no regular file, or cannot be opened."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened: to open some devices does something
+        raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):  # replaced meanwhile
+        os.close(number)
+        raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
+    return os.fdopen(number, "rb")
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> str:

@@ -211,6 +211,32 @@ class Page(HTMLParser):
         ]
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("logs/agent-calls.jsonl", "cannot be read: this is not a regular file"),
+        ("logs/events.jsonl", "cannot be read: this is not a regular file"),
+        ("session.json", "session.json cannot be read"),
+        ("journal.db", ""),
+        ("report.md", ""),
+    ],
+)
+async def test_a_pipe_in_the_place_of_a_file_stops_nobody(user: User, name: str, said: str) -> None:
+    id = make_session(user.home, steps=["plan"], status="paused")
+    path = folder_of(user.home, id) / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    for words in (["show"], ["show", "--json"], ["report"], ["list"]):
+        done = await user.atomic("sessions", *words, *([] if words == ["list"] else [id]), timeout=60)
+        assert (done.exit_code == 0) is (name != "session.json" or words == ["list"])
+        if words == ["show"]:
+            assert said in done.stdout + done.stderr
+    for words in (["resume", id], ["attach", id], ["answer", id, "x"], ["salvage", id], ["doctor"]):
+        done = await user.atomic(*words, timeout=60)
+        assert "internal error" not in done.stderr
+    assert path.is_fifo()
+
+
 async def test_the_page_is_self_contained_and_all_text_is_escaped(user: User) -> None:
     evil = '<script src="http://evil/x.js">alert(1)</script><img onerror=x src=y>\u202e\x1b[31m'
     id = make_session(user.home, prompt=evil, reason=evil, workflow=evil[:60], steps=["plan", "bad-one"])

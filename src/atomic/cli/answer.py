@@ -89,7 +89,7 @@ def _is_given_already(session: Session, words: Sequence[str]) -> bool:
 
 def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, str | list[str]]]:
     """What was asked and answered, the newest last: in the journal, or in the inbox for the next resume."""
-    if not session.journal_path.exists():  # looking must not make one
+    if not session.journal_path.is_file():  # looking must not make one
         return {}
     journal = session.journal()
     try:

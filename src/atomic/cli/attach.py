@@ -18,7 +18,7 @@ def attach_command(id: str, *, as_json: bool) -> int:
     session = find_session(id)
     if session.record.is_conversation:
         raise CliError(f"{session.id} is a conversation, no run: atomic chat --resume {session.id}", FAILED)
-    if not session.logs.events.exists():
+    if not session.logs.events.is_file():
         raise CliError(f"{session.id} has no log to follow", FAILED)
     return signals.run(lambda stop: _follow(session, stop, as_json=as_json))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.bounded import beginning_of
 from atomic.config import Settings, atomic_home, config_files
 from atomic.redact import is_secret
 from atomic.sessions.errors import SessionDamagedError
@@ -88,9 +89,9 @@ def _problems(folder: Path) -> Iterator[str]:
     if folder.stat().st_mode & 0o077:
         yield f"{folder}: others can look into it"
     try:
-        with (folder / "journal.db").open("rb") as journal:
-            if journal.read(len(_MAGIC)) not in (_MAGIC, b""):  # empty: the run was cut before its first step
-                yield f"{folder}/journal.db is damaged"
+        begin = beginning_of(folder / "journal.db", len(_MAGIC))
+        if begin not in (_MAGIC, b""):  # empty: the run was cut before its first step
+            yield f"{folder}/journal.db is damaged"
     except OSError as error:
         if not is_new:
             yield f"{folder}/journal.db: {error.strerror}"

@@ -56,7 +56,7 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
 
 
 def _facts(session: Session) -> Mapping[str, Any]:
-    if not session.journal_path.exists():
+    if not session.journal_path.is_file():
         raise CliError(f"The journal of {session.id} is missing: put {session.journal_path} back, then salvage")
     try:
         return read_facts(session.journal_path, session.id)

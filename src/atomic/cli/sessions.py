@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from atomic.bounded import read_bounded_text
 from atomic.cli.errors import OK, UsageError
 from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.columns import cut, table, width
@@ -26,6 +27,7 @@ from atomic.terminal import harmless, one_line
 if TYPE_CHECKING:
     from atomic.graph import CompiledGraph
 
+_MOST_BYTES = 64 * 1024 * 1024  # of a report
 MOST_ROWS = 200  # of a timeline, on a screen or in a pipe; --json has all
 _WHO, _BAR, _WIDE = 28, 40, 100
 # In this order: what is going on, or went wrong, is seen before what is done.
@@ -94,8 +96,8 @@ def _look(id: str) -> tuple[Session, History]:
 
 def _report(session: Session, history: History) -> str:
     try:
-        return (session.dir / "report.md").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+        return read_bounded_text(session.dir / "report.md", _MOST_BYTES)
+    except OSError:  # also where something else is in its place
         return report_of(history)
 
 

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from atomic.bounded import open_regular
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session
 from atomic.workflows.events import WorkflowEvent
@@ -22,7 +23,7 @@ async def follow(session: Session, start: int | None = None) -> AsyncGenerator[W
 
     `start` is where in the log to begin instead.
     """
-    with session.logs.events.open("rb") as log:
+    with open_regular(session.logs.events) as log:
         log.seek(last_start(session.logs.events) if start is None else start)
         rest, patience = b"", _LAST_WORDS
         while True:
@@ -44,7 +45,7 @@ async def follow(session: Session, start: int | None = None) -> AsyncGenerator[W
 def last_start(path: Path) -> int:
     """Where in a log the last run_started stands."""
     start = at = 0
-    with path.open("rb") as log:
+    with open_regular(path) as log:
         for line in log:
             if line.startswith(b'{"type":"run_started"'):
                 start = at

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from atomic.bounded import open_regular
 from atomic.tasks import Task, TaskList
 from atomic.tasks.errors import TasksError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from atomic.sessions.model import SessionRecord
     from atomic.sessions.store import Session
 
+_LONGEST_LINE = 64 * 1024 * 1024  # bytes; a longer one is no line of ours, and is read in pieces
 _SLACK = 1.0  # seconds that a call's own time may lie outside of its step's
 
 
@@ -67,12 +69,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_history(session: Session, record: SessionRecord) -> History:
     """Look at a run, also while it goes on. What is damaged is left out and said."""
-    calls = list(read_calls(session.dir / "logs" / "agent-calls.jsonl"))
+    calls, no_calls = _calls(session.logs.calls)
     steps, problem = _steps(session, calls)
     tasks, more = _tasks(session.dir / "tasks.json")
-    open_steps = _open_steps(session.dir / "logs" / "events.jsonl", {(one.step_id, one.attempt) for one in steps})
+    open_steps, no_events = _open_steps(session.logs.events, {(one.step_id, one.attempt) for one in steps})
     steps += [_running(step) if record.status == "running" else _interrupted(step) for step in open_steps]
-    return History(record=record, steps=steps, calls=calls, tasks=tasks, problem=problem or more)
+    return History(
+        record=record, steps=steps, calls=calls, tasks=tasks, problem=problem or more or no_calls or no_events
+    )
 
 
 def _running(step: StepLook) -> StepLook:
@@ -95,7 +99,7 @@ def objects_in(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
 
 
 def read_calls(path: Path) -> Iterator[CallLook]:
-    """The calls of agents, in the order of their ends."""
+    """The calls of agents, in the order of their ends. Raises OSError where the log cannot be read."""
     for line in objects_in(_raw_lines(path)):
         usage = line.get("usage")
         figures: Mapping[str, Any] = cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
@@ -108,6 +112,17 @@ def read_calls(path: Path) -> Iterator[CallLook]:
             tokens=int(number(figures.get("input")) + number(figures.get("output"))),
             cost=number(cost) if isinstance(cost, int | float) else None,
         )
+
+
+def _calls(path: Path) -> tuple[list[CallLook], str]:
+    try:
+        return list(read_calls(path)), ""
+    except OSError as error:
+        return [], _unreadable(path, error)
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be read: {error.strerror or error}"
 
 
 def seconds_since_1970(value: Any) -> float | None:
@@ -127,8 +142,9 @@ def number(value: Any) -> float:
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
-            yield from file
+        with open_regular(path) as file:
+            while line := file.readline(_LONGEST_LINE):
+                yield line
     except (FileNotFoundError, NotADirectoryError):
         return
 
@@ -145,7 +161,7 @@ def _text(value: Any) -> str:
 def _steps(session: Session, calls: Sequence[CallLook]) -> tuple[list[StepLook], str]:
     from atomic.graph.errors import JournalError, RunNotFoundError
 
-    if not session.journal_path.exists():  # looking must not make one
+    if not session.journal_path.is_file():  # looking must not make one
         return [], ""
     try:
         with closing(session.journal()) as journal:
@@ -187,10 +203,21 @@ def _cost(record: Any, calls: Sequence[CallLook], taken: set[int]) -> float | No
     return sum(costs) if costs else None
 
 
-def _open_steps(path: Path, finished: set[tuple[str, int]]) -> list[StepLook]:
-    """The steps that have begun and of whose end nothing is written."""
+def _open_steps(path: Path, finished: set[tuple[str, int]]) -> tuple[list[StepLook], str]:
+    """Return the steps that have begun and of whose end nothing is written, and why the log cannot be read."""
+    try:
+        begun = _begun_steps(_raw_lines(path))
+    except OSError as error:
+        return [], _unreadable(path, error)
+    latest = {step.step_id: step for key, step in begun.items() if key not in finished}
+    done = {step_id for step_id, _ in finished}
+    return [step for step in latest.values() if step.step_id not in done], ""
+
+
+def _begun_steps(lines: Iterable[bytes]) -> dict[tuple[str, int], StepLook]:
+    """The attempts that have begun and of whose end the log tells nothing."""
     begun: dict[tuple[str, int], StepLook] = {}
-    for raw in _raw_lines(path):
+    for raw in lines:
         if b'"node_started"' not in raw and b'"node_ended"' not in raw:
             continue  # most lines are what agents say
         try:
@@ -208,9 +235,7 @@ def _open_steps(path: Path, finished: set[tuple[str, int]]) -> list[StepLook]:
         begun.pop((step.step_id, step.attempt), None)
         if line.get("type") == "node_started":
             begun[step.step_id, step.attempt] = step
-    latest = {step.step_id: step for key, step in begun.items() if key not in finished}
-    done = {step_id for step_id, _ in finished}
-    return [step for step in latest.values() if step.step_id not in done]
+    return begun
 
 
 def _tasks(path: Path) -> tuple[Sequence[Task], str]:

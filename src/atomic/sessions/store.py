@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import msgspec
 
+from atomic.bounded import read_bounded
 from atomic.redact import Redactor
 from atomic.saving import replace_file
 from atomic.sessions.errors import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PREFIX = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]){0,28}-?")
 SHORTEST = 8
+_MOST_BYTES = 64 * 1024 * 1024  # of `session.json`; a long prompt is a part of it
 
 Records = list[SessionRecord]
 
@@ -181,7 +183,7 @@ class Session:
     def require_journal(self) -> None:
         """Raise JournalLostError where the run has begun and its journal's file is gone. It makes no file."""
         has_begun = self.record.begun or self.record.status is not SessionStatus.RUNNING  # older records only say this
-        if has_begun and not self.journal_path.exists():
+        if has_begun and not self.journal_path.is_file():
             raise JournalLostError(self.id, f"its journal {self.journal_path} is missing")
 
     def journal(self) -> Journal:
@@ -218,7 +220,7 @@ def read_record(folder: Path) -> SessionRecord:
     """Read a `session.json`. Raises SessionDamagedError."""
     path = folder / "session.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SessionRecord)
+        return msgspec.json.decode(read_bounded(path, _MOST_BYTES), type=SessionRecord)
     except OSError as error:
         raise SessionDamagedError(
             f"{path}: {error.strerror or error}; atomic resume {folder.name} rebuilds it from journal.db"

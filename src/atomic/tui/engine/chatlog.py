@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from atomic import __version__
+from atomic.bounded import open_regular
 from atomic.graph import JournalError
 from atomic.providers.events import TurnEnded, Usage
 from atomic.sessions.errors import SessionError
@@ -189,22 +190,22 @@ def last_exchanges(session: Session, most: int) -> list[tuple[str, str]]:
 
 def _tail(session: Session) -> list[bytes]:
     try:
-        with session.logs.events.open("rb") as log:
+        with open_regular(session.logs.events) as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL))
             return log.read().splitlines()
-    except FileNotFoundError:
+    except OSError:  # also where something else is in its place
         return []
 
 
 def _lines(session: Session) -> Iterator[msgspec.Raw]:
     try:
-        with session.logs.events.open("rb") as log:
+        with open_regular(session.logs.events) as log:
             for line in log:
                 try:
                     yield _decode(line)
                 except msgspec.DecodeError:  # a line that a kill has cut
                     continue
-    except FileNotFoundError:
+    except OSError:  # also where something else is in its place
         return
 
 

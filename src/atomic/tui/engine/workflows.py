@@ -86,7 +86,7 @@ class WorkflowRuns:
     async def watch(self, run: Run, session: Session) -> End:
         """Show what the log says, and follow it while the run goes on."""
         run.start(RunKind.WORKFLOW, session.record.workflow, session=session.id)
-        if not session.logs.events.exists():
+        if not session.logs.events.is_file():
             return End(str(session.record.status), f"{session.id} has no log")
         return await self.follow(run, session, lambda: _end_owner(session))
 
