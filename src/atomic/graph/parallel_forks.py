@@ -50,7 +50,9 @@ class ParallelFork(Fork):
 
     def _restore_lost(self) -> None:
         """Branches that failed before the run was cut stay failed as long as another one may succeed."""
-        lost = {} if self.run.past is None else self.run.past.lost_branches(self.place.path, self.key)
+        if self.run.past is None:
+            return
+        lost = self.run.past.lost_branches(self.place.path, self.key)
         for name in self.op.branches:
             error = lost.get(self._recorded_names.get(name, name))
             if error is not None:
