@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from atomic.workflows.ralph.review import (
     review_in,
     united,
 )
-from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, reviewing, writing
-from tests.workflows.ralph.theatre import finding as priced
+from tests.workflows.ralph.theatre import GOAL, PLAN, Theatre, writing
 
 
 def review(verdict: str = "approve", *findings: dict[str, Any]) -> dict[str, Any]:
@@ -189,56 +187,3 @@ async def test_a_rejection_with_a_trailing_comma_never_completes_a_run(tmp_path:
     outcome = await theatre.ralph(GOAL)
     assert outcome.status == ("blocked", "not_approved", 5)
     assert theatre.cast.count("reviewer 1") == theatre.cast.count("reviewer 2") == 1  # asked once more, with the reason
-
-
-KILLED_AFTER_WRITING = """
-import os, signal
-from pathlib import Path
-
-rename = os.rename
-
-def rename_and_die(source, target, **options):
-    rename(source, target, **options)
-    order = Path({order!r})
-    if str(target).endswith("tasks.json") and b'"{task}"' in Path(target).read_bytes() and order.exists():
-        order.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-os.rename = rename_and_die
-"""
-
-
-def kill_when_written(theatre: Theatre, task: str) -> None:
-    """Kill Atomic once, in the moment in which a task is in tasks.json and its step is not yet in the journal."""
-    folder = theatre.user.home / "faults"
-    folder.mkdir()
-    order = folder / "order"
-    order.touch()
-    (folder / "sitecustomize.py").write_text(KILLED_AFTER_WRITING.format(order=str(order), task=task))
-    theatre.user.env["PYTHONPATH"] = f"{folder}:{theatre.user.env['PYTHONPATH']}"
-
-
-async def test_a_finding_is_repaired_once_although_the_run_is_killed_when_its_task_is_written(tmp_path: Path) -> None:
-    fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
-    theatre = Theatre(
-        tmp_path, PLAN, writing("1"), writing("2"), reviewing(priced("Part one is poor"), times=1), fixer, APPROVE
-    )
-    kill_when_written(theatre, "fix-1-1")
-    killed = await theatre.ralph(GOAL)
-    assert killed.exit_code == -signal.SIGKILL
-    resumed = await theatre.resume()
-    assert resumed.end["status"] == "completed"
-    assert list(theatre.statuses) == ["1", "2", "fix-1-1"]
-    assert theatre.cast[-3:] == ["reviewer 1", "fixer fix-1-1 1", "reviewer 1"]
-
-
-async def test_a_red_check_is_repaired_once_although_the_run_is_killed_when_its_task_is_written(tmp_path: Path) -> None:
-    leaves = {"role": "reviewer", "do": [{"sh": "touch red.txt"}, {"say": json.dumps(review())}], "times": 1}
-    fixer = {"role": "fixer", "do": [{"sh": "rm red.txt"}, {"write": {"part1.txt": "better\n"}}]}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), leaves, fixer, APPROVE)
-    kill_when_written(theatre, "check-1")
-    killed = await theatre.ralph("--verify", "! test -e red.txt", GOAL)
-    assert killed.exit_code == -signal.SIGKILL
-    resumed = await theatre.resume()
-    assert resumed.end["status"] == "completed"
-    assert list(theatre.statuses) == ["1", "2", "check-1"]

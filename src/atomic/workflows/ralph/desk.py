@@ -18,7 +18,7 @@ from atomic.tasks import TaskList
 from atomic.terminal import harmless
 from atomic.workflows.door import CutOff
 from atomic.workflows.nodes import Context
-from atomic.workflows.ralph.calls import calls_of
+from atomic.workflows.ralph.calls import calls_of, has_answer
 from atomic.workflows.ralph.evidence import Evidence, read_evidence, write_evidence
 from atomic.workflows.ralph.gates import GateBook
 from atomic.workflows.ralph.notes import NOTES
@@ -110,9 +110,10 @@ class Desk:
         """Count a turn of a worker or fixer while it is made. Raises Suspend where there may be no more.
 
         The count is written before the turn: a turn that was cut off by a kill counts, and none is free. One that a cap
-        or a provider's limit kept from being made is none.
+        or a provider's limit kept from being made is none. One whose answer is in the journal is counted already.
         """
-        self._begin_turn(task)
+        if not has_answer(self._ctx):
+            self._begin_turn(task)
         self.make_notes()
         is_made = True
         try:

@@ -16,6 +16,7 @@ import msgspec
 
 from atomic.git import FileChange, Picture, Pictures, find_repository
 from atomic.git.pictures import ChangeStatus
+from atomic.workflows.ralph.calls import has_answer
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.state import Span
 
@@ -38,6 +39,8 @@ class _Cut(msgspec.Struct, frozen=True):
 async def watch_turn(ctx: Ralph, desk: Desk, turn: Callable[[], Awaitable[ResultT]]) -> tuple[ResultT, list[Span]]:
     """Run one turn; its result, and the spans of this step: those of earlier attempts that were cut, and this one."""
     earlier = await _earlier_spans(ctx, desk)
+    if has_answer(ctx):
+        return await turn(), earlier
     before = await desk.pictures.take()
     await ctx.remember(_SPANS, [*earlier, _Cut(before)])
     try:

@@ -87,12 +87,13 @@ def plan_in(text: str) -> TaskList:
     return plan
 
 
-def plan_tool(hand_in: Callable[[TaskList], None]) -> CustomTool:
+def plan_tool(hand_in: Callable[[Any], None]) -> CustomTool:
     """The tool with which a planner hands in its plan; what is wrong with it, it is told at once."""
 
     async def run(arguments: Mapping[str, Any]) -> str:
-        plan = read_plan(msgspec.to_builtins(arguments))
-        hand_in(plan)
+        given = msgspec.to_builtins(arguments)
+        plan = read_plan(given)
+        hand_in(given)
         return f"The plan is taken: {len(plan.tasks)} tasks. End your turn now."
 
     return CustomTool(name="submit_plan", description="Hand in the plan.", schema=_SCHEMA, run=run, replayed=True)

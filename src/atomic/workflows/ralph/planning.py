@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from atomic.errors import AtomicError
 from atomic.git import find_repository
@@ -17,13 +18,14 @@ from atomic.tasks import TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.project_gate import Gate
+from atomic.workflows.ralph.calls import ask_once
 from atomic.workflows.ralph.checking import watch_checks
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.gates import NOT_EXECUTABLE, NOT_FOUND
 from atomic.workflows.ralph.options import PLAN, has_secret, read_list, red_checks_of, refuse_secrets
-from atomic.workflows.ralph.plan import PlanError, check_in, plan_in, plan_tool
+from atomic.workflows.ralph.plan import PlanError, check_in, plan_in, plan_tool, read_plan
 from atomic.workflows.ralph.prompts import planner_prompt
 from atomic.workflows.ralph.publishing import obstacle
 
@@ -210,11 +212,18 @@ def _take(desk: Desk, tasks: TaskList) -> None:
 
 async def _ask_planner(ctx: Ralph, desk: Desk, *, attempt: int) -> TaskList:
     """One plan. Raises PlanError."""
-    options, handed_in = desk.options, list[TaskList]()
+    options = desk.options
     prompt = planner_prompt(options.goal, options.origin, desk.place(), attempt=attempt, problem=ctx.state.plan_problem)
     checkout = Checkout(desk)
     async with checkout.turn("plan", is_repair=False):
-        answer = await ctx.deps.turn(prompt, agent="planner", custom_tools=[plan_tool(handed_in.append)], strict=False)
+        answer, handed_in = await ask_once(ctx, tuple[str, list[Any]], lambda: _planner_turn(ctx, prompt))
     if checkout.failed is not None:
         desk.say(f"the planner changed the checkout: {checkout.failed.reason}")
-    return handed_in[-1] if handed_in else plan_in(answer)
+    return read_plan(handed_in[-1]) if handed_in else plan_in(answer)
+
+
+async def _planner_turn(ctx: Ralph, prompt: str) -> tuple[str, list[Any]]:
+    """Return the planner's answer and the plans that it handed in."""
+    handed_in: list[Any] = []
+    answer = await ctx.deps.turn(prompt, agent="planner", custom_tools=[plan_tool(handed_in.append)], strict=False)
+    return answer, handed_in

@@ -13,7 +13,7 @@ from atomic.saving import replace_file
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
-from atomic.workflows.ralph.calls import calls_of
+from atomic.workflows.ralph.calls import ask_once, calls_of
 from atomic.workflows.ralph.checking import (
     MOST_RUNS,
     check_tree,
@@ -105,7 +105,7 @@ def _key(ctx: Ralph) -> str:
 
 async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     """One answer. Raises ReviewError."""
-    state, handed_in = ctx.state, list[Review]()
+    state = ctx.state
     prompt = reviewer_prompt(
         desk.options.goal,
         desk.tasks.tasks,
@@ -116,12 +116,13 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
         before=state.rounds[-1] if state.rounds else (),
         problem=problem,
     )
-    tools = [review_tool(handed_in.append)]
     # If the other one cannot be asked, the worker's is better than none.
     other = ctx.deps.provider_of("worker") if state.unserved.get(_key(ctx)) else _reviewing(ctx, desk)
     checkout, round_name = Checkout(desk), _round_name(len(state.reviews))
     async with checkout.turn("review", is_repair=False, hidden_as=round_name):
-        answer = await ctx.deps.turn(prompt, agent="reviewer", provider=other, custom_tools=tools, strict=False)
+        answer, handed_in = await ask_once(
+            ctx, tuple[str, list[Review]], lambda: _reviewer_turn(ctx, prompt, provider=other)
+        )
     if checkout.failed is not None:
         desk.say(f"the reviewer changed the checkout: {checkout.failed.reason}")
     if paths := checkout.hidden_changes(round_name):
@@ -131,6 +132,14 @@ async def _ask_reviewer(ctx: Ralph, desk: Desk, problem: str) -> Review:
     with suppress(ReviewError):  # what was handed in counts; a stricter word in the answer counts too
         handed_in.append(review_in(answer))
     return strictest(handed_in)
+
+
+async def _reviewer_turn(ctx: Ralph, prompt: str, *, provider: str | None) -> tuple[str, list[Review]]:
+    """Return the reviewer's answer and the reviews that it handed in."""
+    handed_in: list[Review] = []
+    tools = [review_tool(handed_in.append)]
+    answer = await ctx.deps.turn(prompt, agent="reviewer", provider=provider, custom_tools=tools, strict=False)
+    return answer, handed_in
 
 
 def _round_name(reviews_before: int) -> str:

@@ -16,6 +16,7 @@ from atomic.providers.errors import ProviderError
 from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
+from atomic.workflows.ralph.calls import ask_once
 from atomic.workflows.ralph.checking import check_tree, is_known_green, is_repair, look_for_check, repair_task
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
@@ -131,7 +132,11 @@ class Ended(NamedTuple):
 
 
 async def ask(ctx: Ralph, prompt: str, role: str) -> Ended:
-    """One turn of a worker or fixer."""
+    """Run one turn of a worker or fixer, unless its answer is in the journal."""
+    return await ask_once(ctx, Ended, lambda: _ask(ctx, prompt, role))
+
+
+async def _ask(ctx: Ralph, prompt: str, role: str) -> Ended:
     try:
         return Ended(await ctx.deps.turn(prompt, agent=role, strict=False))
     except TurnFailedError as failed:
