@@ -103,3 +103,11 @@ async def test_a_red_check_is_repaired_once_although_the_run_is_killed_when_its_
     resumed = await killed_and_resumed(theatre, "--verify", "! test -e red.txt", GOAL)
     assert resumed.end["status"] == "completed"
     assert list(theatre.statuses) == ["1", "2", "check-1"]
+
+
+async def test_a_run_that_is_killed_before_its_first_step_still_knows_who_gave_the_check(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    kill_once(theatre, "/session.json", '"running"')
+    resumed = await killed_and_resumed(theatre, "--verify", "true", GOAL)
+    assert resumed.end["status"] == "completed"
+    assert "- Check: `true` (given by `--verify`)" in theatre.report

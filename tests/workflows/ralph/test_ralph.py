@@ -517,18 +517,6 @@ async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path
     assert "2 tasks planned" in done.stderr
 
 
-async def test_a_run_that_was_killed_before_its_first_step_still_knows_who_gave_the_gate(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--dry-run", "--verify", CLEAN, GOAL)).status == DONE
-    session = theatre.session
-    record = json.loads((session / "session.json").read_text())
-    for path in (*session.glob("journal.db*"), session / "gates.json", session / "tasks.json", session / "report.md"):
-        path.unlink()
-    (session / "session.json").write_text(json.dumps({**record, "status": "running", "ended_at": None}))
-    assert (await theatre.resume()).status == DONE
-    assert f"- Check: `{CLEAN}` (given by `--verify`)" in theatre.report
-
-
 @pytest.mark.ci
 async def test_everybody_is_told_where_the_projects_rules_are(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
