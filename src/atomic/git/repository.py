@@ -34,6 +34,16 @@ _SETTINGS = {
     "user.name",
     "user.email",
 }
+# By the file or folder in the git folder that says so; a rebase may have the file of a cherry-pick too.
+_OPERATIONS = {
+    "rebase-apply/applying": "am",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
 _COMMIT_HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg")
 _NOT_SHOWN = {"config", "config.worktree", "hooks"}
 _ENVIRONMENT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")  # says where settings are
@@ -144,6 +154,11 @@ class Repository:
         except GitError:  # there is no commit yet, but a branch that waits for it
             return None, (await self.git("symbolic-ref", "HEAD")).strip()
         return commit, None if name == "HEAD" else name
+
+    def operation(self) -> str:
+        """Return the git command that the user has begun and not finished, or nothing."""
+        found = (command for name, command in _OPERATIONS.items() if os.path.lexists(self.git_dir / name))
+        return next(found, "")
 
     async def commit_hooks(self) -> list[str]:
         """The names of hooks that may refuse a commit. They are looked at and not run."""

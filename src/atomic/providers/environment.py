@@ -7,6 +7,26 @@ from collections.abc import Iterable, Mapping
 
 from atomic.redact import is_secret_variable
 
+# Variables that name a repository. Git sets them for its hooks. They would lead an agent to another repository than the
+# one that Atomic looks at.
+GIT_VARIABLES = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_QUARANTINE_PATH",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+
 
 def child_environment(
     own: Iterable[str] = (),
@@ -15,7 +35,7 @@ def child_environment(
     extra: Mapping[str, str] | None = None,
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the user's variables without those that hold secrets (`redact.is_secret_variable`).
+    """Return the user's variables without those that hold secrets (`redact.is_secret_variable`) or name a repository.
 
     `own`: names that belong to the agent and are kept, a prefix where one ends with `_`; `passed`: more names to keep,
     from the user's settings (`[env] pass`); `extra`: set as they are. Checks and MCP servers own nothing.
@@ -26,6 +46,7 @@ def child_environment(
     kept = {
         name: value
         for name, value in base.items()
-        if name in allowed or name.startswith(prefixes) or not is_secret_variable(name, value)
+        if name not in GIT_VARIABLES
+        and (name in allowed or name.startswith(prefixes) or not is_secret_variable(name, value))
     }
     return {**kept, **(extra or {})}

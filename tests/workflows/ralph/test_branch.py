@@ -235,3 +235,71 @@ async def test_a_turn_that_loses_a_branch_and_is_killed_is_in_the_title(tmp_path
     assert (await theatre.ralph(GOAL)).exit_code == -9
     assert (await theatre.resume()).status == ("completed", "done", 0)
     assert "the branch feature was deleted" in theatre.report.partition("\n")[0]
+
+
+CONFLICT = "git switch -q -c side && echo side > README.md && git commit -q -a -m side && git switch -q main"
+BEGUN = {
+    "merge": "git merge side",
+    "rebase": "git rebase side",
+    "cherry-pick": "git cherry-pick side",
+    "revert": "git revert --no-edit HEAD~1",
+    "am": "git format-patch -q -1 --stdout side > ../side.patch; git am -q ../side.patch",
+}
+
+
+def begin(theatre: Theatre, command: str) -> None:
+    """Begin something that ends in a conflict."""
+    prepare = f"echo one > README.md && git commit -q -a -m one && {CONFLICT}"
+    script = f"{prepare} && echo main > README.md && git commit -q -a -m main"
+    subprocess.run(["sh", "-ec", script], cwd=theatre.project, check=True, capture_output=True)
+    subprocess.run(["sh", "-c", command], cwd=theatre.project, capture_output=True)
+
+
+@pytest.mark.parametrize("operation", BEGUN)
+async def test_a_run_does_not_start_while_a_merge_or_rebase_is_in_progress(tmp_path: Path, operation: str) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    begin(theatre, BEGUN[operation])
+    before = theatre.git("status", "--porcelain=v2")
+    done = await theatre.user.atomic("run", "ralph", GOAL)
+    assert done.exit_code == 2
+    assert f"A git {operation} is in progress in {theatre.project}" in done.stderr
+    assert f"(git {operation} --abort)" in done.stderr
+    assert theatre.cast == []
+    assert theatre.git("status", "--porcelain=v2") == before
+    theatre.git(operation, "--abort")
+    assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("git checkout -q --detach", "HEAD is detached: the commits of this run will be on no branch"),
+        ("git bisect start -q HEAD HEAD~1", "A git bisect is in progress"),
+    ],
+)
+async def test_a_run_that_starts_on_no_branch_says_so(tmp_path: Path, command: str, said: str) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    for name in ("a", "b"):
+        (theatre.project / name).touch()
+        theatre.commit_all(name)
+    theatre.git(*command.split()[1:])
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert outcome.warnings.count("will be on no branch") == 1
+    assert said in outcome.warnings
+
+
+async def test_variables_that_name_another_repository_do_not_reach_agents_and_checks(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    named = {"GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other), "GIT_INDEX_FILE": str(other / "index")}
+    theatre.user.env |= {**named, "GIT_AUTHOR_NAME": "Somebody Else"}
+    start = theatre.git("rev-parse", "HEAD")
+    check = 'test -z "$GIT_DIR$GIT_WORK_TREE$GIT_INDEX_FILE" && test "$GIT_AUTHOR_NAME" = "Somebody Else"'
+    outcome = await theatre.ralph("--verify", check, GOAL)
+    assert outcome.status == ("completed", "done", 0), outcome.end["message"]
+    assert "GIT_DIR, GIT_INDEX_FILE, GIT_WORK_TREE are set in your environment" in outcome.warnings
+    assert theatre.git("rev-list", "--count", f"{start}..HEAD") == "2"
+    assert theatre.git("log", "-1", "--format=%an") == "Somebody Else"
+    assert not (other / "index").exists()

@@ -140,6 +140,15 @@ class Checkout:
         if (known := self._known()) is not None and self._were_checks_cut():
             await self._recover_checks(known, repository)
         before, position = self.files, await _position(repository)
+        if repository.operation() == "bisect":
+            self._desk.say(
+                "A git bisect is in progress: the commits of this run will be on no branch, and git bisect reset leaves"
+                " them. End it first (git bisect reset)"
+            )
+        elif position.branch is None:
+            self._desk.say(
+                "HEAD is detached: the commits of this run will be on no branch. git switch -c NAME gives them one"
+            )
         self._note(Known(position, Seen(position, now.tree)))
         # Without a commit there is no line between the user's files and the project: all of it is the project.
         if position.head is None:

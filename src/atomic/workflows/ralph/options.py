@@ -14,6 +14,7 @@ from atomic.bounded import read_bounded_text
 from atomic.config import read_duration
 from atomic.config.ralph import DEFAULTS
 from atomic.errors import AtomicError
+from atomic.git import find_repository
 from atomic.redact import MARK, Redactor
 from atomic.tasks import ProblemKind, TaskList, TasksError
 from atomic.workflows.definition import WorkflowStateParams
@@ -149,6 +150,18 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
     for gate in options.gates:
         if gate.origin != SETTINGS or gate.command in of_settings:
             raise UntrustedError(untrusted.project, untrusted.hash, [f'gate "{gate.command}" ({gate.origin})'])
+
+
+def check_operation(cwd: str) -> None:
+    """Refuse a checkout with an unfinished merge or rebase, which a worker's commit would finish. Raises StartError."""
+    repository = find_repository(cwd)
+    operation = "" if repository is None else repository.operation()
+    if repository is None or operation in ("", "bisect"):
+        return
+    raise StartError(
+        f"A git {operation} is in progress in {repository.root}: a commit of a worker would become part of it. "
+        f"Finish it (git {operation} --continue) or take it back (git {operation} --abort), then start again"
+    )
 
 
 def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[Gate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from atomic.errors import AtomicError
 from atomic.git import find_repository
 from atomic.graph import RunStatus, Suspend
+from atomic.providers.environment import GIT_VARIABLES
 from atomic.providers.errors import ProviderError
 from atomic.questions import Option, Question
 from atomic.sessions.model import SessionStatus
@@ -52,6 +54,7 @@ async def prepare(ctx: Ralph) -> NodeResult:
     if desk.options.mode == "tasks":
         _take(desk, read_list(Path(desk.options.origin)))
     _choose_gates(desk)
+    _warn_of_variables(desk)
     await asyncio.to_thread(_warn_of_others, desk)
     if desk.options.workers > 1:
         desk.say(
@@ -84,6 +87,16 @@ def _choose_gates(desk: Desk) -> None:
             desk.say(f"check: {gate.command} (from {gate.origin}; --verify COMMAND chooses another)")
     if not desk.options.gates:
         desk.say(YOLO_WITHOUT_GATE if desk.options.mode == "yolo" else WITHOUT_GATE)
+
+
+def _warn_of_variables(desk: Desk) -> None:
+    """Say which variables agents and checks do not get because they name a repository."""
+    if names := sorted(GIT_VARIABLES & os.environ.keys()):
+        many = "is" if len(names) == 1 else "are"
+        desk.say(
+            f"{', '.join(names)} {many} set in your environment; agents and checks do not get that. They work in the "
+            f"repository of {desk.cwd}"
+        )
 
 
 def _warn_of_others(desk: Desk) -> None:
