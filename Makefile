@@ -28,7 +28,8 @@ setup: .venv/.setup terminal-tools .programs/.setup ## install the package, the 
 terminal-tools: # tmux and Chromium, for the tests of the screen
 	@sh scripts/terminal_tools.sh
 
-setup-test: .venv/.setup-test .programs/.setup # what `make test` needs: no tmux, no Chromium, no linters
+setup-test: # what `make test` needs: no tmux, no Chromium, no linters; pip and npm at the same time
+	@$(MAKE) --no-print-directory --jobs=2 .venv/.setup-test .programs/.setup
 
 setup-demo: .venv/.setup-demo ## install only the package itself into .venv
 
