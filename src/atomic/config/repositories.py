@@ -34,19 +34,22 @@ def git_folder(root: Path) -> Path | None:
     `.git` is that folder, or a file that names it (of a linked worktree or a submodule).
     """
     entry = root / ".git"
-    if (content := _content(entry)) is not None:
+    if not os.path.isdir(entry):
+        content = _content(entry)
+        if content is None:
+            return None
         word, _, target = content.decode("utf-8", "surrogateescape").strip().partition(": ")
         if word != "gitdir" or not target or "\0" in target:
             return None
         entry = Path(os.path.realpath(root / target))
     shared = common_folder(entry)
-    has_all = all(os.path.isdir(shared / name) for name in ("objects", "refs"))
+    has_all = os.path.isdir(f"{shared}/objects") and os.path.isdir(f"{shared}/refs")
     return entry if has_all and _has_head(entry) else None
 
 
 def common_folder(git_dir: Path) -> Path:
     """Return the git folder that all working trees of a repository share: where the objects and refs are."""
-    content = _content(git_dir / "commondir")
+    content = _content(f"{git_dir}/commondir")
     if content is None:
         return git_dir
     return Path(os.path.realpath(git_dir / content.decode("utf-8", "surrogateescape").strip().replace("\0", "")))
@@ -118,18 +121,21 @@ def _is_odd(section: str, key: str, value: str) -> bool:
 
 
 def _has_head(git_dir: Path) -> bool:
-    head = git_dir / "HEAD"
+    head = f"{git_dir}/HEAD"
     if os.path.islink(head):  # as old versions of git made it
         return os.readlink(head).startswith("refs/")
     return (content := _content(head)) is not None and _HEAD.fullmatch(content) is not None
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: str | Path) -> bytes | None:
     """Return the beginning of a regular file; None for anything else."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened: to open a pipe would wait
             return None
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            return file.read(_MOST)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(file, _MOST)
+        finally:
+            os.close(file)
     except OSError:
         return None
