@@ -313,6 +313,20 @@ async def test_a_journal_at_a_path_is_closed_when_the_run_is_refused(tmp_path: P
     _nobody_has_it_open(path)
 
 
+async def test_a_run_is_not_resumed_from_a_journal_that_is_gone_and_none_is_made(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    config = GraphConfig(start_node="a", nodes=[say("a"), say("b")], edges=[Edge("a", "b")], state=S)
+    for compiled in (graph(S).then(say("a")).compile(), compile_graph(config)):
+        for look in (lambda: compiled.load(path, RUN), lambda: compiled.resume_stream(path, RUN)):  # noqa: B023
+            with pytest.raises(JournalError) as caught:
+                look()
+            text = f'There is no journal "{path}": a run continues only with the journal that it was recorded in'
+            assert str(caught.value) == text
+        assert list(tmp_path.iterdir()) == []
+    await within(compile_graph(config).run(journal=path, execution_id=RUN))
+    assert path.exists()
+
+
 def _nobody_has_it_open(path: str | Path) -> None:
     opened = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     assert not [name for name in opened if str(name).startswith(str(path))]

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
-from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 from uuid import uuid4
@@ -290,9 +289,19 @@ class PathLike(Protocol):
 JournalLike = Journal | str | PathLike
 
 
+class OpenJournal(Protocol):
+    """Opens the journal at a path. The engine depends on no file: whoever compiles a graph hands one down."""
+
+    def __call__(self, path: str | PathLike, *, is_new: bool) -> Journal:
+        """Open it; only where `is_new` may the file be made. Raises JournalError."""
+        ...
+
+
 @contextmanager
-def opened(journal: JournalLike) -> Generator[tuple[Journal, Callable[[], Callable[[], None] | None]]]:
-    """A journal, or the SQLite journal at a path, and a function that keeps that open and returns what closes it.
+def opened(
+    journal: JournalLike, open_journal: OpenJournal | None, *, is_new: bool = False
+) -> Generator[tuple[Journal, Callable[[], Callable[[], None] | None]]]:
+    """A journal, or the one at a path, and a function that keeps that open and returns what closes it.
 
     One that was opened here and is not kept is closed at the end. Raises JournalError.
     """
@@ -301,20 +310,23 @@ def opened(journal: JournalLike) -> Generator[tuple[Journal, Callable[[], Callab
         return
     if not isinstance(journal, str) and not hasattr(journal, "__fspath__"):
         raise JournalError(f"{journal!r:.60} is no journal; give SqliteJournal(path), MemoryJournal() or a path")
-    # By its name: the engine depends on no file, and only somebody who names one pays for SQLite.
-    sqlite_journal: Journal = import_module("atomic.sessions").SqliteJournal(journal)
+    if open_journal is None:
+        raise JournalError(
+            f"{journal!r:.60} is a path, and this graph knows no journals in files; give SqliteJournal(path)"
+        )
+    own_journal = open_journal(cast("str | PathLike", journal), is_new=is_new)
     kept = False
 
     def keep() -> Callable[[], None]:
         nonlocal kept
         kept = True
-        return sqlite_journal.close
+        return own_journal.close
 
     try:
-        yield sqlite_journal, keep
+        yield own_journal, keep
     finally:
         if not kept:
-            sqlite_journal.close()
+            own_journal.close()
 
 
 _encoder = msgspec.msgpack.Encoder()

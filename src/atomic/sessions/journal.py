@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 
+def open_journal(path: str | os.PathLike[str], *, is_new: bool) -> SqliteJournal:
+    """Open the SQLite journal at a path; only where `is_new` is a file made. Raises JournalError."""
+    if not is_new and not os.path.exists(path):
+        raise JournalError(
+            f'There is no journal "{os.fspath(path)}": a run continues only with the journal that it was recorded in'
+        )
+    return SqliteJournal(path)
+
+
 class SqliteJournal:
     """Runs in one SQLite file that outlives the process, a kill and a power cut.
 
