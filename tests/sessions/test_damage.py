@@ -41,7 +41,10 @@ class Mutant:
     invisible: bool = False
 
 
-@pytest.fixture(scope="module", params=STATES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(state, marks=() if state in ("log", "closed") else pytest.mark.ci) for state in STATES],
+)
 def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Files:
     return killed_files(tmp_path_factory.mktemp("killed"), request.param)
 
