@@ -97,6 +97,10 @@ class _Salvage:
     def path(self) -> str:
         return self._path
 
+    @property
+    def is_staged(self) -> bool:
+        return self._file.is_staged
+
     def run(self) -> bool | None:
         """True: it was put back; False: it could not be; None: it is as it was."""
         now = content_of(self._place)
@@ -194,7 +198,7 @@ async def _stage_again(root: Path, files: Sequence[_Salvage], facts: Mapping[str
         return []
     commit, left = index_after_turn(facts)
     try:
-        index = await repository.index([file.path for file in files])
+        index = await repository.index([file.path for file in files if file.is_staged])
         commit = commit or (await repository.head())[0]
         staged = {} if commit is None else await repository.staged(commit)
     except GitError as error:

@@ -11,6 +11,7 @@ from atomic.git.mail import split_mail, split_patch
 from atomic.git.pictures import FileChange, Picture, Pictures, shared_pictures
 from atomic.git.refs import Refs, branches_elsewhere, read_refs
 from atomic.git.repository import Repository, find_repository
+from atomic.git.submodules import uncommitted_in_submodules
 from atomic.git.watch import Changes, FileWatch, watching
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "shared_pictures",
     "split_mail",
     "split_patch",
+    "uncommitted_in_submodules",
     "watching",
 ]

@@ -354,3 +354,72 @@ async def test_a_staged_file_with_such_a_name_is_staged_again(tmp_path: Path) ->
     desk.git("rm", "-q", "--cached", "--ignore-unmatch", "part1.txt")
     (desk.project / "part1.txt").unlink()
     assert desk.git("status", "--porcelain=v1") == before
+
+
+class Submodules(Theatre):
+    """A user with uncommitted work in a submodule and in one within it."""
+
+    def __init__(self, folder: Path, *script: Any) -> None:
+        super().__init__(folder, *script)
+        name = ["-c", "user.name=A User", "-c", "user.email=user@example.invalid", "-c", "protocol.file.allow=always"]
+        for inner in ("deep", "lib"):
+            place = folder / inner
+            subprocess.run(["git", "init", "-q", "-b", "main", str(place)], check=True)
+            (place / f"{inner}.py").write_text("x = 1\n")
+            if inner == "lib":
+                subprocess.run(["git", *name, "submodule", "add", "-q", str(folder / "deep")], cwd=place, check=True)
+            subprocess.run(["git", "add", "-A"], cwd=place, check=True)
+            subprocess.run(["git", *name, "commit", "-q", "-m", inner], cwd=place, check=True)
+        self.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(folder / "lib"))
+        self.git("-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init", "--recursive")
+        self.git("commit", "-q", "-m", "Add lib")
+        (self.project / "lib" / "lib.py").write_text("x = 'mine'\n")
+        (self.project / "lib" / "notes.txt").write_text("my notes\n")
+        (self.project / "lib" / "deep" / "new.txt").write_text("deep notes\n")
+        self.before = self.texts
+
+    @property
+    def texts(self) -> list[str]:
+        paths = [self.project / "lib" / name for name in ("lib.py", "notes.txt", "deep/new.txt")]
+        return [path.read_text() if path.exists() else "(gone)" for path in paths]
+
+
+CLEAN = {"sh": "cd lib && git checkout -q -- . && git clean -fdq && cd deep && git clean -fdq"}
+
+
+async def test_uncommitted_work_in_submodules_is_put_back_by_the_worker(tmp_path: Path) -> None:
+    first, again = taking("1", CLEAN, attempt=1), worker("1", {"obey": True}, attempt=2)
+    desk = Submodules(tmp_path, PLAN, first, again, taking("2"), APPROVE)
+    outcome = await desk.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "3 files are not committed and yours: `lib/deep/new.txt`, `lib/lib.py`, `lib/notes.txt`" in outcome.warnings
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert desk.texts == desk.before
+
+
+async def test_uncommitted_work_in_submodules_is_reported_and_salvaged(tmp_path: Path) -> None:
+    desk = Submodules(tmp_path, PLAN, taking("1", CLEAN))
+    assert (await desk.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    assert "`lib/notes.txt` was deleted" in desk.report.partition("\n")[0]
+    done = await desk.user.atomic("salvage", desk.session.name)
+    assert (done.exit_code, done.stderr) == (0, ""), done.stdout
+    assert desk.texts == desk.before
+
+
+async def test_what_the_user_changes_in_a_submodule_between_turns_stays(tmp_path: Path) -> None:
+    desk = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await desk.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (desk.project / "lib" / "notes.txt").write_text("my better notes\n")
+    (desk.project / "lib" / "deep" / "new.txt").unlink()
+    assert (await desk.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert desk.texts == ["x = 'mine'\n", "my better notes\n", "(gone)"]
+    assert "uncommitted work" not in desk.report
+
+
+async def test_a_submodule_that_git_cannot_read_is_named(tmp_path: Path) -> None:
+    desk = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    (desk.project / ".git" / "modules" / "lib" / "modules" / "deep" / "index").write_text("broken\n")
+    outcome = await desk.ralph("--verify", "true", GOAL)
+    assert "Uncommitted work in `lib/deep` is not protected: git cannot read it" in outcome.warnings
+    assert "`lib/notes.txt`" in outcome.warnings

@@ -72,6 +72,9 @@ class Seen(msgspec.Struct, frozen=True):
     position: Position
     tree: str  # of all files
     staged: dict[str, Entry | None] = {}  # what the index has of the user's files and HEAD has not
+    inner: list[
+        tuple[str, str]
+    ] = []  # the user's files in submodules, which the tree does not have, and their contents
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -160,9 +163,11 @@ class Checkout:
         if files.files or before.files:
             self._facts.set(FACT, to_fact(files))
             staged = await self._staged(repository, position)
-            self._note(Known(position, Seen(position, now.tree, staged)))
+            self._note(Known(position, Seen(position, now.tree, staged, self._inner(repository))))
         if files.files:
             self._desk.say(_announced(files))
+        if files.unreadable:
+            self._desk.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")
 
     # around checks -------------------------------------------------------------------------------------------------
 
@@ -280,7 +285,7 @@ class Checkout:
         position = await _position(repository)
         if picture is None:
             picture = await self._desk.pictures.take()
-        seen = Seen(position, picture.tree, await self._staged(repository, position))
+        seen = Seen(position, picture.tree, await self._staged(repository, position), self._inner(repository))
         hooks = await repository.commit_hooks()
         loose = sorted(await self._desk.pictures.uncommitted(picture))[:MOST_FILES] if hooks else []
         if self._others(task):  # a turn has begun meanwhile: what it changes must not look like the user's
@@ -293,6 +298,10 @@ class Checkout:
             return {}
         staged = await repository.staged(position.head)
         return {path: entry for path, entry in staged.items() if path in files}
+
+    def _inner(self, repository: Repository) -> list[tuple[str, str]]:
+        inner = [path for path, file in self.files.files.items() if file.submodule]
+        return [(path, content_of(repository.root / path)) for path in inner]
 
     async def _moved(self, known: Known, seen: Position, now: Position, repository: Repository) -> Known:
         """The user may add commits to the branch. Anything else stops the run, until the user resumes it there."""
@@ -328,6 +337,7 @@ class Checkout:
         staged = await self._staged(repository, position)
         changed = await self._desk.pictures.changed_names(Picture(None, seen.tree), picture)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
+        changed |= {path for path, content in seen.inner if content_of(repository.root / path) != content}
         if seen.position.head is not None and seen.position.head != position.head:
             changed |= await repository.differing(seen.position.head, position.head)
         if _open_checks[self._desk.session]:  # of another task: its checks may have changed them

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from atomic.git import Repository
+from atomic.git import Repository, uncommitted_in_submodules
 from atomic.redact import Redactor
 from atomic.saving import replace_file
 from atomic.sessions.files import make_folder
@@ -46,6 +46,7 @@ class UsersFile(msgspec.Struct, frozen=True, omit_defaults=True):
     is_removed: bool = False  # the index has removed it
     staged_content: str = ""  # the hash of the staged bytes, where they are kept
     not_kept: str = ""  # why there is no copy
+    submodule: str = ""  # that it lies in; what is staged or committed there is not compared
 
     @property
     def is_staged(self) -> bool:
@@ -68,6 +69,7 @@ class UsersFiles(msgspec.Struct, frozen=True):
     files: dict[str, UsersFile] = {}
     unlisted: int = 0  # more than can be listed
     troubles: dict[str, Trouble] = {}
+    unreadable: list[str] = []  # submodules that git cannot read
 
     @property
     def paths(self) -> list[str]:
@@ -166,11 +168,16 @@ def put_back(path: Path, file: UsersFile, store: Store) -> None:
 async def list_users_files(
     repository: Repository, commit: str, uncommitted: Iterable[str], store: Store, *, without: Iterable[str] = ()
 ) -> UsersFiles:
-    """List the files that are not as the commit has them, and keep their bytes; those in `without` are not listed."""
-    staged = await repository.staged(commit)
-    paths = sorted({*uncommitted, *staged} - set(without))
-    files = {path: await _listed(repository, path, staged, store) for path in paths[:MOST_FILES]}
-    return UsersFiles(str(repository.root), files, len(paths) - len(files))
+    """List the files that are not as the commit has them, and keep their bytes; those in `without` are not listed.
+
+    Files that are not as the commit of their submodule has them are listed too.
+    """
+    staged, inner = await repository.staged(commit), await uncommitted_in_submodules(repository)
+    paths = sorted({*uncommitted, *staged, *inner.files} - set(without))
+    files = {
+        path: await _listed(repository, path, staged, store, inner.files.get(path, "")) for path in paths[:MOST_FILES]
+    }
+    return UsersFiles(str(repository.root), files, len(paths) - len(files), unreadable=inner.unreadable)
 
 
 async def list_again(
@@ -182,16 +189,20 @@ async def list_again(
     store: Store,
 ) -> UsersFiles:
     """The list after the user has changed some files; one that is committed by now is the project's."""
-    staged = await repository.staged(commit)
-    files = dict(known.files)
-    for path in sorted(set(changed) - known.troubles.keys()):
+    staged, files = await repository.staged(commit), dict(known.files)
+    again = sorted(set(changed) - known.troubles.keys())
+    is_inside = any(path in files and files[path].submodule for path in again)
+    inner = (await uncommitted_in_submodules(repository)).files if is_inside else {}
+    for path in again:
         files.pop(path, None)
-        if (path in uncommitted or path in staged) and len(files) < MOST_FILES:
-            files[path] = await _listed(repository, path, staged, store)
+        if (path in uncommitted or path in staged or path in inner) and len(files) < MOST_FILES:
+            files[path] = await _listed(repository, path, staged, store, inner.get(path, ""))
     return msgspec.structs.replace(known, root=str(repository.root), files=dict(sorted(files.items())))
 
 
-async def _listed(repository: Repository, path: str, staged: Mapping[str, Entry | None], store: Store) -> UsersFile:
+async def _listed(
+    repository: Repository, path: str, staged: Mapping[str, Entry | None], store: Store, submodule: str
+) -> UsersFile:
     place = repository.root / path
     content = content_of(place)
     entry = staged.get(path)
@@ -207,6 +218,7 @@ async def _listed(repository: Repository, path: str, staged: Mapping[str, Entry 
         is_removed=path in staged and entry is None,
         staged_content=kept,
         not_kept=why,
+        submodule=submodule,
     )
 
 
