@@ -69,6 +69,7 @@ class ConfigFlag(Flag):
     def __init__(self, name: str, key: str, default: Any, *, value: str, help: str) -> None:
         super().__init__(name, help=help, value=value)
         self.key, self.default = key, default
+        self.is_for_resume = True  # False: only a start takes it
 
     @property
     def is_limit(self) -> bool:
@@ -76,8 +77,13 @@ class ConfigFlag(Flag):
         return _is_limit(self.key, self.default)
 
 
-def config_flags(config: Mapping[str, Any], described: Mapping[str, str] | None = None) -> list[ConfigFlag]:
-    """Return the flags that keys make; a key whose flag every run has already makes none."""
+def config_flags(
+    config: Mapping[str, Any], described: Mapping[str, str] | None = None, on_resume: Sequence[str] | None = None
+) -> list[ConfigFlag]:
+    """Return the flags that keys make; a key whose flag every run has already makes none.
+
+    `on_resume` are the keys that a resume may change; None: all.
+    """
     from atomic.terminal import one_line
 
     made: dict[str, ConfigFlag] = {}
@@ -86,6 +92,7 @@ def config_flags(config: Mapping[str, Any], described: Mapping[str, str] | None 
             continue
         flag = _flag_of(key, default, one_line((described or {}).get(key, "")))
         if flag is not None and flag.name not in _RESERVED:
+            flag.is_for_resume = on_resume is None or key in on_resume
             made.setdefault(flag.name, flag)
     return list(made.values())
 

@@ -189,7 +189,7 @@ async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
     ]  # fmt: skip
     assert done.stderr.splitlines() == [
         f'atomic: paused: waits for an answer to "Which colour?": atomic answer {id} "ANSWER"',
-        f"Resume with: atomic resume {id}",
+        f'Resume with: atomic answer {id} "ANSWER"',
     ]
 
 

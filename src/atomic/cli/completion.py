@@ -136,7 +136,7 @@ def _flags_of_workflow(verb: Verb, words: Sequence[str]) -> Iterable[Flag]:
         record = _record(home / "sessions" / word / "session.json") if len(word) == _LENGTH_OF_ID else {}
         name, place = (record.get("workflow"), Path(str(record.get("project")))) if record else (word, project)
         if (found := find_written(str(name), place, home)) is not None:
-            return found.flags()
+            return [flag for flag in found.flags() if flag.is_for_resume or not verb.resumes]
     return ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from atomic.cli.verbs import CHAT, TURN, VERBS, VERSION, Verb
-from atomic.flags import HELP, Flag
+from atomic.flags import HELP, ConfigFlag, Flag, config_flags
 
 
 def top_help() -> str:
@@ -41,12 +41,28 @@ def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
     head = (f"atomic {verb.path}: {verb.summary}", "")
     if not verb.verbs:
         more = [flag for flag in flags if flag not in verb.flags]
+        if verb.resumes:
+            more = [flag for flag in more if not isinstance(flag, ConfigFlag) or flag.is_for_resume]
         of_workflow = ("the workflow's own flags:", *flag_rows(more), "") if more else ()
+        if verb.resumes and not more:
+            of_ralph = [flag for flag in ralph_flags() if flag.is_for_resume]
+            of_workflow = (
+                "flags for a run of Ralph (for another workflow: atomic resume ID --help):",
+                *flag_rows(of_ralph),
+                "",
+            )
         usage = ("usage:", f"  {verb.usage} [flags]", "")
         return "\n".join((*head, *usage, "flags:", *flag_rows(verb.flags), "", *of_workflow))
     rows = [(one.usage, one.summary) for one in verb.verbs.values()]
     note = f"atomic {verb.path} alone is atomic {verb.path} {verb.default}. Each has --help of its own."
     return "\n".join((*head, "usage:", *_columns(rows), "", note, ""))
+
+
+def ralph_flags() -> list[ConfigFlag]:
+    """Return the flags of the built-in workflow."""
+    from atomic.config.ralph import DEFAULTS, DESCRIPTIONS, ON_RESUME
+
+    return config_flags(DEFAULTS, DESCRIPTIONS, ON_RESUME)
 
 
 def flag_rows(flags: Sequence[Flag]) -> list[str]:

@@ -11,14 +11,17 @@ from atomic.cli.errors import UsageError
 from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_settings
 from atomic.cli.streams import tell
 from atomic.config import atomic_home
+from atomic.flags import config_flags
 from atomic.sessions.errors import SessionError
+from atomic.sessions.facts import read_facts
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import believe_journal
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.catalog import WorkflowCatalog
-from atomic.workflows.definition import WorkflowDefinition, WorkflowSource
+from atomic.workflows.definition import LoadedWorkflow, ResumeParams, WorkflowDefinition, WorkflowSource
 from atomic.workflows.executor import WorkflowRun, run_workflow
 from atomic.workflows.host_runtime import Person
+from atomic.workflows.ledger import read_calls
 
 Answers = Mapping[str, "str | list[str]"]
 
@@ -79,12 +82,33 @@ async def go_on(
     if workflow is not None and (named is None or named.name != definition.name):
         raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
     loaded = definition.load()
+    _check_flags(session, flags, definition, loaded)
     runtime = await place.runtime(flags, loaded, person)
     model = flags.models.get("") or record.options.get("model")
     return run_workflow(
         definition, record.prompt, runtime,
         session=session, config=flags.config, resume=True, answers=answers, model=model,
     )  # fmt: skip
+
+
+def _check_flags(session: Session, flags: RunFlags, definition: WorkflowDefinition, loaded: LoadedWorkflow) -> None:
+    """Raise UsageError, or what the workflow raises, for a flag that would have no effect."""
+    if not flags.config:
+        return
+    known = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
+    for flag in known:
+        if flag.key in flags.config and not flag.is_for_resume:
+            takes = ", ".join(one.name for one in known if one.is_for_resume)
+            raise UsageError(
+                f"{flag.name} is set when a run starts, and a resume cannot change it: start a new run with"
+                f" atomic run {definition.name} {flag.usage}, or leave it out (atomic resume takes {takes})"
+            )
+    if loaded.check_resume is not None:
+        facts = read_facts(session.journal_path, session.id) if session.journal_path.exists() else {}
+        has_worked = any(True for _ in read_calls(facts))
+        loaded.check_resume(
+            ResumeParams(run=session.id, given=flags.config, config=session.record.config, has_worked=has_worked)
+        )
 
 
 def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:

@@ -70,6 +70,11 @@ class Verb:
             verb.path = f"{name} {verb.name}"
 
     @property
+    def resumes(self) -> bool:
+        """Whether its first word is a run that it continues."""
+        return self.workflow is not None and self.words[:1] == ("ID",)
+
+    @property
     def leading(self) -> int | None:
         """How many words stand before a prompt; None if it takes none."""
         return self.words.index(PROMPT) if PROMPT in self.words else None

@@ -135,7 +135,8 @@ def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
     assert verb.workflow is not None
     find, failure = verb.workflow(words), None
     for word, definition in _named(words, find):
-        flags = (*verb.flags, *config_flags(definition.default_config, definition.config_descriptions))
+        own = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
+        flags = (*verb.flags, *own)
         try:
             arguments = parse(words, flags, leading=verb.leading)
         except UsageError as error:

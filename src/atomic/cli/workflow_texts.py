@@ -64,7 +64,9 @@ def written_workflows(project: Path | None, home: Path) -> Iterator[list[Written
     for folder in (None if project is None else project / ".atomic", home):
         files = _files(folder / "workflows") if folder else ()
         yield [WrittenWorkflow(path.stem, read_text(path)) for path in files]
-    yield [BuiltinWorkflow(ralph.NAME, ralph.ALIASES, config_flags(ralph.DEFAULTS, ralph.DESCRIPTIONS))]
+    yield [
+        BuiltinWorkflow(ralph.NAME, ralph.ALIASES, config_flags(ralph.DEFAULTS, ralph.DESCRIPTIONS, ralph.ON_RESUME))
+    ]
 
 
 def find_written(word: str, project: Path | None, home: Path) -> WrittenWorkflow | None:

@@ -27,6 +27,9 @@ DEFAULTS: Mapping[str, Any] = {
     "dry_run": False,
 }
 
+# What a resume may change. The rest says what the run is, and is read once, when it starts.
+ON_RESUME = ("max_iterations", "red_checks", "review_rounds")
+
 # What each flag does.
 DESCRIPTIONS: Mapping[str, str] = {
     "tasks": "work on the tasks of that file; it is copied and not touched",

@@ -69,6 +69,7 @@ class RunResult(msgspec.Struct, Generic[StateT], frozen=True):
     execution_id: str
     warnings: Sequence[Event] = ()
     codes: Sequence[str] = ()  # why it waits, one word each: those of `Suspend`
+    remedies: Mapping[str, str] = {}  # by code: what a person adds to the command that resumes it
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
@@ -437,6 +438,7 @@ class _Running(Generic[StateT]):
             self.run.execution_id,
             tuple(self.run.warnings),
             tuple(suspend.code for suspend in self.token.suspended if suspend.code),
+            {suspend.code: suspend.remedy for suspend in self.token.suspended if suspend.remedy},
         )
 
     def _folded(self) -> Any:

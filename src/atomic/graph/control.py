@@ -178,7 +178,9 @@ class Suspend(BaseException):
         node_id: str = "",
         code: str = "",
         begun: bool = True,
+        remedy: str = "",
     ) -> None:
+        self.remedy = remedy  # what a person adds to the command that resumes the run, such as `--max-cost 4`
         self.reason, self.status, self.question, self.node_id = reason, status, question, node_id
         self.begun = begun  # False: nothing that counts was done, and a task is still to be begun
         self.code = code  # one word for programs: why it waits

@@ -51,6 +51,15 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
     untrusted: Untrusted | None = None
 
 
+class ResumeParams(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workflow is told of a resume whose flags it may refuse."""
+
+    run: str
+    given: Mapping[str, Any]  # what the flags of the resume say
+    config: Mapping[str, Any]  # what the run was started with, and earlier resumes
+    has_worked: bool  # an agent was called
+
+
 CreateState = Callable[[WorkflowStateParams], State | Mapping[str, Any]]
 
 
@@ -98,6 +107,7 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     check_start: Callable[[WorkflowStateParams], None] | None = (
         None  # raises what is wrong with a start, before a session
     )
+    check_resume: Callable[[ResumeParams], None] | None = None  # raises what is wrong with the flags of a resume
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
     at_end: AtEnd | None = None  # called at every end of a run, also at a pause
@@ -140,6 +150,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     default_config: Mapping[str, Any] = {}
     node_descriptions: Mapping[str, str] = {}
     config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: what its flag does
+    resume_config: Sequence[str] | None = None  # the keys that a resume may change; None: all
     roles: Sequence[str] = ()  # all that `--agent` and `--model` may name; empty: whatever its prompts say
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None

@@ -120,7 +120,10 @@ class Door:
             code = reached.kind
         else:
             code = "provider_limit"
-        pause = CutOff(str(reached), code=code) if is_cut else Suspend(str(reached), code=code, begun=False)
+        if is_cut:
+            pause: Suspend = CutOff(str(reached), code=code, remedy=reached.remedy)
+        else:
+            pause = Suspend(str(reached), code=code, begun=False, remedy=reached.remedy)
         self.ctx.hold(pause)
         return pause
 

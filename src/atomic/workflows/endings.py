@@ -49,7 +49,8 @@ def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> End
             return Ending("failed", code if code in FAILED else "error", str(result.error), 1, resume)
         case RunStatus.BLOCKED:
             known = next((code for code in result.codes if code in BLOCKED), BLOCKED[0])
-            return Ending("blocked", known, str(result.error or "nothing left can run"), 5, resume)
+            why = str(result.error or "nothing left can run")
+            return Ending("blocked", known, why, 5, _with_remedy(resume, result, known))
         case _:
             return _paused(result, run, resume)
 
@@ -64,9 +65,9 @@ def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
     why = str(result.error or "")
     for code in result.codes:
         if code in CAPS:
-            return Ending("paused", code, why, 6, resume)
+            return Ending("paused", code, why, 6, _with_remedy(resume, result, code))
     if "provider_limit" in result.codes:
-        return Ending("paused", "provider_limit", why, 7, resume)
+        return Ending("paused", "provider_limit", why, 7, _with_remedy(resume, result, "provider_limit"))
     if not result.questions:
         return Ending("paused", next(iter(result.codes), "question"), why, 5, resume)
     from shlex import quote  # an id such as each[0]-1 is a pattern to a shell
@@ -74,5 +75,10 @@ def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
     first = result.questions[0]
     name = f" {quote(first.id)}" if len(result.questions) > 1 else ""
     more = f" (and {len(result.questions) - 1} more)" if len(result.questions) > 1 else ""
-    message = f'waits for an answer to "{first.text}"{more}: atomic answer {run}{name} "ANSWER"'
-    return Ending("paused", "question", message, 5, resume)
+    answer = f'atomic answer {run}{name} "ANSWER"'
+    return Ending("paused", "question", f'waits for an answer to "{first.text}"{more}: {answer}', 5, answer)
+
+
+def _with_remedy(resume: str, result: RunResult[Any], code: str) -> str:
+    """Return the command that resumes a run, with what lifts the reason why it waits."""
+    return f"{resume} {result.remedies.get(code, '')}".rstrip()

@@ -60,7 +60,8 @@ class CapReached(AtomicError):
         self.kind, self.limit, self.spent = kind, limit, spent
         self.flag = f"--{kind.replace('_', '-')}"
         shown = _SHOWN[kind]
-        self.raise_with = f"atomic resume {run or 'ID'} {self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
         cut = "; the turn at work was interrupted, and what it did is kept" if is_cut else ""
         super().__init__(
             f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut} (to go on: {self.raise_with})"
@@ -72,10 +73,11 @@ class Parked(AtomicError):
 
     def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
         self.provider, self.reset_at = provider, reset_at
+        self.remedy = "--on-limit wait"
         who = provider or "the provider"
         super().__init__(
             f"{who} has reached its usage limit and serves again at {_at(reset_at)}"
-            f" (to go on: atomic resume {run or 'ID'} --on-limit wait)"
+            f" (to go on: atomic resume {run or 'ID'} {self.remedy})"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 
-from atomic.config.ralph import ALIASES, DEFAULTS, DESCRIPTIONS, NAME
+from atomic.config.ralph import ALIASES, DEFAULTS, DESCRIPTIONS, NAME, ON_RESUME
 from atomic.workflows.definition import Demo, LoadedWorkflow, WorkflowDefinition, WorkflowSource
 
 
@@ -39,6 +39,7 @@ RALPH = WorkflowDefinition(
     loader=load_ralph,
     demo=DEMO,
     config_descriptions=DESCRIPTIONS,
+    resume_config=ON_RESUME,
     roles=("planner", "worker", "reviewer", "fixer"),
     node_descriptions={
         "prepare": "look at the project and its checks",

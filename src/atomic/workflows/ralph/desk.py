@@ -135,6 +135,7 @@ class Desk:
                 f"atomic resume {self.session.name} --max-iterations {most * 2} goes on",
                 code="max_iterations",
                 begun=False,
+                remedy=f"--max-iterations {most * 2}",
             )
         self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
 

@@ -17,7 +17,7 @@ from atomic.errors import AtomicError
 from atomic.git import find_repository
 from atomic.redact import MARK, Redactor
 from atomic.tasks import ProblemKind, TaskList, TasksError
-from atomic.workflows.definition import WorkflowStateParams
+from atomic.workflows.definition import ResumeParams, WorkflowStateParams
 from atomic.workflows.errors import UntrustedError
 from atomic.workflows.project_gate import Gate, find_gate
 
@@ -74,17 +74,38 @@ def read_options(params: WorkflowStateParams) -> Options:
     )
 
 
+def check_resume(params: ResumeParams) -> None:
+    """Refuse flags of a resume that would have no effect. Raises StartError."""
+    given, config = params.given, {**DEFAULTS, **params.config}
+    red_checks_of(given)
+    if "red_checks" in given and params.has_worked:
+        raise StartError(
+            "--red-checks says what a check means that is red before the run, and this run has begun its work: make"
+            f" the check green and run atomic resume {params.run}, or start a new run with --red-checks"
+        )
+    if "review_rounds" not in given:
+        return
+    rounds = rounds_of(given)
+    if config["yolo"]:
+        raise StartError("--review-rounds has no effect: a run with --yolo has no review; leave it out")
+    if bool(rounds) != bool(rounds_of(config)):
+        was = "with" if rounds_of(config) else "without"
+        raise StartError(
+            f"--review-rounds cannot be {rounds}: this run was started {was} reviews, and a resume cannot change that"
+        )
+
+
 def most_iterations(config: Mapping[str, Any]) -> int:
     """How many turns of workers and fixers there may be; 0: any number. Raises StartError."""
     return _count({**DEFAULTS, **config}, "max_iterations", least=0)
 
 
 def red_checks_of(config: Mapping[str, Any]) -> str:
-    """What a check means that is red before the run; nothing: a person is asked. Raises StartError."""
+    """Return what the user says of checks that are red before the run; empty: nothing. Raises StartError."""
     said = {**DEFAULTS, **config}["red_checks"]
     if said not in ("", *RED_CHECKS):
         raise StartError(f'--red-checks cannot be "{said}": give {" or ".join(RED_CHECKS)}')
-    return said or ("goal" if config.get("yolo") else "")
+    return said
 
 
 def rounds_of(config: Mapping[str, Any]) -> int:

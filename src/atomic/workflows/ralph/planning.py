@@ -17,6 +17,7 @@ from atomic.questions import Option, Question
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import SessionStore
 from atomic.tasks import TaskList
+from atomic.terminal import one_line
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.project_gate import Gate
@@ -38,6 +39,15 @@ YOLO_WITHOUT_GATE = (
     "not verified by a check: none was found. It rests on the agent's promise alone; --verify COMMAND gives one"
 )
 IGNORE, GOAL, STOP = "Ignore it", "It is the goal", "Stop"
+_MEANINGS = {
+    IGNORE.casefold(): "ignore",
+    "ignore": "ignore",
+    GOAL.casefold(): "goal",
+    "goal": "goal",
+    STOP.casefold(): "",
+}
+_ASKED, _CLOSED = "asked", "stops"  # how many questions about red checks were asked, and how many led to no decision
+_REFUSED = "refused"  # the last answer, where it was none
 MOST_WORDS = 600  # characters of what a red check said
 
 
@@ -120,27 +130,54 @@ def _checkout(folder: Path) -> Path:
 async def _decide(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> None:
     """Learn what checks mean that are red before the run. Raises Suspend where the run is to stop."""
     said = red_checks_of(ctx.deps.config)
-    if not said and ctx.deps.broker is not None:
+    missing = [check for check in red if check.exit_code in (NOT_FOUND, NOT_EXECUTABLE)]
+    if not said and desk.options.mode == "yolo" and not missing:  # no work turns a misspelled command green
+        said = "goal"
+    if not said and (ctx.deps.broker is not None or _is_asked(ctx)):
         said = await _ask_about(ctx, desk, red)
     names = " and ".join(check.command for check in red)
+    if not said:
+        remedy = "" if missing else "--red-checks goal"
+        raise Suspend(_stopped(desk, red), status=RunStatus.BLOCKED, code="check_red", remedy=remedy)
+    for check in missing:
+        desk.say(_described(check))
     if said == "ignore":
         desk.book.ignore(check.command for check in red)
         desk.say(f"{names}: red before the run, and ignored until it passes once")
-    elif said == "goal":
-        desk.say(f"{names}: red before the run; the run is completed only when it is green")
     else:
-        raise Suspend(_stopped(desk, red), status=RunStatus.BLOCKED, code="check_red")
+        desk.say(f"{names}: red before the run; the run is completed only when it is green")
+
+
+def _is_asked(ctx: Ralph) -> bool:
+    """Return whether a question about red checks is open, or was answered since it paused the run."""
+    return ctx.remembered(_ASKED, 0) > ctx.remembered(_CLOSED, 0)
 
 
 async def _ask_about(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> str:
-    """Ask a person what red checks mean. Each resume asks again under an id of its own."""
+    """Return what a person says that red checks mean; empty: stop. Each question has an id of its own."""
     for check in red:
         if words := _last_words(check):
             desk.say(f"{check.command} says: {words}")
-    stops = ctx.remembered("stops", 0)
-    question = Question(  # without what the checks said: a recorded answer is found by the question's text
-        f"{' '.join(_described(check) for check in red)} What should the run do?",
-        id=f"red-check-{stops + 1}",
+    while True:
+        number = ctx.remembered(_CLOSED, 0) + 1
+        await ctx.remember(_ASKED, number)
+        refused = ctx.remembered(_REFUSED, "")
+        answer = str(await ctx.ask(_question(red, number, refused))).strip()
+        said = _MEANINGS.get(answer.casefold())
+        if said:
+            return said
+        await ctx.remember(_REFUSED, answer if said is None else "")
+        await ctx.remember(_CLOSED, number)
+        if said is not None:
+            return ""
+
+
+def _question(red: Sequence[GateResult], number: int, refused: str) -> Question:
+    """Return the question without what the checks said: a recorded answer is found by the question's text."""
+    again = f'"{one_line(refused)[:60]}" does not say what to do: choose one of the answers. ' if refused else ""
+    return Question(
+        f"{again}{' '.join(_described(check) for check in red)} What should the run do?",
+        id=f"red-check-{number}",
         header="Red check",
         options=[
             Option(IGNORE, "work without it; the report says so"),
@@ -149,11 +186,6 @@ async def _ask_about(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> str:
         ],
         default=STOP,
     )
-    answer = str(await ctx.ask(question)).strip().casefold()
-    said = {IGNORE.casefold(): "ignore", "ignore": "ignore", GOAL.casefold(): "goal", "goal": "goal"}.get(answer, "")
-    if not said:
-        await ctx.remember("stops", stops + 1)
-    return said
 
 
 def _described(check: GateResult) -> str:
@@ -182,7 +214,7 @@ def _stopped(desk: Desk, red: Sequence[GateResult]) -> str:
     return (
         f"{described} Nothing was paid. Fix it and run `atomic resume {id}`, or say what it means:"
         f" `atomic resume {id} --red-checks goal` (completed only when it is green) or `--red-checks ignore`"
-        " (do not count it)"
+        " (do not count it). For another command start a new run with --verify"
     )
 
 

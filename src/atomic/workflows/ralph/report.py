@@ -132,7 +132,7 @@ def _head(account: Account, ending: RunEnd) -> str:
     facts = [
         ("Status", f"{code(ending.status)}, reason {code(ending.reason)}"),
         ("Why", line(ending.message, 2000) if ending.message else ""),
-        ("To go on", "" if completed else _go_on(ending, account.id)),
+        ("To go on", "" if completed else _go_on(ending, account)),
         ("Run", f"{code(account.id)} in {code(record.cwd or record.project)}" if record.workflow else code(account.id)),
         ("Goal", line(goal) if goal else ""),
         ("From", code(account.options.origin) if account.options.origin else ""),
@@ -197,8 +197,7 @@ _DECIDE = {
     "`atomic resume {id}`: failed tasks get three more attempts.",
     "stuck": "see below what was seen, change what keeps it from moving (the task, the check, the agent), then "
     "`atomic resume {id}`: it gets three more attempts.",
-    "check_red": "see above what the check says; repair it or the command, then `atomic resume {id}`. A check that is "
-    "red before the run can be the goal, or be ignored: `atomic resume {id} --red-checks goal` (or `ignore`).",
+    "check_red": "see what the check says; make it green, then `atomic resume {id}`: it is checked again.",
     "moving_tree": "find out what changes the files, stop it, then `atomic resume {id}`: they are checked and reviewed "
     "again.",
     "same_blocker": "the fixers cannot repair it, or it is no fault: decide, mend it yourself if you like, then "
@@ -219,5 +218,14 @@ _DECIDE = {
 }
 
 
-def _go_on(ending: RunEnd, id: str) -> str:
+_DECIDE_BEFORE = (
+    "see above what the check says; repair it, then `atomic resume {id}`, or say what it means: "
+    "`atomic resume {id} --red-checks goal` (or `ignore`). For another command start a new run with `--verify`."
+)
+
+
+def _go_on(ending: RunEnd, account: Account) -> str:
+    id = account.id
+    if ending.reason == "check_red" and not account.calls:
+        return _DECIDE_BEFORE.format(id=id)
     return _DECIDE.get(ending.reason, "`atomic resume {id}`: what is finished is not done again.").format(id=id)

@@ -9,7 +9,7 @@ from atomic.workflows import END, LoadedWorkflow, Node, NodeKind, NodeResult, Wo
 from atomic.workflows.definition import Capabilities, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.ralph import planning, publishing, reviewing, working, yolo
 from atomic.workflows.ralph.desk import TASKS, Desk, Ralph
-from atomic.workflows.ralph.options import check_operation, check_trust, read_options
+from atomic.workflows.ralph.options import check_operation, check_resume, check_trust, read_options
 from atomic.workflows.ralph.report import at_end
 from atomic.workflows.ralph.state import RalphState
 from atomic.workflows.task_loop import task_loop_node
@@ -28,6 +28,7 @@ def ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
         graph=compiled,
         create_state=create_state,
         check_start=check_start,
+        check_resume=check_resume,
         at_end=at_end,
         capabilities=Capabilities(subagents=True, task_list=True, questions=True),
     )

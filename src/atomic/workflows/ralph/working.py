@@ -169,9 +169,10 @@ async def gate(ctx: Ralph) -> NodeResult:
         return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)
     tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""))]
     update = {"tries": {task.id: tries}}
-    if len(tries) - ctx.state.forgiven.get(task.id, 0) >= MOST_ATTEMPTS:
+    most = MOST_ATTEMPTS + ctx.state.forgiven.get(task.id, 0)  # a resume gives as many again
+    if len(tries) >= most:
         return NodeResult(update, goto="give-up")
-    desk.say(f"task {task.id}: attempt {len(tries)} of {MOST_ATTEMPTS} failed: {evidence.reason}; trying again")
+    desk.say(f"task {task.id}: attempt {len(tries)} of {most} failed: {evidence.reason}; trying again")
     return NodeResult(update, goto="work")
 
 
