@@ -179,7 +179,7 @@ class Checkout:
                 await self._recover_checks(known, repository)
             elif known.seen is not None:
                 await self._adopt(known.seen, repository, before)
-            await self._refs.begin(repository)
+            await self._refs.begin(repository, known.good.branch)
         _open_checks[self._desk.session] += 1
         if self.files.files and not self._facts.get(CHECKING):
             self._facts.set(CHECKING, True)
@@ -249,7 +249,7 @@ class Checkout:
             else:
                 known = await self._adopt_after_kill(known, repository)
                 await self._refs.end(repository, task, known.good.branch)
-            await self._refs.begin(repository)
+            await self._refs.begin(repository, known.good.branch)
             self._note(msgspec.structs.replace(known, seen=None, told=None))
         if cut := await self._hidden.begin_turn():
             what = f"{cut} and the folders after it are not watched"

@@ -80,8 +80,8 @@ class UsersRefs:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
-    async def begin(self, repository: Repository) -> None:
-        """Note what is there: what has changed since the last turn, the user has changed."""
+    async def begin(self, repository: Repository, branch: str | None) -> None:
+        """Note what is there: what has changed since the last turn, the user has changed. `branch` may move."""
         noted, now = _read(self._facts), await _now(repository)
         if now is None:
             return
@@ -89,7 +89,7 @@ class UsersRefs:
         lost = [one for one in noted.lost if flat.get(one.name, ("", ""))[0] == one.now]
         gone = {one.name: one for one in lost}
         made = [name for name in noted.made if name in flat]
-        refs = {name: object for name, object in now.refs if name not in made}
+        refs = {name: object for name, object in now.refs if name not in made and name != branch}
         refs |= {name: one.object for name, one in gone.items() if not name.startswith(_STASH)}
         stashes = [(object, text) for object, text in now.stashes if _STASH + object not in made]
         stashes += ((one.object, one.message) for name, one in gone.items() if name.startswith(_STASH))
@@ -108,12 +108,12 @@ class UsersRefs:
         lost: list[LostRef] = []
         for name, (object, message) in before.items():
             found = after.get(name, ("", ""))[0]
-            is_free = name == branch or (found and name in others)
+            is_free = name == branch or (found and name in others)  # the user may have switched since the beginning
             if found == object or is_free or (found and await _has_grown(repository, name, object, found)):
                 continue
             whose = known[name].task if name in known else task
             lost.append(LostRef(name, object, found, whose, message))
-        made = sorted({*noted.made, *(name for name in after if name not in before)})
+        made = sorted({*noted.made, *(name for name in after if name not in before and name != branch)})
         self._note(_Noted(noted.refs, made, lost))
         return [one for one in lost if one.name not in known]
 
