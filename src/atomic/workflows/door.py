@@ -96,7 +96,7 @@ class Door:
             caller = about.caller
             turn = self.office.governor.turn(
                 caller.role, priced=about.priced, provider=about.provider, node=caller.node, task=caller.task,
-                model=about.model, file=caller.file,
+                model=about.model, file=caller.file, first=Characters(about.prompt).usage,
             )  # fmt: skip
             account = await self._admitted(stack, turn)
             call = Call(self, about, account)

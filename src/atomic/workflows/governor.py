@@ -34,6 +34,7 @@ from atomic.workflows.ledger import (
     CallRecord,
     Spent,
     amount_of,
+    end_killed_calls,
     read_calls,
     read_past,
     weighted_tokens,
@@ -171,6 +172,7 @@ class Governor:
         self._facts = facts
         if before and before != Amount() and not any(True for _ in read_calls(facts)):
             write_call(facts, CallRecord(amount=before))
+        end_killed_calls(facts)
         past = read_past(facts)
         self._settled += past.spent.amount
         self._watch.add(past.spent.seconds)
@@ -188,9 +190,17 @@ class Governor:
 
     @asynccontextmanager
     async def turn(
-        self, role: str | None = None, *, priced: bool = True, provider: str = "", **about: Unpack[About]
+        self,
+        role: str | None = None,
+        *,
+        priced: bool = True,
+        provider: str = "",
+        first: Usage | None = None,
+        **about: Unpack[About],
     ) -> AsyncGenerator[Account]:
         """Begin a turn when it may, and settle it at its end, however it ends. `about` is kept with it.
+
+        `first` estimates what it takes at least: that counts where Atomic is killed before the agent tells a figure.
 
         Raises:
             CapReached: a cap is reached, and nobody works whose end could change that.
@@ -198,6 +208,9 @@ class Governor:
         """
         await self._until_served(provider)
         call = CallRecord(id=uuid4().hex[:12], role=role, provider=provider, **about)
+        if first is not None:
+            amount = self._amount(call, first, priced=priced, is_final=False)
+            call = msgspec.structs.replace(call, amount=amount, estimated=True)
         account = await self._admitted(call, priced=priced)
         try:
             yield account
@@ -206,7 +219,7 @@ class Governor:
 
     def hear(self, account: Account, usage: Usage, *, is_final: bool = True, estimated: bool = False) -> None:
         """Take a figure of a turn; also one that comes after its end."""
-        amount = self._amount(account, usage, is_final=is_final)
+        amount = self._amount(account.call, usage, priced=account.priced, is_final=is_final)
         late = amount - account.amount
         if not account.is_open:
             self._settled += late
@@ -222,13 +235,13 @@ class Governor:
             self._say_unpriced(amount.unpriced > 0)
         self._changed.set()
 
-    def _amount(self, account: Account, usage: Usage, *, is_final: bool) -> Amount:
+    def _amount(self, call: CallRecord, usage: Usage, *, priced: bool, is_final: bool) -> Amount:
         """What a figure comes to; dollars that an agent tells only at the end of a turn are estimated until then."""
-        amount, weight = amount_of(usage, priced=account.priced), weighted_tokens(usage)
-        provider = account.call.provider or ""
+        amount, weight = amount_of(usage, priced=priced), weighted_tokens(usage)
+        provider = call.provider or ""
         if is_final and not amount.unpriced and weight:
             self._rates[provider] = max(amount.usd / weight, self._rates.get(provider, 0.0))
-        if is_final or not account.priced or not amount.unpriced:
+        if is_final or not priced or not amount.unpriced:
             return amount
         estimate = weight * self._rates.get(provider, DOLLARS_PER_TOKEN)
         return msgspec.structs.replace(amount, usd=estimate, unpriced=0)

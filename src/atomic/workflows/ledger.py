@@ -21,6 +21,7 @@ from atomic.usage import Usage
 
 CALLS = "logs/agent-calls.jsonl"
 PARKED, WORKED = "parked", "worked"
+KILLED = "killed"  # the reason of a call that was under way when Atomic was killed
 _CALL = "calls/"
 _MOST_BYTES = 64 * 1024 * 1024  # of the copy; a line has less than 1 KiB
 
@@ -135,6 +136,16 @@ def read_calls(facts: Mapping[str, Any]) -> Iterator[CallRecord]:
             yield msgspec.convert(value, CallRecord)
 
 
+def end_killed_calls(facts: Facts) -> None:
+    """Note the calls that were under way when Atomic was killed as ended, with what is known of them.
+
+    For someone who owns the run, before a call begins. Raises JournalError.
+    """
+    for call in list(read_calls(facts)):
+        if call.id and not call.is_over:
+            write_call(facts, msgspec.structs.replace(call, reason=KILLED))
+
+
 def read_past(facts: Mapping[str, Any]) -> Past:
     """What the journal of a run tells a governor."""
     total, seconds = Amount(), number(facts.get(WORKED))
@@ -142,7 +153,7 @@ def read_past(facts: Mapping[str, Any]) -> Past:
     for call in read_calls(facts):
         total += call.amount
         seconds = max(seconds, call.worked)
-        if call.is_over and call.reason != "interrupted":  # what was cut does not tell what a turn takes
+        if call.is_over and call.reason not in ("interrupted", KILLED):  # a cut turn does not tell what one takes
             role = call.role or ""
             dearest[role] = call.amount.at_least(dearest.get(role, Amount()))
     spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
@@ -169,7 +180,8 @@ def is_copy_changed(facts: Mapping[str, Any], session_dir: str | os.PathLike[str
         if id not in known:
             return bool(known) and "" not in known  # lines of an older version name no call
         told[id] = told.get(id, Usage()) + _usage(line.get("usage"))
-    return any(call.is_over and call.id and not _is_same(told.get(call.id), call.usage) for call in known.values())
+    ended = [call for call in known.values() if call.is_over and call.id and call.reason != KILLED]
+    return any(not _is_same(told.get(call.id), call.usage) for call in ended)
 
 
 def _usage(data: Any) -> Usage:

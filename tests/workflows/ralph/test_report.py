@@ -17,7 +17,7 @@ from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.usage import Usage
 from atomic.workflows.definition import RunEnd
 from atomic.workflows.endings import BLOCKED, CAPS
-from atomic.workflows.ledger import CallRecord, amount_of, write_call
+from atomic.workflows.ledger import Amount, CallRecord, amount_of, write_call
 from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.evidence import Diffstat, Evidence, GateResult, write_evidence
 from atomic.workflows.ralph.options import Options
@@ -582,3 +582,17 @@ def test_a_file_of_the_user_that_changes_after_the_last_turn_is_named_and_its_co
     assert "changed after the last turn: `draft.md`" in (run.folder / "report.md").read_text().partition("\n")[0]
     assert f"`atomic salvage {ID} draft.md`" in (run.folder / "report.md").read_text()
     assert (copies / "copy").exists()
+
+
+def test_the_price_of_an_interrupted_call_is_called_an_estimate(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.tasks(done("1"))
+    run.evidence("1", passed())
+    run.call("worker", usage={"input": 1000, "output": 100, "cost": 0.5})
+    usage, amount = Usage(2000, 50), Amount(0.02, 2000, 50)
+    cut = CallRecord(id="x", role="worker", provider="claude", reason="interrupted", usage=usage, amount=amount)
+    write_call(run.facts, cut)
+    report = run.report()
+    assert "| worker | 2 | 3,000 | 150 | about $0.52 |" in report
+    assert "The price of 1 of 2 calls is an estimate: they were interrupted before their agents told it." in report
+    assert "is unknown" not in report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from atomic.sessions.report import dollars, duration
-from atomic.workflows.ledger import Amount
+from atomic.workflows.ledger import KILLED, Amount
 from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.calls import Call
@@ -119,8 +119,10 @@ def cost_section(account: Account) -> str:
 
 def _row(role: str, calls: Sequence[Call]) -> str:
     total, seconds = _total(calls), sum(call.seconds for call in calls)
-    known = len(calls) - _unpriced(calls)
-    price = "unknown" if not known else dollars(total.usd) + (" and more" if known < len(calls) else "")
+    unknown, guessed = _unpriced(calls), _guessed(calls)
+    price = "unknown"
+    if unknown < len(calls):
+        price = ("about " if guessed else "") + dollars(total.usd) + (" and more" if unknown else "")
     about = "about " if any(call.estimated for call in calls) else ""
     read, written = "unknown", "unknown"
     if _told(calls):
@@ -138,13 +140,30 @@ def _told(calls: Sequence[Call]) -> bool:
 
 
 def _unpriced(calls: Sequence[Call]) -> int:
-    return sum(call.usage.cost is None for call in calls)
+    """How many calls have no price, not even an estimate."""
+    return sum(call.usage.cost is None and not call.amount.usd for call in calls)
+
+
+def _guessed(calls: Sequence[Call]) -> int:
+    """How many calls ended before their agents told a price that they tell otherwise."""
+    return sum(call.usage.cost is None and call.amount.usd > 0 for call in calls)
 
 
 def _notes(account: Account, spent: Amount) -> list[str]:
     calls, notes = account.calls, list[str]()
     if missing := _unpriced(calls):
         notes.append(f"The price of {missing} of {len(calls)} calls is unknown: their agents do not tell it.")
+    if guessed := _guessed(calls):
+        notes.append(
+            f"The price of {guessed} of {len(calls)} calls is an estimate: they were interrupted before their agents"
+            " told it."
+        )
+    if killed := sum(call.reason == KILLED for call in calls):
+        were = "was" if killed == 1 else "were"
+        notes.append(
+            f"{killed} of {len(calls)} calls {were} cut off when Atomic was killed: they count with what their agents"
+            " had told by then, else with an estimate. The real price may be higher."
+        )
     if estimated := sum(call.estimated for call in calls):
         notes.append(
             f"The tokens of {estimated} of {len(calls)} calls are an estimate from the characters that went in and came"

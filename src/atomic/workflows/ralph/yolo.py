@@ -68,12 +68,14 @@ async def look(ctx: Ralph) -> NodeResult:
     facts: dict[str, Any] = {"answer": ""}
     red, denials = list[GateResult](), 0
     misplaced = state.misplaced.get(TASK)
+    reason = ""
     if misplaced is not None:
-        trouble = misplaced.trouble
+        trouble, reason = misplaced.trouble, misplaced.reason
     elif state.last_error:
         trouble = f"The turn did not end well: {state.last_error}"
+        reason = f"the turn did not end well: {state.last_error}"
     elif not ends_with_signal(state.answer, PROMISE):
-        trouble = ""
+        trouble, reason = "", "the agent has not given its promise"
     elif not (red := await _denied(ctx, desk)):
         return NodeResult({**facts, "over": True})
     else:
@@ -81,6 +83,9 @@ async def look(ctx: Ralph) -> NodeResult:
         denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
         trouble = f"You promised that all is done, but the checks say that it is not.\n\n{gate_trouble(red)}"
+    if reason:  # the run may pause before the next turn: its report tells what this one left
+        now = await desk.pictures.take()
+        desk.write_evidence(await evidence_of(desk, TASK, state.iteration, state.spans[TASK], now, (), reason))
     return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state, still) or _denied_again(denials, red)})
 
 
