@@ -7,7 +7,7 @@ each change. Nobody reads the copy back, except of a run that an older version s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ class _KeptList(msgspec.Struct, frozen=True):
     tasks: list[Task]
     metadata: dict[str, Any] = {}
 
-    def name_of(self, task: Task) -> str:
-        """Return the name of the fact that holds the status of a task."""
-        return f"{_LIST}/{self.number}/{task.id}/status"
+
+def _name_of(number: int, task: Task) -> str:
+    """Return the name of the fact that holds the status of a task."""
+    return f"{_LIST}/{number}/{task.id}/status"
 
 
 def read_kept_tasks(facts: Mapping[str, Any]) -> TaskList | None:
@@ -46,7 +47,7 @@ def _list_in(facts: Mapping[str, Any]) -> _KeptList | None:
 
 def _with_statuses(kept: _KeptList, facts: Mapping[str, Any]) -> Iterator[Task]:
     for task in kept.tasks:
-        status = facts.get(kept.name_of(task))
+        status = facts.get(_name_of(kept.number, task))
         yield task if status is None else msgspec.structs.replace(task, status=TaskStatus(status))
 
 
@@ -57,6 +58,7 @@ class KeptTasks:
         self.path = folder / COPY
         self._facts, self._clean = facts, clean
         self._written: tuple[int, ...] | None = None  # the copy as this process left it
+        self._last: TaskList | None = None  # what the journal has, so that it is not read for each change
 
     @property
     def exists(self) -> bool:
@@ -75,19 +77,20 @@ class KeptTasks:
         """Keep the list in the journal, then write its copy. Raises JournalError, TaskFileError."""
         if self._written is not None and self._written != _stamp(self.path):
             self._note_if_changed()
-        self._keep(self._clean.of(tasks))
-        self._write_copy()
+        clean = self._clean.of(tasks)
+        self._keep(clean)
+        self._write_copy(clean)
 
     def _keep(self, tasks: TaskList) -> None:
-        kept = _list_in(self._facts)
-        if kept is None or not _is_same_list(kept, tasks):
-            number = 1 if kept is None else kept.number + 1
-            self._facts.set(_LIST, _KeptList(number, tasks.tasks, tasks.metadata))
-            return
-        known = _with_statuses(kept, self._facts)
-        for task, before in zip(tasks.tasks, known, strict=True):
-            if task.status is not before.status:
-                self._facts.set(kept.name_of(task), task.status)
+        last = self._last or read_kept_tasks(self._facts)
+        number: int = self._facts[_LIST]["number"] if last is not None else 0
+        if last is None or not _is_same_list(last, tasks):
+            self._facts.set(_LIST, _KeptList(number + 1, tasks.tasks, tasks.metadata))
+        else:
+            for task, before in zip(tasks.tasks, last.tasks, strict=True):
+                if task.status is not before.status:
+                    self._facts.set(_name_of(number, task), task.status)
+        self._last = tasks
 
     def restore_copy(self) -> None:
         """Write the copy again where it is not as the journal has the list, and note that it was changed."""
@@ -95,11 +98,9 @@ class KeptTasks:
         if kept is None or self._is_copied(kept):
             return
         self._note_if_changed()
-        self._write_copy()
+        self._write_copy(kept)
 
-    def _write_copy(self) -> None:
-        kept = read_kept_tasks(self._facts)
-        assert kept is not None
+    def _write_copy(self, kept: TaskList) -> None:
         kept.write(self.path)
         self._written = _stamp(self.path)
 
@@ -124,11 +125,11 @@ class KeptTasks:
             found = TaskList.read(self.path)
         except TasksError:
             return False
-        if not _is_same_list(kept, found):
+        if not _is_same_list(TaskList(kept.tasks, metadata=kept.metadata), found):
             return False
         known = _with_statuses(kept, self._facts)
         return all(
-            task.status in (now.status, self._facts.before(kept.name_of(now)) or first.status)
+            task.status in (now.status, self._facts.before(_name_of(kept.number, now)) or first.status)
             for task, now, first in zip(found.tasks, known, kept.tasks, strict=True)
         )
 
@@ -137,13 +138,14 @@ def _converted(value: Any) -> _KeptList:
     return msgspec.convert(value, _KeptList)
 
 
-def _is_same_list(kept: _KeptList, other: TaskList) -> bool:
+def _is_same_list(one: TaskList, other: TaskList) -> bool:
     """Return whether two lists differ in statuses at most."""
-    return _without_statuses(kept.tasks) == _without_statuses(other.tasks) and kept.metadata == other.metadata
-
-
-def _without_statuses(tasks: Sequence[Task]) -> list[Task]:
-    return [msgspec.structs.replace(task, status=TaskStatus.PENDING) for task in tasks]
+    ours, theirs = one.tasks, other.tasks
+    return (
+        len(ours) == len(theirs)
+        and one.metadata == other.metadata
+        and all(a is b or msgspec.structs.replace(a, status=b.status) == b for a, b in zip(ours, theirs, strict=True))
+    )
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

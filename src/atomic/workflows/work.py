@@ -287,9 +287,10 @@ class Work:
         changed = [name for name in self.runtime.facts.restore_copies() if name not in self._told_copies]
         if changed:
             self._told_copies.update(changed)
+            written = "the copy was" if len(changed) == 1 else "the copies were"
             self.report.warn(
                 f"Another program changed {' and '.join(changed)} in {self._dir}. "
-                "Only the journal counts, so the run is not affected; the copy was written again."
+                f"Only the journal counts, so the run is not affected; {written} written again."
             )
 
     async def _compare_calls(self) -> None:
