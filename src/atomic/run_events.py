@@ -87,9 +87,10 @@ class LimitReached(_News, frozen=True, kw_only=True, tag="limit_reached"):
 
 
 class Warning(_News, frozen=True, kw_only=True, tag="warning"):
-    """Something that a person should know; the run goes on."""
+    """Something that a person should know; the run continues. `node` is empty where no node says it."""
 
     text: str
+    node: str = ""
 
 
 class RunEnded(_News, frozen=True, kw_only=True, tag="run_ended"):

@@ -18,6 +18,7 @@ from atomic.columns import cut
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question
+from atomic.step_names import split_first, without_items
 from atomic.tasks import Task, TaskStatus
 from atomic.terminal import harmless, one_line
 from atomic.workflows.events import (
@@ -133,7 +134,14 @@ class Board:
         self.running.pop(event.step_id, None)
         self.doing.pop(event.node, None)
         if event.status == "failed":
-            yield f"{one_line(event.node)} failed: {one_line(event.why)}"
+            yield f"{one_line(self._step(event))} failed: {one_line(event.why)}"
+
+    def _step(self, event: NodeEnded) -> str:
+        """Name a step by its task, its description or its node."""
+        item = split_first(event.node)[1].removeprefix("[").removesuffix("]")
+        if any(task.id == item for task in self.tasks):
+            return f"task {item}"
+        return event.description or event.node
 
     def _activity(self, event: AgentActivity) -> Iterator[str]:
         inner = event.event
@@ -314,7 +322,10 @@ def _did(event: AgentEvent) -> str:
 
 
 def _name(event: AgentActivity) -> str:
-    return f"{event.node} {event.task}" if event.task and event.task not in event.node else event.node
+    """Name who speaks: the node, or the role where it is one of several items, whose numbers mean nothing to people."""
+    is_item = without_items(event.node) != event.node
+    who = event.role if is_item and event.role else event.node
+    return f"{who}, task {event.task}" if event.task else who
 
 
 def _limit(event: LimitReached) -> str:

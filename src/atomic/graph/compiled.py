@@ -17,7 +17,7 @@ from atomic.errors import AtomicError, closest
 from atomic.graph.continuity import check_name, check_order, check_reducers
 from atomic.graph.control import Event, RunStatus, Suspend, status_of
 from atomic.graph.edits import current_names
-from atomic.graph.errors import NodeError, StateError
+from atomic.graph.errors import NodeError, StateError, StoppedError
 from atomic.graph.journal import (
     AnsweredBody,
     EndedBody,
@@ -458,11 +458,11 @@ class _Running(Generic[StateT]):
 
 def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | None:
     """Why a run stopped without a question: blocked, or parked by a limit. Of several with one code it is the first."""
-    reasons: dict[str, str] = {}
+    reasons: dict[str, tuple[str, str]] = {}
     for suspend in suspended:
         if suspend.question is None:
-            reasons.setdefault(suspend.code or suspend.reason, f"{suspend.node_id}: {suspend.reason}")
-    return AtomicError("; ".join(reasons.values())) if reasons else None
+            reasons.setdefault(suspend.code or suspend.reason, (suspend.node_id, suspend.reason))
+    return StoppedError(tuple(reasons.values())) if reasons else None
 
 
 # streams -----------------------------------------------------------------------------------------------------

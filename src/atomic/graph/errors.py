@@ -51,6 +51,18 @@ class NodeError(AtomicError):
         super().__init__(f"{where}: {reason}")
 
 
+class StoppedError(AtomicError):
+    """Nodes stopped a run without a failure: blocked, or parked by a limit. The text names each with its reason.
+
+    `reason` are the reasons alone, for people who do not know the nodes.
+    """
+
+    def __init__(self, reasons: Sequence[tuple[str, str]]) -> None:
+        self.reasons = tuple(reasons)
+        self.reason = "; ".join(reason for _, reason in self.reasons)
+        super().__init__("; ".join(f"{node_id}: {reason}" for node_id, reason in self.reasons))
+
+
 class QuestionError(AtomicError):
     """An answer was given to a question that is not open; `answered` are those that have another answer."""
 

@@ -303,8 +303,8 @@ class PlainTalk:
         match event:
             case workflow.NodeStarted(description=text) if text:
                 self._line(f"step: {text}")
-            case workflow.NodeEnded(node=node, error=error) if error is not None:
-                self._line(f"step: {node} failed: {first_line(error)}")
+            case workflow.NodeEnded() if event.error is not None:
+                self._line(f"step: {event.description or event.node} failed: {first_line(event.why)}")
             case workflow.TasksChanged(tasks=tasks):
                 done = sum(task.status.is_done for task in tasks)
                 self._line(f"tasks: {done} of {len(tasks)} done")

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from atomic.graph import RunResult, RunStatus
+from atomic.graph import NodeError, RunResult, RunStatus
+from atomic.graph.errors import StoppedError
 from atomic.sessions.model import SessionStatus
 
 SAVED_END = (SessionStatus.COMPLETED, SessionStatus.CHAT)  # nothing is left to do
@@ -46,13 +47,24 @@ def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> End
             return Ending("completed", "done", "", 0)
         case RunStatus.FAILED:
             code = getattr(getattr(result.error, "__cause__", None), "code", "")
-            return Ending("failed", code if code in FAILED else "error", str(result.error), 1, resume)
+            return Ending("failed", code if code in FAILED else "error", _reason(result), 1, resume)
         case RunStatus.BLOCKED:
             known = next((code for code in result.codes if code in BLOCKED), BLOCKED[0])
-            why = str(result.error or "nothing left can run")
+            why = _reason(result) or "nothing left can run"
             return Ending("blocked", known, why, 5, _with_remedy(resume, result, known))
         case _:
             return _paused(result, run, resume)
+
+
+def _reason(result: RunResult[Any]) -> str:
+    """Why it ended, without the ids of nodes: a person does not know them, and `node_ended` has them."""
+    match result.error:
+        case NodeError(reason=reason, path=path):
+            return f"{path}: {reason}" if path else reason
+        case StoppedError(reason=reason):
+            return reason
+        case error:
+            return "" if error is None else str(error)
 
 
 def _stopped(stop: Stop, resume: str) -> Ending:
@@ -62,7 +74,7 @@ def _stopped(stop: Stop, resume: str) -> Ending:
 
 
 def _paused(result: RunResult[Any], run: str, resume: str) -> Ending:
-    why = str(result.error or "")
+    why = _reason(result)
     for code in result.codes:
         if code in CAPS:
             return Ending("paused", code, why, 6, _with_remedy(resume, result, code))

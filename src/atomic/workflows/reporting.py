@@ -234,7 +234,7 @@ class Report:
 
     def warn_of(self, node: str, data: Any) -> None:
         """What a node or the engine warns of."""
-        self.warn(_warning_text(node, data))
+        self.tell(Warning, text=_warning_text(node, data), node=node)
 
     def answered(self, question: Question) -> None:
         self.close_question(question.id)
@@ -251,5 +251,5 @@ def _warning_text(node: str, data: Any) -> str:
     if isinstance(data, Mapping):
         found = cast("Mapping[str, Any]", data)
         text = found.get("text") or found.get("message")
-        return f"{node}: {text}" if text else f"{node}: {dict(found)}"
-    return f"{node}: {data}"
+        return str(text or dict(found)).removeprefix(f"{node}: ")
+    return str(data)

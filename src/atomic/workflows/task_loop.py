@@ -181,16 +181,16 @@ class TaskDispatcher:
         for id in self._undone_first():
             if id in self._failures:
                 rest = f"; {len(left) - 1} more tasks wait for it" if len(left) > 1 else ""
-                return f"{id} ({self._tasks.require(id).title}) failed: {self._failures[id]}{rest}"
+                return f"task {id} ({self._tasks.require(id).title}) failed: {self._failures[id]}{rest}"
         reasons = self._tasks.waiting()
-        lines = "; ".join(f"{task.id}: {self._why(task, reasons)}" for task in left)
+        lines = "; ".join(f"task {task.id}{self._why(task, reasons)}" for task in left)
         bound = self._max_iterations
         why = f"after max_iterations ({bound})" if bound and self._started >= bound else "and none can run"
         return f"{len(left)} of {len(tasks)} tasks are left {why}: {lines}"
 
     def _why(self, task: Task, reasons: Mapping[str, str]) -> str:
         failure = self._failures.get(task.id)
-        return f"failed: {failure}" if failure else reasons.get(task.id, task.status.value)
+        return f" failed: {failure}" if failure else f": {reasons.get(task.id, task.status.value)}"
 
 
 def criteria_loop_node(
