@@ -35,20 +35,20 @@ class Flag:
 
 
 HELP = Flag("-h", "--help", help="this text")
-TRUST = Flag("--trust", value="HASH", help="for this command only: let this project's code run as it is now")
+TRUST = Flag("--trust", value="HASH", help="for this command only: let this project's code run in its current state")
 LINES = Flag("--json", help="for programs: one JSON object a line on standard output")
 HOW = (
     Flag("-a", "--agent", value="[ROLE=]AGENT", help="claude, opencode, copilot, acp:NAME, replay:FILE; for one role"),
     Flag("-m", "--model", value="[ROLE=]MODEL", help="one of the agent's models; for one role"),
-    Flag("--max-cost", value="USD", help="pause when so much is spent, all resumes together"),
-    Flag("--max-tokens", value="N", help="pause when so many tokens are used"),
-    Flag("--max-time", value="TIME", help="pause after so much time of work: 90s, 30m, 6h"),
+    Flag("--max-cost", value="USD", help="pause at this cost; resumes count together"),
+    Flag("--max-tokens", value="N", help="pause at this number of tokens"),
+    Flag("--max-time", value="TIME", help="pause after this much working time: 90s, 30m, 6h"),
     Flag(
         "--turn-limit",
         value="TIME",
-        help="interrupt a turn that takes longer: 2h, for a planner or reviewer 30m, unless you say so; 0: never",
+        help="interrupt a turn that takes longer (default 2h, planner and reviewer 30m; 0: never)",
     ),
-    Flag("--idle-limit", value="TIME", help="interrupt a turn whose agent does nothing for so long; 0: never"),
+    Flag("--idle-limit", value="TIME", help="interrupt a turn whose agent is silent for this long; 0: never"),
     Flag(
         "--on-limit",
         value="WHAT",
@@ -59,7 +59,7 @@ HOW = (
     TRUST,
     LINES,
 )
-RUN = (*HOW, Flag("--resume", value="ID", help="go on with a run of this workflow, as atomic resume does"))
+RUN = (*HOW, Flag("--resume", value="ID", help="continue a run of this workflow, as atomic resume does"))
 _RESERVED = {name for flag in (*RUN, HELP) for name in flag.names}  # no key of a workflow's config becomes one
 
 
@@ -121,7 +121,7 @@ def _flag_of(key: str, default: Any, words: str) -> ConfigFlag | None:
         case float():
             value, takes = "NUMBER", "a number"
         case list() | tuple():
-            takes = "a text, as often as you like"
+            takes = "a text; repeatable"
         case str() | None:
             takes = "a text"
         case _:

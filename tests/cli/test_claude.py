@@ -103,7 +103,9 @@ async def test_a_question_with_nobody_there_ends_the_turn(user: User, server: Mo
     done = await user.atomic("-p", "@@ask@@", "-a", "claude", "--output", "json")
     (last,) = objects(done)
     assert (done.exit_code, last["reason"]) == (5, "interrupted")
-    message = 'the agent asks "Which colour?" and nobody answers (say it in the prompt, or answer in a terminal)'
+    message = (
+        'the agent asks "Which colour?" and there is no one to answer (say it in the prompt, or run it in a terminal)'
+    )
     assert last["error"] == told(done) == message
 
 
@@ -113,7 +115,7 @@ async def test_a_question_is_put_to_the_person_at_the_terminal(user: User, serve
         await terminal.shows("? [Colour] Which colour?\n  1. Blue - calm\n  2. Red - hot\n")
         await terminal.shows("of your own> ")
         terminal.type("3\r")
-        await terminal.shows("There is no answer 3: they are numbered 1 to 2.\n")
+        await terminal.shows("No answer 3: they are numbered 1 to 2.\n")
         terminal.type("2\r")
         await terminal.shows("Answered: ")
         assert await terminal.exit_code() == 0

@@ -291,7 +291,7 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
         assert (resumed.exit_code, f"atomic stop {player.id}" in complaint(resumed)) == (3, True)
         assert (await user.atomic("sessions", "export", player.id, "run.tar.gz")).exit_code == 0
         pruned = await user.atomic("sessions", "prune", "--older-than", "1s", "--yes")
-        assert pruned.stdout == "There are none to delete.\n"
+        assert pruned.stdout == "No runs to delete.\n"
     assert (await player.user.atomic("sessions", "show", player.id)).stdout.count("interrupted") == 1
     player.records(call(2), call(3))
     assert (await player.resume())[0] == 0  # nothing of it was disturbed

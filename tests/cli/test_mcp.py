@@ -68,5 +68,5 @@ async def test_a_server_is_switched_by_the_slash_command(user: User) -> None:
 
 
 async def test_no_servers_are_said_to_be_none(user: User) -> None:
-    assert (await user.atomic("mcp", "list")).stdout == "There are none.\n"
+    assert (await user.atomic("mcp", "list")).stdout == "No MCP servers are configured.\n"
     assert (await user.atomic("mcp", "list", "--json")).stdout == "[]\n"

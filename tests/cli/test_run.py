@@ -439,9 +439,9 @@ async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("3",), "There is no answer 3: they are numbered 1 to 2."),
+        (("3",), "No answer 3: they are numbered 1 to 2."),
         (("size", "2"), 'There is no open question "size" (open: colour: "Which colour?")'),
-        (("",), "Enter alone is no answer here."),
+        (("",), "Please type an answer: there is no default."),
         (("1,2",), 'This question takes one answer, not "1,2"; choose one of: 1. red, 2. blue.'),
         (("colour", "red, blue"), 'This question takes one answer, not "red, blue"; choose one of: 1. red, 2. blue.'),
     ],

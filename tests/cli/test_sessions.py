@@ -72,7 +72,7 @@ async def test_only_those_of_this_project(user: User) -> None:
 
 async def test_no_sessions_is_no_error(user: User) -> None:
     done = await user.atomic("sessions", "list")
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "There are none.\n", "")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "No runs yet.\n", "")
     assert await as_json(user, "list") == []
     assert not (user.home / ".atomic").exists()
 
@@ -360,9 +360,7 @@ async def test_prune_deletes_by_age_and_status_and_never_one_that_runs(user: Use
     assert old in done.stdout
     assert done.stdout.endswith("1 deleted.\n")
     assert {one["id"] for one in await as_json(user, "list")} == {running, kept, failed}
-    assert (
-        await user.atomic("sessions", "prune", "--status", "running", "--yes")
-    ).stdout == "There are none to delete.\n"
+    assert (await user.atomic("sessions", "prune", "--status", "running", "--yes")).stdout == "No runs to delete.\n"
     assert folder_of(user.home, running).exists()
 
 

@@ -108,7 +108,7 @@ async def test_convert_keeps_all_of_the_older_list(user: User) -> None:
     assert (written.exit_code, written.stdout) == (0, "")
     assert (user.project / "tasks.json").read_text() == done.stdout
     again = await user.atomic("tasks", "convert", "feature-list.json", "--to", "tasks.json")
-    assert (again.exit_code, complaint(again)) == (2, "tasks.json is there already (name another file, or remove it)")
+    assert (again.exit_code, complaint(again)) == (2, "tasks.json already exists (choose another name, or remove it)")
 
 
 @pytest.mark.parametrize("features", [STEPS, CRITERIA, STEPS[13:-1]], ids=["steps", "criteria", "bare"])

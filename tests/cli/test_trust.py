@@ -47,9 +47,9 @@ async def test_exactly_the_hash_is_approved(user: User) -> None:
     done = await user.atomic("trust", first)
     second = (await shown(user))["hash"]
     assert done.exit_code == 4
-    assert f"{first} is not the hash of this project as it is now: that is {second}" in complaint(done)
+    assert f"{first} is not the hash of this project in its current state: that is {second}" in complaint(done)
     done = await user.atomic("trust", second)
-    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is trusted as it is now")
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is trusted in its current state")
     assert (await shown(user))["trusted"]
     evil(user)
     found = await shown(user)
@@ -62,7 +62,7 @@ async def test_it_can_be_taken_back(user: User) -> None:
     evil(user)
     await user.atomic("trust", (await shown(user))["hash"])
     done = await user.atomic("trust", "--revoke")
-    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is not trusted any more")
+    assert (done.exit_code, complaint(done)) == (0, f"{user.project} is no longer trusted")
     assert not (await shown(user))["trusted"]
     done = await user.atomic("trust", "--revoke")
     assert (done.exit_code, complaint(done)) == (0, f"{user.project} was not trusted")
@@ -159,7 +159,7 @@ async def test_a_wrong_command_line_is_exit_code_2(user: User, words: tuple[str,
 
 async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
     done = await user.atomic("trust")
-    said = f"{user.project} has nothing that could run, and is trusted as it is now"
+    said = f"{user.project} contains nothing that could run and is trusted in its current state"
     assert (done.exit_code, told(done)) == (0, said)
     evil(user)
     await user.atomic("trust", (await shown(user))["hash"])

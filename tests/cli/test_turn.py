@@ -145,7 +145,7 @@ async def test_a_question_with_nobody_there_gets_its_default(user: User) -> None
 
 async def test_a_question_without_a_default_ends_the_turn(user: User) -> None:
     done = await play(user, question("Go\non?", options=[{"label": "Yes"}]), text("Fine."), end())
-    message = 'the agent asks "Go on?" and nobody answers (say it in the prompt, or answer in a terminal)'
+    message = 'the agent asks "Go on?" and there is no one to answer (say it in the prompt, or run it in a terminal)'
     assert (done.exit_code, complaint(done)) == (5, message)
 
 
@@ -333,7 +333,7 @@ async def test_a_folder_that_is_gone_is_one_line(user: User) -> None:
         check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "atomic: the current folder does not exist any more (change to another one)\n"
+    assert done.stderr == "atomic: the current folder no longer exists (change to another one)\n"
 
 
 async def test_a_mistake_of_ours_is_one_line_too(user: User) -> None:

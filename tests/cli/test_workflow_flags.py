@@ -187,7 +187,7 @@ async def test_help_and_show_list_them_with_their_defaults(flow: User) -> None:
         rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
         for row in (
             "--review-rounds N a whole number; default 3", "--ratio NUMBER a number; default 0.5",
-            "--verify TEXT a text, as often as you like", '--isolate TEXT a text; default "none"',
+            "--verify TEXT a text; repeatable", '--isolate TEXT a text; default "none"',
             "--tasks TEXT a text",
             "--yolo switch it on", "--no-gates switch it off",
         ):  # fmt: skip
@@ -258,8 +258,8 @@ async def test_flags_of_an_answer_that_is_only_kept_are_told_to_be_without_effec
     await run(flow, "flow", "go")
     id = session(flow)["id"]
     done = await flow.atomic("answer", id, "--no-resume", "--review-rounds", "4", "--max-cost", "1", "yes")
-    left_out = "(without effect here: --max-cost, --review-rounds; atomic resume takes them)"
-    assert (done.exit_code, complaint(done)) == (0, f"the answer is kept: atomic resume {id} {left_out}")
+    left_out = "(without effect: --max-cost, --review-rounds; pass them to atomic resume)"
+    assert (done.exit_code, complaint(done)) == (0, f"the answer is saved: atomic resume {id} {left_out}")
     assert config(flow)["review_rounds"] == 3
 
 
@@ -281,7 +281,7 @@ async def test_what_cannot_go_on_is_refused(flow: User) -> None:
     done = await flow.atomic("run", "other", "--resume", id)
     assert (done.exit_code, complaint(done)) == (2, f'This is a run of "flow", not of "other": atomic resume {id}')
     done = await flow.atomic("run", "flow", "--resume", id, "more")
-    assert (done.exit_code, "has its prompt already" in complaint(done)) == (2, True)
+    assert (done.exit_code, "already has its prompt" in complaint(done)) == (2, True)
     done = await flow.atomic("resume", id, "--reviw-rounds", "1")
     assert (done.exit_code, '(did you mean "--review-rounds"?)' in complaint(done)) == (2, True)
     done = await flow.atomic("resume", id, "--review-rounds", "many")

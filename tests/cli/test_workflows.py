@@ -208,7 +208,7 @@ async def test_a_graph_is_drawn_as_text_mermaid_and_svg(user: User) -> None:
     done = await user.atomic("workflows", "graph", "chat")
     assert (done.exit_code, complaint(done)) == (1, '"chat" has no graph: its prompt goes to the chat')
     done = await user.atomic("workflows", "graph", "say", "--svg", "--mermaid")
-    assert (done.exit_code, complaint(done)) == (2, "--mermaid and --svg are two pictures: choose one")
+    assert (done.exit_code, complaint(done)) == (2, "--mermaid and --svg exclude each other: choose one")
 
 
 async def test_a_workflow_is_shown_and_what_it_can_do_only_if_it_may_run(user: User) -> None:
@@ -323,7 +323,7 @@ async def test_what_is_not_as_it_was_approved_is_named_first(user: User) -> None
     path = user.project / ".atomic" / "workflows" / "two.py"
     path.write_text(path.read_text() + "# changed\n")
     flow(user, "zoo", "x = 1\n")
-    would_run = "two.py (changed), workflow .atomic/workflows/zoo.py (new), workflow .atomic/workflows/one.py (look"
+    would_run = "two.py (changed), workflow .atomic/workflows/zoo.py (new), workflow .atomic/workflows/one.py (see"
     assert would_run in complaint(await user.atomic("run", "one", "x"))
 
 

@@ -64,7 +64,7 @@ def test_what_is_no_id_is_said_to_be_none(store: SessionStore, id: str) -> None:
 def test_an_unknown_id_and_one_that_is_too_short_have_messages_of_their_own(store: SessionStore) -> None:
     made(store, "12345678-0000-4000-8000-000000000001")
     made(store, "12345678-0000-4000-8000-000000000002")
-    with pytest.raises(UnknownSessionError, match='There is no session "87654321"'):
+    with pytest.raises(UnknownSessionError, match='No session "87654321"'):
         store.find("87654321")
     with pytest.raises(AmbiguousSessionError, match="is the beginning of 2 sessions"):
         store.find("12345678")

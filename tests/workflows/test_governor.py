@@ -75,7 +75,9 @@ async def test_a_reached_cap_says_flag_spent_limit_and_how_to_go_on() -> None:
         await spend(governor, Usage())
     reached = caught.value
     assert (reached.kind, reached.flag, reached.limit, reached.spent) == ("max_cost", "--max-cost", 1.0, 1.25)
-    assert str(reached) == ("--max-cost is reached: $1.25 of $1.00 spent (to go on: atomic resume 0f9b --max-cost 2.5)")
+    assert str(reached) == (
+        "--max-cost is reached: $1.25 of $1.00 spent (to continue: atomic resume 0f9b --max-cost 2.5)"
+    )
 
 
 @pytest.mark.parametrize(

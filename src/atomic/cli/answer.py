@@ -155,10 +155,14 @@ def _unheard(arguments: Arguments) -> str:
 
 def _tell_kept(session: Session, unheard: str, *, as_json: bool) -> int:
     owner = session.record.owner
-    who = f"process {owner.pid} goes on with it" if owner and session.is_owned else f"atomic resume {session.id}"
-    text = f"the answer is kept: {who}"
+    who = (
+        f"process {owner.pid} continues the run with it"
+        if owner and session.is_owned
+        else f"atomic resume {session.id}"
+    )
+    text = f"the answer is saved: {who}"
     if unheard:
-        text += f" (without effect here: {unheard}; atomic resume takes them)"
+        text += f" (without effect: {unheard}; pass them to atomic resume)"
     if as_json:
         event = Warning(run=session.id, seq=1, time=time.time(), text=text)
         put(json_line(event))

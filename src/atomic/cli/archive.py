@@ -41,7 +41,7 @@ def export_session(id: str, file: str) -> int:
     """Write all that is kept of a run as one archive, without secrets; what cannot be cleaned is left out and said."""
     session = SessionStore(atomic_home()).find(id)
     if os.path.lexists(file):
-        raise UsageError(f"{file} is there already (name another file, or remove it)")
+        raise UsageError(f"{file} already exists (choose another name, or remove it)")
     left_out: list[str] = []
     try:
         _write(Path(file), session, left_out)
@@ -154,7 +154,7 @@ def prune_sessions(age: str | None, status: str | None, *, yes: bool) -> int:
     store = SessionStore(atomic_home())
     chosen = [record for record in store.list() if _is_meant(store, record, _age(age), status)]
     if not chosen:
-        put("There are none to delete.\n")
+        put("No runs to delete.\n")
         return OK
     put("".join(f"{line}\n" for line in table(_cells(chosen))))
     if not yes and not _agreed(len(chosen)):
@@ -191,7 +191,7 @@ def _cells(records: Sequence[SessionRecord]) -> Iterator[Sequence[str]]:
 
 def _agreed(number: int) -> bool:
     if not (os.isatty(STDIN) and os.isatty(STDERR)):
-        raise UsageError("Nobody is there to say yes: atomic sessions prune … --yes deletes these without asking")
+        raise UsageError("There is no terminal to ask in: atomic sessions prune … --yes deletes these without asking")
     os.write(STDERR, f"Delete {'this one' if number == 1 else f'these {number}'} for good? [y/N] ".encode())
     return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
 
@@ -200,10 +200,10 @@ def _delete(store: SessionStore, id: str) -> int:
     """Remove one folder; 0 if somebody has taken it up meanwhile, or if it is no folder of ours."""
     folder = store.place_of(id)
     if folder.is_symlink():
-        tell(f"left alone: {folder} is a link")
+        tell(f"not deleted: {folder} is a link")
         return 0
     if _runs(folder):
-        tell(f"left alone: {id} runs again")
+        tell(f"not deleted: {id} is running again")
         return 0
     shutil.rmtree(folder)
     shutil.rmtree(notes_of(folder), ignore_errors=True)

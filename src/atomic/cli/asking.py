@@ -90,7 +90,7 @@ def read_answer(question: Question, line: str) -> list[str]:
     answers = [said] if is_one else [word.strip() for word in said.split(",")]
     chosen = [_chosen(answer, labels) for answer in answers if answer]
     if not chosen and question.default is None:
-        raise WrongAnswerError("Enter alone is no answer here.")
+        raise WrongAnswerError("Please type an answer: there is no default.")
     return chosen or [question.default or ""]
 
 
@@ -105,7 +105,7 @@ def _are_several(said: str, labels: Sequence[str]) -> bool:
 def _chosen(word: str, labels: Sequence[str]) -> str:
     if labels and word.isdecimal() and word not in labels:  # a label may be a number itself
         if not 1 <= int(word) <= len(labels):
-            raise WrongAnswerError(f"There is no answer {word}: they are numbered 1 to {len(labels)}.")
+            raise WrongAnswerError(f"No answer {word}: they are numbered 1 to {len(labels)}.")
         return labels[int(word) - 1]
     return next((label for label in labels if label.casefold() == word.casefold()), word)
 

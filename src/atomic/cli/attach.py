@@ -34,7 +34,7 @@ async def _follow(session: Session, stop: Stop, *, as_json: bool) -> int:
                 code = event.exit_code
                 break
         else:
-            out.tell(f"the process that worked on it is gone; go on with: atomic resume {session.id}")
+            out.tell(f"its process has ended; continue it with: atomic resume {session.id}")
     finally:
         view.close()
         await out.drain()

@@ -8,8 +8,8 @@ from atomic.cli.arguments import Arguments
 from atomic.cli.errors import UsageError
 
 NO_TERMINAL = (
-    "There is no terminal to show the screen in: --plain reads lines and prints lines, "
-    'atomic -p "PROMPT" is one turn without a screen'
+    "The screen needs a terminal: --plain reads and prints plain lines, "
+    'atomic -p "PROMPT" runs one turn without a screen'
 )
 
 

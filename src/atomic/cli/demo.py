@@ -44,7 +44,7 @@ def run_demo() -> int:
     """Play the demo of the first built-in workflow that has one; the run's exit code."""
     definition, demo = _first_demo()
     if shutil.which("git") is None:
-        raise CliError("the demo works in a git repository, and there is no git on PATH (install git, then try again)")
+        raise CliError("the demo needs git, and there is none on PATH (install git, then try again)")
     folder = Path(tempfile.mkdtemp(prefix="atomic-demo-")).resolve()
     commands = _Commands(python_name())
     put(f"{_paragraph(demo.story)}\n\nRepository: {folder}\n")
@@ -167,14 +167,14 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
         (commands.filled(demo.play), "what was built; Ctrl+C ends it"),
         ("git log --stat", "every commit of the workers and of the fixer"),
         (f"{atomic} sessions show {id[:8]}", "what ran, and who worked when"),
-        (f"{atomic} sessions report {id[:8]}", "the report once more"),
+        (f"{atomic} sessions report {id[:8]}", "the report again"),
     ]
     real = [
         (f"{atomic} doctor", "which agents can be used here, and how to get one"),
-        (f'{atomic} run {definition.name} --dry-run "…"', "the plan alone"),
+        (f'{atomic} run {definition.name} --dry-run "…"', "only the plan"),
         (f'{atomic} run {definition.name} "…"', "the same with your agent and your goal"),
     ]
-    return f"Look at it:\n{_listed(here)}\nWith a real agent, in a project of yours:\n{_listed(real)}"
+    return f"Look at it:\n{_listed(here)}\nWith a real agent, in your own project:\n{_listed(real)}"
 
 
 def _listed(rows: list[tuple[str, str]]) -> str:

@@ -55,7 +55,7 @@ def list_entities(kind: str | None, *, as_json: bool) -> int:
     if as_json:
         put(json_line({"entities": [_row(one, registry) for one in entities], "diagnostics": _diagnostics(registry)}))
         return OK
-    put(_listing(entities, registry) or "There are none.\n")
+    put(_listing(entities, registry) or "No commands, skills or agents found.\n")
     for diagnostic in registry.diagnostics:
         tell(str(diagnostic))
     return OK

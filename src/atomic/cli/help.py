@@ -20,7 +20,7 @@ def top_help() -> str:
             "usage:",
             *_columns(usage),
             "",
-            "flags of -p and of the screen (--output: of -p alone):",
+            "flags of -p and of the screen (--output only with -p):",
             *flag_rows(TURN[1:]),
             "",
             "flags of the screen:",
@@ -29,8 +29,8 @@ def top_help() -> str:
             "other flags:",
             *flag_rows((VERSION, HELP)),
             "",
-            "The prompt may also stand last (atomic -p --output json fix it), behind -- if it begins with a dash.",
-            "Standard input, if it is no terminal, follows the prompt; - reads it in any case.",
+            "Flags go before or after the prompt; -- ends them: in atomic -p -- --why, --why is the prompt.",
+            "Standard input, if it is not a terminal, is added to the prompt; - always reads it.",
             "",
         )
     )
@@ -54,7 +54,7 @@ def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
         usage = ("usage:", f"  {verb.usage} [flags]", "")
         return "\n".join((*head, *usage, "flags:", *flag_rows(verb.flags), "", *of_workflow))
     rows = [(one.usage, one.summary) for one in verb.verbs.values()]
-    note = f"atomic {verb.path} alone is atomic {verb.path} {verb.default}. Each has --help of its own."
+    note = f"atomic {verb.path} means atomic {verb.path} {verb.default}. Each of them has its own --help."
     return "\n".join((*head, "usage:", *_columns(rows), "", note, ""))
 
 

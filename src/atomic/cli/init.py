@@ -35,7 +35,7 @@ def init_project() -> int:
     """Make what is missing; what is there stays as it is."""
     project = find_project()
     if project is None:
-        raise CliError("the current folder does not exist any more (change to another one)")
+        raise CliError("the current folder no longer exists (change to another one)")
     folder = project / ".atomic"
     if os.path.realpath(folder) == os.path.realpath(atomic_home()) or project == Path.home().resolve():
         raise UsageError("this is your home folder, whose .atomic is for all projects (change to a project's folder)")

@@ -34,7 +34,10 @@ def list_servers(*, as_json: bool) -> int:
     if as_json:
         put(json_line([_row(entry) for entry in found.entries]))
     else:
-        put("".join(f"{line}\n" for line in table(map(_cells, found.entries), screen_width())) or "There are none.\n")
+        put(
+            "".join(f"{line}\n" for line in table(map(_cells, found.entries), screen_width()))
+            or "No MCP servers are configured.\n"
+        )
     for diagnostic in found.diagnostics:
         tell(str(diagnostic))
     return OK

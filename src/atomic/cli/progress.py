@@ -108,7 +108,7 @@ class Board:
         match event:
             case RunStarted():
                 self.session_dir = event.session_dir
-                yield f"{'Going on with' if event.resumed else 'Session:'} {event.run}"
+                yield f"{'Resuming' if event.resumed else 'Session:'} {event.run}"
             case NodeStarted():
                 self.running[event.step_id] = event
                 if event.description:

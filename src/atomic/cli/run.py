@@ -36,7 +36,7 @@ async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, per
     if resume is None:
         return await _begin(name, prompt, flags, person)
     if prompt:
-        raise UsageError(f"a run that goes on has its prompt already: atomic run {name} --resume {resume}")
+        raise UsageError(f"a resumed run already has its prompt: atomic run {name} --resume {resume}")
     return await go_on(find_session(resume), flags, person, workflow=name)
 
 

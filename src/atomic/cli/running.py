@@ -340,4 +340,4 @@ def warn_of_settings(place: Place) -> None:
 
 
 def gone(folder: str) -> CliError:
-    return CliError(f"{folder}, where this run was started, is not there any more", 2)
+    return CliError(f"{folder}, where this run was started, no longer exists", 2)

@@ -46,7 +46,7 @@ def list_sessions(status: str | None, *, here: bool, as_json: bool) -> int:
     if as_json:
         put(json_line([msgspec.to_builtins(record) for record in chosen]))
         return OK
-    put("".join(f"{line}\n" for line in table(_cells(chosen), screen_width())) or "There are none.\n")
+    put("".join(f"{line}\n" for line in table(_cells(chosen), screen_width())) or "No runs yet.\n")
     return OK
 
 
@@ -77,7 +77,7 @@ def show_page(id: str, file: str | None = None) -> int:
         with open(file, "x", encoding="utf-8", opener=_private) as out:
             out.write(page)
     except FileExistsError:
-        raise UsageError(f"{file} is there already (name another file, or remove it)") from None
+        raise UsageError(f"{file} already exists (choose another name, or remove it)") from None
     put(f"{one_line(os.path.abspath(file))}\n")
     return OK
 

@@ -27,7 +27,7 @@ def stop_command(id: str, *, cancel: bool) -> int:
     elif cancel and session.record.status not in _OVER:
         session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now(), questions=())
     else:
-        tell(f"nobody works on {session.id}: it is {shown(session.record).status}")
+        tell(f"{session.id} is not running: it is {shown(session.record).status}")
         return OK
     tell(f"{session.id} is {shown(session.record).status}{_way_on(session)}")
     return OK
@@ -46,4 +46,4 @@ def _ask(session: Session, *, cancel: bool) -> None:
 
 
 def _way_on(session: Session) -> str:
-    return "" if session.record.status in _OVER else f" (to go on: atomic resume {session.id})"
+    return "" if session.record.status in _OVER else f" (to continue: atomic resume {session.id})"

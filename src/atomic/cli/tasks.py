@@ -23,7 +23,7 @@ def show_tasks(file: str, *, as_json: bool) -> int:
     ready = {task.id for task in tasks.ready()}
     waiting = tasks.waiting()
     rows = [_cells(task, "ready" if task.id in ready else waiting.get(task.id, "")) for task in tasks.tasks]
-    put("".join(f"{line}\n" for line in table(rows, screen_width())) or "There are none.\n")
+    put("".join(f"{line}\n" for line in table(rows, screen_width())) or "The list is empty.\n")
     put(f"{_count(tasks)}\n")
     _tell_problems(file, tasks)
     return OK
@@ -63,7 +63,7 @@ def convert_tasks(file: str, to: str | None) -> int:
         put(escaped_json(tasks.dump()))
     else:
         if os.path.lexists(to):
-            raise UsageError(f"{to} is there already (name another file, or remove it)")
+            raise UsageError(f"{to} already exists (choose another name, or remove it)")
         tasks.write(to)
         tell(f"{_count(tasks)} written to {to}")
     _tell_problems(file, tasks)

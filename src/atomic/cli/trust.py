@@ -63,14 +63,15 @@ def _check(arguments: Arguments, given: str | None) -> None:
 
 def _revoke() -> int:
     project = trust.look().project
-    tell(f"{project} is not trusted any more" if trust.revoke() else f"{project} was not trusted")
+    tell(f"{project} is no longer trusted" if trust.revoke() else f"{project} was not trusted")
     return OK
 
 
 def _approve_hash(snapshot: Snapshot, given: str) -> int:
     if given != snapshot.hash:
         raise CliError(
-            f"{given} is not the hash of this project as it is now: that is {snapshot.hash} (atomic trust --show)",
+            f"{given} is not the hash of this project in its current state: that is {snapshot.hash}"
+            " (atomic trust --show)",
             UNTRUSTED,
         )
     return _approve(snapshot)
@@ -81,7 +82,7 @@ def _approve(snapshot: Snapshot, *, why: str = "") -> int:
         trust.approve(snapshot)
     except TrustError as error:
         raise CliError(str(error), UNTRUSTED) from error
-    tell(f"{snapshot.project}{why} is trusted as it is now")
+    tell(f"{snapshot.project}{why} is trusted in its current state")
     return OK
 
 
@@ -91,10 +92,10 @@ def _ask(snapshot: Snapshot) -> int:
         tell(f"{snapshot.project} is trusted")
         return OK
     if not snapshot.items:  # nothing to ask about: what is trusted is the folder, in which the user's servers may start
-        return _approve(snapshot, why=" has nothing that could run, and")
+        return _approve(snapshot, why=" contains nothing that could run and")
     if not (os.isatty(STDIN) and os.isatty(STDERR)):
-        how = f"look: atomic trust --show; then: atomic trust {snapshot.hash}"
-        raise CliError(f"nobody is here to be asked ({how})", UNTRUSTED)
+        how = f"see it: atomic trust --show; approve it: atomic trust {snapshot.hash}"
+        raise CliError(f"there is no terminal to ask in ({how})", UNTRUSTED)
     write(STDERR, "".join(f"{line}\n" for line in _shown(snapshot, max_lines=MAX_LINES)))
     _forget_what_was_typed()
     write(STDERR, "Let exactly this run from now on? [y/N] ")

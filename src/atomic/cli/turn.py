@@ -124,7 +124,9 @@ class Host(ABC):
         if self._asker.unanswered is None:
             return ""
         question = self._asker.unanswered.text
-        return f'the agent asks "{question}" and nobody answers (say it in the prompt, or answer in a terminal)'
+        return (
+            f'the agent asks "{question}" and there is no one to answer (say it in the prompt, or run it in a terminal)'
+        )
 
 
 class TurnHost(Host):
@@ -202,5 +204,5 @@ def recordable(file: str) -> str:
     folder = os.path.dirname(path)
     writable = os.path.isfile(path) or not os.path.exists(path)
     if not writable or not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise UsageError(f"--record cannot write to {path} (name a file in a folder that is there)")
+        raise UsageError(f"--record cannot write to {path} (choose a file in a folder that exists)")
     return path

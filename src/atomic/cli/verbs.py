@@ -16,7 +16,7 @@ _AGENT = Flag("-a", "--agent", value="AGENT", help="claude, opencode, copilot, a
 _JSON = Flag("--json", help="for programs: JSON on standard output")
 
 TURN = (
-    Flag("-p", value="PROMPT", optional=True, help="one turn of an agent, without a screen"),
+    Flag("-p", value="PROMPT", optional=True, help="run one agent turn without the screen"),
     _AGENT,
     Flag("-m", "--model", value="MODEL", help="one of the agent's models: see atomic models"),
     Flag(
@@ -30,10 +30,10 @@ TURN = (
 THEMES = ("dark", "light", "ansi", "contrast")
 CHAT = (
     Flag("--theme", value="THEME", choices=THEMES, help="dark, light, ansi (the terminal's own colours) or contrast"),
-    Flag("--resume", value="ID", help="go on with a conversation"),
-    Flag("--plain", help="lines only, nothing moves: for screen readers and plain terminals"),
+    Flag("--resume", value="ID", help="continue a conversation"),
+    Flag("--plain", help="plain lines: for screen readers and simple terminals"),
     Flag("--web", help="the screen in a browser on this machine"),
-    Flag("--port", value="PORT", help="the port of --web (one that is free)"),
+    Flag("--port", value="PORT", help="the port of --web (default: any free one)"),
 )
 VERSION = Flag("--version", help="the version of Atomic and of its SDK")
 TOP = (*TURN, *CHAT, VERSION, HELP)
@@ -159,7 +159,7 @@ def _workflows_graph(arguments: Arguments) -> int:
     from atomic.cli.workflows import draw_workflow
 
     if arguments.has("--mermaid") and arguments.has("--svg"):
-        raise UsageError("--mermaid and --svg are two pictures: choose one")
+        raise UsageError("--mermaid and --svg exclude each other: choose one")
     return draw_workflow(
         arguments.words[0], arguments.value("--trust"), mermaid=arguments.has("--mermaid"), svg=arguments.has("--svg")
     )
@@ -189,7 +189,7 @@ def _sessions_show(arguments: Arguments) -> int:
 
     if arguments.has("--html"):
         if arguments.has("--json"):
-            raise UsageError("--html and --json are two ways to show it: choose one")
+            raise UsageError("--html and --json exclude each other: choose one")
         return show_page(*arguments.words)
     if len(arguments.words) > 1:
         raise UsageError("a FILE is only for --html: atomic sessions show ID --html FILE")
@@ -255,7 +255,7 @@ def _completion(arguments: Arguments) -> int:
 
     shell = arguments.words[0]
     if shell not in SCRIPTS:
-        raise UsageError(f'There is no completion for "{shell}": it is one of {", ".join(SCRIPTS)}')
+        raise UsageError(f'No completion for "{shell}": choose one of {", ".join(SCRIPTS)}')
     return print_script(shell)
 
 
@@ -349,7 +349,7 @@ _SESSIONS = (
         "prune",
         "delete old ones; it shows them and asks",
         (
-            Flag("--older-than", value="AGE", help="only those not changed for so long: 30d, 12h"),
+            Flag("--older-than", value="AGE", help="only those unchanged for that long: 30d, 12h"),
             _STATUS,
             Flag("--yes", help="delete without asking"),
         ),
@@ -377,7 +377,7 @@ _WORKFLOWS = (
     Verb(
         "graph",
         "draw a workflow",
-        (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as an SVG picture"), TRUST),
+        (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as SVG"), TRUST),
         words=("NAME",),
         run=_workflows_graph,
     ),
@@ -399,20 +399,26 @@ _CHAT = (_AGENT, *(flag for flag in TURN if flag.name in ("--model", "--record")
 VERBS = {
     verb.name: verb
     for verb in (
-        Verb("chat", "talk with an agent on a screen; atomic alone is that too", _CHAT, words=(PROMPT,), run=run_chat),
+        Verb(
+            "chat",
+            "talk with an agent on a screen, as plain atomic does",
+            _CHAT,
+            words=(PROMPT,),
+            run=run_chat,
+        ),
         Verb("run", "run a workflow", RUN, words=("WORKFLOW", PROMPT), run=_run, workflow=_workflow_to_run),
-        Verb("resume", "go on with a run", HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
+        Verb("resume", "continue a run", HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
         Verb(
             "answer",
-            "answer a question of a run, which goes on",
-            (*HOW, Flag("--no-resume", help="only keep the answer")),
+            "answer a run's question and continue it",
+            (*HOW, Flag("--no-resume", help="only save the answer")),
             words=("ID", "[QUESTION]", "ANSWER"),
             run=_answer,
             workflow=_workflow_of_session,
         ),
         Verb(
             "stop",
-            "pause a run that another terminal runs",
+            "pause a run in another terminal",
             (Flag("--cancel", help="end it for good: it cannot be resumed"),),
             words=("ID",),
             run=_stop,
@@ -424,8 +430,8 @@ VERBS = {
             words=("ID", "[PATH...]"),
             run=_salvage,
         ),
-        Verb("attach", "watch a run that another terminal runs", (LINES,), words=("ID",), run=_attach),
-        Verb("workflows", "workflows of the project, of yours and built in", verbs=_WORKFLOWS, default="list"),
+        Verb("attach", "watch a run in another terminal", (LINES,), words=("ID",), run=_attach),
+        Verb("workflows", "workflows: the project's, your own, built-in ones", verbs=_WORKFLOWS, default="list"),
         Verb(
             "trust",
             "show what this project could run, and approve it",
@@ -442,7 +448,7 @@ VERBS = {
         Verb("tasks", "a list of tasks", verbs=_TASKS, default="show"),
         Verb(
             "replay",
-            "play a recording of agents once more",
+            "play a recording of agents again",
             (
                 Flag("--speed", value="N", help="how many times as fast, or max (1)"),
                 Flag("--no-changes", help="leave the files as they are"),

@@ -47,7 +47,10 @@ def list_workflows(*, as_json: bool) -> int:
         put(json_line([_row(one, catalog) for one in found]))
         return OK
     rows = (_cells(one, catalog) for one in found)
-    put("".join(f"{line}\n" for line in table(rows, screen_width())) or "There are none (atomic workflows new NAME).\n")
+    put(
+        "".join(f"{line}\n" for line in table(rows, screen_width()))
+        or "No workflows found (atomic workflows new NAME writes one).\n"
+    )
     _tell_all(catalog.problems)
     return OK
 
@@ -97,7 +100,7 @@ def new_workflow(name: str) -> int:
 
     project = find_project()
     if project is None:
-        raise CliError("the current folder does not exist any more (change to another one)")
+        raise CliError("the current folder no longer exists (change to another one)")
     hidden = WorkflowCatalog(project).find(name)
     if hidden is not None and hidden.source == "project" and hidden.name.casefold() == name.casefold():
         raise UsageError(f'There is a workflow "{hidden.name}" already: {hidden.path}')

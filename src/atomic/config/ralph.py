@@ -32,17 +32,17 @@ ON_RESUME = ("max_iterations", "red_checks", "review_rounds")
 
 # What each flag does.
 DESCRIPTIONS: Mapping[str, str] = {
-    "tasks": "work on the tasks of that file; it is copied and not touched",
-    "feature_list": "work on the features of that file; it is copied and not touched",
+    "tasks": "work on the tasks in this file; it is copied, not changed",
+    "feature_list": "work on the features in this file; it is copied, not changed",
     "yolo": "no plan: repeat the prompt in fresh contexts until the agent keeps its promise",
     "max_iterations": "turns of workers and fixers, then pause; 0: no limit",
-    "workers": "so many tasks at once, all in one checkout",
-    "isolate": "where workers work; there is only none yet",
-    "verify": "a command that must pass after each task; as often as you like",
-    "gate_timeout": "how long such a command may take",
-    "red_checks": "ignore or goal: what a check means that is red before the run; goal is the default of --yolo",
-    "review_rounds": "reviews at most; 0: no review",
-    "reviewers": "so many at once, and all must approve",
+    "workers": "number of tasks at once, all in one checkout",
+    "isolate": "where workers work; only none is available yet",
+    "verify": "a check: a command that must pass after each task; repeatable",
+    "gate_timeout": "how long one check may take",
+    "red_checks": "ignore or goal: what to do with a check that is red before the run; goal is the default of --yolo",
+    "review_rounds": "at most this many reviews; 0: no review",
+    "reviewers": "number of reviewers; all must approve",
     "pr": "at the end push, and open a pull request with gh",
     "dry_run": "plan only: show tasks, graph, checks and limits",
 }

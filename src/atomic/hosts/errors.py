@@ -25,4 +25,4 @@ class FolderGoneError(HostError):
     """The current folder was removed."""
 
     def __init__(self) -> None:
-        super().__init__("the current folder does not exist any more (change to another one)")
+        super().__init__("the current folder no longer exists (change to another one)")

@@ -61,7 +61,7 @@ class UnknownSessionError(SessionError):
 
     def __init__(self, given: str) -> None:
         self.given = given
-        super().__init__(f'There is no session "{given}" (atomic sessions lists them)')
+        super().__init__(f'No session "{given}" (atomic sessions lists them)')
 
 
 class AmbiguousSessionError(SessionError):

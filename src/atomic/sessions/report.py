@@ -44,7 +44,7 @@ def facts_of(history: History) -> list[tuple[str, str]]:
         ("waits until", local_time(record.parked_until)),
         ("pull request", record.pr or ""),
         *((f"question {one.id}", one.text) for one in record.questions),
-        ("go on with", next_command(record)),
+        ("next", next_command(record)),
     ]
     return [(name, text) for name, text in facts if text]
 

@@ -118,10 +118,12 @@ class UntrustedError(AtomicError):
         self.project, self.hash, self.items, self.given = project, hash, tuple(items), given
         what = ", ".join(self.items[:5]) + (f" and {len(self.items) - 5} more" if len(self.items) > 5 else "")
         if given is not None:
-            said = f"--trust {given} is not the hash of this project as it is now ({hash})"
+            said = f"--trust {given} is not the hash of this project in its current state ({hash})"
         else:
-            said = f"this project is not trusted as it is now; it would run {what or 'nothing'}"
-        super().__init__(f"{said} (look: atomic trust --show; approve: atomic trust; for one command: --trust {hash})")
+            said = f"this project is not trusted in its current state; it would run {what or 'nothing'}"
+        super().__init__(
+            f"{said} (see it: atomic trust --show; approve it: atomic trust; for one command: --trust {hash})"
+        )
 
 
 class TrustError(AtomicError):

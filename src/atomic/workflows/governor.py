@@ -65,7 +65,8 @@ class CapReached(AtomicError):
         self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
         cut = "; the turn at work was interrupted, and what it did is kept" if is_cut else ""
         super().__init__(
-            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut} (to go on: {self.raise_with})"
+            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
+            f" (to continue: {self.raise_with})"
         )
 
 
@@ -77,8 +78,8 @@ class Parked(AtomicError):
         self.remedy = "--on-limit wait"
         who = provider or "the provider"
         super().__init__(
-            f"{who} has reached its usage limit and serves again at {_at(reset_at)}"
-            f" (to go on: atomic resume {run or 'ID'} {self.remedy})"
+            f"{who} has reached its usage limit until {_at(reset_at)}"
+            f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
         )
 
 
@@ -453,7 +454,7 @@ class Governor:
         if self.on_limit == "switch":
             for name in others:
                 if name != preferred and not self.is_parked(name) and (usable is None or await usable(name)):
-                    self._say(f"{preferred} has reached its usage limit: going on with {name}")
+                    self._say(f"{preferred} has reached its usage limit: continuing with {name}")
                     return name
             known = [name for name in (preferred, *others) if name == preferred or name in self._parked]
             preferred = min(known, key=self._until)

@@ -137,7 +137,7 @@ class NamedSessions:
         try:
             await kept.session()
         except AtomicError as error:
-            self._warn(f'the session "{name}" cannot be gone on with and starts fresh: {error}')
+            self._warn(f'the session "{name}" cannot be continued and starts fresh: {error}')
             await kept.close()
             return None
         except BaseException:

@@ -203,7 +203,7 @@ def _check_approvable(snapshot: Snapshot) -> None:
         raise TrustError(f"{folder}: this folder holds many projects; go into one of them to trust it")
     for item in snapshot.items:
         if item.blocks:
-            raise TrustError(f"{item.path}: this cannot be trusted, because nobody can look at it: {item.reason}")
+            raise TrustError(f"{item.path}: this cannot be trusted, because it cannot be shown: {item.reason}")
 
 
 def changes(snapshot: Snapshot) -> list[ItemChange]:

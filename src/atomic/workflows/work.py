@@ -500,7 +500,7 @@ class Work:
         for flag, chosen in (("--agent", choices.agents), ("--model", choices.models)):
             for role in chosen:
                 if role and role not in self.runtime.roles:
-                    self.report.warn(f"{flag} {role}={chosen[role]} had no effect: nobody called an agent as {role}")
+                    self.report.warn(f"{flag} {role}={chosen[role]} had no effect: no agent was called as {role}")
 
     @property
     def _dir(self) -> str:

@@ -58,7 +58,7 @@ async def test_a_user_who_switches_the_branch_while_nothing_runs_is_asked(tmp_pa
     theatre.git("checkout", "-q", "-b", "elsewhere", "HEAD~1")
     outcome = await theatre.resume("--max-iterations", "9")
     assert outcome.status == ("paused", "branch_changed", 5)
-    assert "main was left for elsewhere" in outcome.end["message"]
+    assert "switched from main to elsewhere" in outcome.end["message"]
     assert "git switch main" in outcome.end["message"]
     assert "worker 2 1" not in theatre.cast
     theatre.git("switch", "-q", "main")
@@ -143,7 +143,7 @@ async def test_a_run_whose_repository_was_deleted_is_not_completed(tmp_path: Pat
     (theatre.project / "draft.md").write_text("my draft\n")
     outcome = await theatre.ralph("--verify", "true", GOAL)
     assert outcome.status == ("paused", "branch_changed", 5)
-    assert "there is no .git any more" in outcome.end["message"]
+    assert ".git does not exist" in outcome.end["message"]
 
 
 class Refs(Theatre):

@@ -299,7 +299,7 @@ async def refusal(project: Project) -> str:
         await project.publish()
     text = str(caught.value)
     assert text.startswith("the work itself is done, but there is no pull request: ")
-    assert text.endswith(f"; atomic resume {ID} does only the publishing again")
+    assert text.endswith(f"; atomic resume {ID} retries only the publishing")
     assert "\n" not in text
     assert project.created() == [] or (project.bin / "broken").exists()
     return text

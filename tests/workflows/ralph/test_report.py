@@ -150,7 +150,7 @@ def test_a_completed_run_says_how_that_is_known(finished: Run) -> None:
     assert report.startswith("# Ralph completed: 2 of 2 tasks are done, verified by make test and reviewed\n")
     assert "reason `done`" in report
     assert "Not done" not in report
-    assert "To go on" not in report
+    assert "To continue" not in report
 
 
 def test_each_done_task_has_its_evidence(finished: Run) -> None:
@@ -299,7 +299,7 @@ def test_every_ending_says_why_and_how_to_go_on(finished: Run, status: str, reas
     report = finished.saved
     assert f"- **Status**: `{status}`, reason `{reason}`" in report
     assert "- **Why**: this is what happened" in report
-    way = next(line for line in report.splitlines() if line.startswith("- **To go on**: "))
+    way = next(line for line in report.splitlines() if line.startswith("- **To continue**: "))
     assert f"`atomic resume {ID}" in way
     assert "{" not in way
     assert "completed" not in report.splitlines()[0]
@@ -312,7 +312,7 @@ def test_no_plan_no_tasks_no_claims(run: Run) -> None:
     report = run.report("failed", "no_plan", "the planner gave no usable plan twice")
     assert report.startswith("# Ralph failed: there are no tasks, so nothing was done\n")
     assert "No agent was called" in report
-    assert "**not reviewed**: the run did not come so far" in report
+    assert "**not reviewed**: the run ended before the review" in report
 
 
 # findings ------------------------------------------------------------------------------------------------------------

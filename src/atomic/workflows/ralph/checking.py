@@ -85,8 +85,8 @@ def moving(paths: Sequence[str], when: str) -> str:
     """Why a run cannot be completed whose files do not stand still."""
     named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
     return (
-        f"files changed {when}, three times in a row: {named}. What was checked and reviewed is not what is there: find"
-        " out which program changes them (a reviewer, a formatter, a server), stop it, and resume"
+        f"files changed {when}, three times in a row: {named}. They are not the files that were checked and reviewed:"
+        " find out which program changes them (a reviewer, a formatter, a server), stop it, and resume"
     )
 
 

@@ -309,7 +309,7 @@ class Checkout:
         if now.branch == good.branch and await _follows(repository, good, now):
             return msgspec.structs.replace(known, good=now if seen == good else good)
         if now.branch != good.branch:
-            what = f"{good.name} was left for {now.name}"
+            what = f"The checkout switched from {good.name} to {now.name}"
         else:
             what = f"The history of {now.name} was rewritten: commit {str(good.head)[:12]} is not in it"
         if now == known.told:
@@ -370,7 +370,7 @@ class Checkout:
         if known is None:
             return None
         if repository is None:
-            return Try("git", GONE, "the turn deleted the repository: there is no .git any more")
+            return Try("git", GONE, "the turn deleted the repository: .git is gone")
         now = await _position(repository)
         if now.branch != known.good.branch or not await _follows(repository, known.good, now):
             failed = Try("git", await _way_home(repository, known.good, now), _said(known.good, now))
@@ -418,7 +418,7 @@ class Checkout:
         if found is None and self._known() is not None:
             id = self._desk.session.name
             raise Suspend(
-                f"The repository of {self._desk.cwd} is gone: there is no .git any more. Bring it back (a clone, a"
+                f"The repository of {self._desk.cwd} is gone: .git does not exist. Restore it (from a clone or a"
                 f" backup), then atomic resume {id}",
                 code=REASON,
             )

@@ -21,7 +21,7 @@ DEMO = Demo(
     " command `python3 -m life`. Standard library only, each part with unittest tests.",
     config={"verify": ["{python} -m unittest -q"]},
     story="Ralph plans a Game of Life, workers build it task by task, the tests judge each task, a reviewer looks at"
-    " the whole, and what it finds is mended. The files, the commits and the test runs are real; the agents are played"
+    " the whole, and what it finds is fixed. The files, the commits and the test runs are real; the agents are played"
     " from a recording, with the tokens and prices that it names, and cost nothing.",
     tests="{python} -m unittest -q",
     look="{python} -m life gun --steps 90 --still",
@@ -43,12 +43,12 @@ RALPH = WorkflowDefinition(
     roles=("planner", "worker", "reviewer", "fixer"),
     node_descriptions={
         "prepare": "look at the project and its checks",
-        "plan": "cut the goal into tasks",
+        "plan": "split the goal into tasks",
         "work": "work on the task",
         "gate": "run the checks on what the worker left",
         "review": "review the change",
         "turn": "work on the prompt",
-        "look": "look whether the promise was kept",
+        "look": "check whether the promise was kept",
         "publish": "open the pull request",
     },
 )

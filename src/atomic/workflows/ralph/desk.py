@@ -49,9 +49,7 @@ class Desk:
     def check_folder(self) -> None:
         """Raises FolderGoneError where the project is not there any more."""
         if not self.cwd.is_dir():
-            raise FolderGoneError(
-                f"{self.cwd}, where the work is done, is not there any more: bring it back and resume"
-            )
+            raise FolderGoneError(f"{self.cwd}, where the work is done, no longer exists: restore it and resume")
 
     @property
     def pictures(self) -> Pictures:
@@ -131,8 +129,8 @@ class Desk:
             return  # Atomic was killed while it waited for the limit's end
         if most and turns.turns >= most:
             raise Suspend(
-                f"max_iterations reached: {turns.turns} of {most} turns of workers and fixers are used; "
-                f"atomic resume {self.session.name} --max-iterations {most * 2} goes on",
+                f"max_iterations reached: {turns.turns} of {most} worker and fixer turns are used "
+                f"(to continue: atomic resume {self.session.name} --max-iterations {most * 2})",
                 code="max_iterations",
                 begun=False,
                 remedy=f"--max-iterations {most * 2}",

@@ -55,7 +55,7 @@ def _flags(account: Account) -> list[str]:
 def _tasks(account: Account) -> str:
     if account.is_yolo:
         return ""
-    parts = [_task(task) for task in account.tasks] or ["There are none."]
+    parts = [_task(task) for task in account.tasks] or ["No checks were found."]
     return "\n\n".join(["## Tasks", *parts])
 
 
@@ -109,7 +109,7 @@ def _graph(account: Account) -> str:
     ]
     text = "\n".join(rows).replace("`", "'")
     workflow = f"The graph of the workflow itself: {code('atomic workflows graph ralph')}."
-    return f"## Graph\n\nWhat stands in one row could begin at the same time.\n\n```text\n{text}\n```\n\n{workflow}"
+    return f"## Graph\n\nTasks in one row could start at the same time.\n\n```text\n{text}\n```\n\n{workflow}"
 
 
 def _drawn(task: Task) -> str:

@@ -133,7 +133,7 @@ def read_list(path: Path) -> TaskList:
 
 def _check_words(config: Mapping[str, Any]) -> None:
     if config["isolate"] == "worktree":
-        raise StartError("--isolate worktree is not there yet: leave it out, and all workers share your checkout")
+        raise StartError("--isolate worktree does not exist yet: leave it out, and all workers share your checkout")
     if config["isolate"] != "none":
         raise StartError(f'--isolate cannot be "{config["isolate"]}": give none')
     given = [flag for flag, key in (("--tasks", "tasks"), ("--feature-list", "feature_list")) if config[key]]
@@ -170,7 +170,7 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
     of_settings = [command for path, command in untrusted.gates if path == ".atomic/config.toml"]
     for gate in options.gates:
         if gate.origin != SETTINGS or gate.command in of_settings:
-            raise UntrustedError(untrusted.project, untrusted.hash, [f'gate "{gate.command}" ({gate.origin})'])
+            raise UntrustedError(untrusted.project, untrusted.hash, [f'check "{gate.command}" ({gate.origin})'])
 
 
 def check_operation(cwd: str) -> None:
@@ -250,7 +250,7 @@ def _source(
             return "tasks", "", str(_listed(path))
     raise StartError(
         "nothing to do: give a prompt, the path of a spec, --tasks PATH or --feature-list PATH"
-        f" (there is no {' and no '.join(OWN_LISTS)})"
+        f" (found neither {' nor '.join(OWN_LISTS)})"
     )
 
 

@@ -33,10 +33,11 @@ from atomic.workflows.ralph.prompts import planner_prompt
 from atomic.workflows.ralph.publishing import obstacle
 
 WITHOUT_GATE = (
-    "not verified by a check: none was found. Tasks rest on changed files and on the review; --verify COMMAND gives one"
+    "not verified by a check: none was found. The run relies on changed files and the review; "
+    "--verify COMMAND adds a check"
 )
 YOLO_WITHOUT_GATE = (
-    "not verified by a check: none was found. It rests on the agent's promise alone; --verify COMMAND gives one"
+    "not verified by a check: none was found. The run relies on the agent's promise; --verify COMMAND adds a check"
 )
 IGNORE, GOAL, STOP = "Ignore it", "It is the goal", "Stop"
 _MEANINGS = {
@@ -69,7 +70,7 @@ async def prepare(ctx: Ralph) -> NodeResult:
     if desk.options.workers > 1:
         desk.say(
             f"{desk.options.workers} workers share one checkout, which is risky: each sees the half-done work of the "
-            "others, a check may fail for another's reason, and nobody can tell whose a change is"
+            "others, a check may fail because of another's work, and changes cannot be told apart"
         )
     if desk.options.pr and (why := await obstacle(desk.cwd)):
         desk.say(f"there will be no pull request unless you help before the end: {why}")

@@ -51,7 +51,7 @@ class PublishError(AtomicError):
     def __init__(self, why: str, session: str) -> None:
         super().__init__(
             f"the work itself is done, but there is no pull request: {why}; "
-            f"atomic resume {session} does only the publishing again"
+            f"atomic resume {session} retries only the publishing"
         )
 
 

@@ -132,14 +132,16 @@ def _head(account: Account, ending: RunEnd) -> str:
     facts = [
         ("Status", f"{code(ending.status)}, reason {code(ending.reason)}"),
         ("Why", line(ending.message, 2000) if ending.message else ""),
-        ("To go on", "" if completed else _go_on(ending, account)),
+        ("To continue", "" if completed else _go_on(ending, account)),
         ("Run", f"{code(account.id)} in {code(record.cwd or record.project)}" if record.workflow else code(account.id)),
         ("Goal", line(goal) if goal else ""),
         ("From", code(account.options.origin) if account.options.origin else ""),
         ("Pull request", code(record.pr) if record.pr else ""),
     ]
     lines = [f"- **{name}**: {text}" for name, text in facts if text]
-    unknown = "The run's state is not known: reviews, and whose a commit is, cannot be told." * (account.state is None)
+    unknown = "The run's state is not known: reviews and the authors of commits are missing here." * (
+        account.state is None
+    )
     title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_refused(account)}{_touched(account)}{_lost(account)}"
     if completed:  # otherwise a resume takes them for the user's
         title += _late(account)
@@ -192,29 +194,29 @@ def _word(account: Account, ending: RunEnd) -> str:
 
 
 _DECIDE = {
-    "question": 'answer it (`atomic answer {id} "ANSWER"`), or go on with `atomic resume {id}`.',
-    "nothing_runnable": "see below why each task is not done, repair what stands in its way, then "
+    "question": 'answer it (`atomic answer {id} "ANSWER"`), or continue with `atomic resume {id}`.',
+    "nothing_runnable": "see below why each task is not done, fix the cause, then "
     "`atomic resume {id}`: failed tasks get three more attempts.",
-    "stuck": "see below what was seen, change what keeps it from moving (the task, the check, the agent), then "
+    "stuck": "see below what happened, change the task, the check or the agent, then "
     "`atomic resume {id}`: it gets three more attempts.",
     "check_red": "see what the check says; make it green, then `atomic resume {id}`: it is checked again.",
     "moving_tree": "find out what changes the files, stop it, then `atomic resume {id}`: they are checked and reviewed "
     "again.",
-    "same_blocker": "the fixers cannot repair it, or it is no fault: decide, mend it yourself if you like, then "
-    "`atomic resume {id}`: the work is reviewed once more from the start.",
-    "review_rounds": "decide about the open findings; `atomic resume {id}` reviews once more with as many rounds again "
+    "same_blocker": "the fixers cannot fix it, or it is not a defect: decide, fix it yourself if needed, then "
+    "`atomic resume {id}`: the work is reviewed again from the start.",
+    "review_rounds": "decide about the open findings; `atomic resume {id}` reviews again with as many rounds "
     "(`atomic resume {id} --review-rounds N` for more).",
-    "not_approved": "read below what the reviewer says; `atomic resume {id}` reviews once more.",
-    "no_plan": "say more exactly what to do and start anew, or give a list with `--tasks`; `atomic resume {id}` asks "
-    "the planner once more.",
+    "not_approved": "read below what the reviewer says; `atomic resume {id}` reviews again.",
+    "no_plan": "describe the goal more precisely and start again, or give a list with `--tasks`; `atomic resume "
+    "{id}` asks the planner again.",
     "branch_changed": "switch back to the branch of the run, then `atomic resume {id}`; otherwise it continues where "
     "you are.",
     "max_cost": "`atomic resume {id} --max-cost USD` with a higher number; without one it pauses again.",
     "max_tokens": "`atomic resume {id} --max-tokens N` with a higher number; without one it pauses again.",
     "max_time": "`atomic resume {id} --max-time TIME` with a longer one; without one it pauses again.",
     "max_iterations": "`atomic resume {id} --max-iterations N` with a higher number; without one it pauses again.",
-    "provider_limit": "`atomic resume {id}` when the provider serves again, or now `atomic resume {id} --agent OTHER`.",
-    "error": "repair what failed, then `atomic resume {id}`: the failed step is tried again, finished ones are not.",
+    "provider_limit": "`atomic resume {id}` when the limit has been reset, or now `atomic resume {id} --agent OTHER`.",
+    "error": "fix what failed, then `atomic resume {id}`: the failed step is tried again, finished ones are not.",
 }
 
 

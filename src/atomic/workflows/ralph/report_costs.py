@@ -64,7 +64,7 @@ def _review_line(account: Account) -> str:
     if not options.review_rounds:
         return "Review: **not reviewed**: `--review-rounds` is 0"
     if account.state is not None and not account.state.reviews:
-        return "Review: **not reviewed**: the run did not come so far"
+        return "Review: **not reviewed**: the run ended before the review"
     told = {None: "whether it was approved is not known", True: "approved"}.get(account.is_reviewed, "**not approved**")
     return f"Review: {told} (reviewers: {options.reviewers}, at most {options.review_rounds} rounds)"
 
@@ -73,7 +73,7 @@ def _workers_line(account: Account) -> str:
     count = account.options.workers
     if count == 1:
         return "Workers: one at a time, in your checkout"
-    return f"Workers: {count} at once in one checkout: a check may have failed, or passed, by the work of another"
+    return f"Workers: {count} at once in one checkout: a check may have failed, or passed, because of another's work"
 
 
 def _agent_lines(account: Account) -> list[str]:

@@ -12,14 +12,14 @@ from atomic.workflows.ralph.report_tasks import MOST_FILES
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 TITLE = "## Commands to accept or undo"
-PLACE = "In the root of the repository. Nothing here has been run; what you do not undo stays as it is."
+PLACE = "In the root of the repository. None of these commands has been run: keep the work by doing nothing."
 
 
 def undo_section(account: Account) -> str:
     """For each task, or for the whole where tasks cannot be told apart."""
     proofs = _left_something(account)
     if not proofs:
-        return f"{TITLE}\n\nNo work was left that evidence tells of; {code('git status')} shows the folder as it is."
+        return f"{TITLE}\n\nNo task left a change; {code('git status')} shows the current state."
     if all(proof.commit is None for proof in proofs):
         return _outside_git(account, proofs)
     whole = _whole(account)
