@@ -19,10 +19,14 @@ from tests.cli.flows import sessions, workflow
 
 AGENTS = ("claude", "opencode", "copilot")
 REMEDIES = {
-    "claude": "pip install 'atomic-workflows[claude]'",
+    "claude": "npm install -g @anthropic-ai/claude-code",
     "opencode": "npm install -g opencode-ai",
     "copilot": "npm install -g @github/copilot",
 }
+
+
+CLAUDE = "import sys\nprint('2.1.325' if '--version' in sys.argv else '{\"loggedIn\": true}')\n"
+LOGGED_OUT = CLAUDE.replace("true", "false")
 
 
 async def findings(user: User) -> tuple[int, dict[str, dict[str, Any]], list[dict[str, Any]]]:
@@ -49,7 +53,7 @@ async def test_who_has_nothing_and_asks_is_told_too(user: User) -> None:
         done = await user.atomic(*words)
         assert done.exit_code == 1
         assert complaint(done) == (
-            "No agent can be used here: install one, for example with pip install 'atomic-workflows[claude]'"
+            "No agent can be used here: install one, for example Claude Code: npm install -g @anthropic-ai/claude-code"
             " (atomic doctor says what is missing for each; atomic demo shows a run without one)"
         )
 
@@ -103,6 +107,31 @@ async def test_a_program_that_is_too_old_is_named_with_the_remedy(user: User) ->
     done = await user.atomic("-p", "hello", "-a", "claude")
     assert done.exit_code == 1
     assert "it is older than 2.1" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("agent", ["copilot", "planner=copilot"])
+async def test_an_agent_without_a_login_is_refused_before_anything_is_created(user: User, agent: str) -> None:
+    user.has_no_agents()
+    user.has("copilot", "print('1.0.102')")
+    if "=" in agent:
+        user.has("claude", CLAUDE)
+    done = await user.atomic("run", "ralph", "add x", "--agent", agent, "--red-checks", "ignore")
+    assert (done.exit_code, sessions(user)) == (1, [])
+    assert complaint(done).startswith("copilot: it has no login: run 'copilot login'")
+    user.env["ATOMIC_AGENT"] = "copilot"
+    done = await user.atomic("run", "ralph", "add x")
+    assert (done.exit_code, sessions(user)) == (1, [])
+    assert complaint(done).startswith("copilot: it has no login")
+
+
+async def test_the_remedy_for_a_login_names_a_command_that_exists(user: User) -> None:
+    user.has_no_agents()
+    path = user.has("claude", LOGGED_OUT)
+    code, providers, _ = await findings(user)
+    assert (code, providers["claude"]["remedy"]) == (1, "run `claude` once and log in, or set ANTHROPIC_API_KEY")
+    user.env["ATOMIC_CLAUDE_PATH"] = str(path.rename(path.with_name("cc")))
+    _, providers, _ = await findings(user)
+    assert providers["claude"]["remedy"].startswith(f"run `{user.bin}/cc` once and log in")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,15 @@ from atomic.cli.workflow_flags import config_of
 from atomic.config import CapSettings, Settings, atomic_home, read_duration, read_limit
 from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.graph import RunOwnedError
-from atomic.hosts import BY_PREFERENCE, check, choose_provider, current_folder, named_provider, neutral_folder
+from atomic.hosts import (
+    BY_PREFERENCE,
+    check,
+    choose_provider,
+    current_folder,
+    named_provider,
+    neutral_folder,
+    require_usable,
+)
 from atomic.questions import Question
 from atomic.workflows.capabilities import tools_of
 from atomic.workflows.catalog import WorkflowCatalog
@@ -192,10 +200,18 @@ class Place:
             person=person,
             trust_after=self._trust_after if self.catalog.snapshot.approved else None,
         )
-        needs_agent = loaded.graph is None or loaded.capabilities.subagents
-        if needs_agent and not flags.agents.get(""):
-            await self._choose(None)  # looked for now: later it would look in the middle of the work
+        if loaded.graph is None or loaded.capabilities.subagents:
+            await self._require_agents(flags.agents)
         return runtime
+
+    async def _require_agents(self, named: Mapping[str, str]) -> None:
+        """Find the agents before there is a session: later they would be looked for in the middle of the work."""
+        wanted = list(named.values())
+        if not named.get("") and self.settings.agent is not None:
+            wanted.append(self.settings.agent)
+        await require_usable(wanted, self.settings)
+        if not named.get(""):
+            await self._choose(None)
 
     async def _with_mcp_servers(
         self, provider: AgentProvider, options: SessionOptions, tell: Callable[[str], object]

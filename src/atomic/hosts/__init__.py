@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         named_provider,
         neutral_folder,
         remedy_for,
+        require_usable,
     )
     from atomic.hosts.errors import FolderGoneError, HostError, NoAgentError, NoModelsError, WrongAgentError
     from atomic.hosts.following import follow, last_start
@@ -42,6 +43,7 @@ _PLACES = {
     "neutral_folder": "agents",
     "put_answer": "messages",
     "remedy_for": "agents",
+    "require_usable": "agents",
 }
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "neutral_folder",
     "put_answer",
     "remedy_for",
+    "require_usable",
 ]
 
 

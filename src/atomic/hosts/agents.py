@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,9 @@ MODELS_LIMIT = 60.0  # seconds; some programs ask their service
 _KNOWS_FAMILIES = ("claude", "replay")  # opus, sonnet and haiku are models there
 _PATIENCE = {"copilot": 60.0}  # at its first start it unpacks itself; cut short, it would begin again each time
 
+_KNOW_LOGIN = ("claude", "copilot")  # they can tell whether they have a login
+_EXAMPLE = "Claude Code: npm install -g @anthropic-ai/claude-code"
+
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +63,7 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
             if health.program or _is_chosen(candidate, settings):  # it is there: what it lacks is the nearest way out
                 missing.append(f"{candidate}: {health.remedy}")
                 wrong += [] if health.program else missing[-1:]
-    way_out = missing[0] if missing else "install one, for example with pip install 'atomic-workflows[claude]'"
+    way_out = missing[0] if missing else f"install one, for example {_EXAMPLE}"
     more = "atomic doctor says what is missing for each; atomic demo shows a run without one"
     raise NoAgentError(f"No agent can be used here: {way_out} ({more})")
 
@@ -84,6 +87,30 @@ async def check(name: str, settings: Settings) -> Health:
         return await provider.check()
 
     return await _within_limit(name, load_and_check())
+
+
+async def require_usable(names: Iterable[str], settings: Settings) -> None:
+    """Raise NoAgentError if one of these agents is not installed, is too old or has no login.
+
+    An agent that gives no answer in time may only be slow: its first turn tells. Agents that cannot know
+    it without a session are not asked (OpenCode has models that need no login).
+    """
+    known = [name for name in dict.fromkeys(names) if name in _KNOW_LOGIN]
+    if not known:
+        return
+    with neutral_folder():
+        found = await asyncio.gather(*(_answer(name, settings) for name in known))
+    for name, health in zip(known, found, strict=True):
+        if health is not None and not health.ok:
+            raise NoAgentError(f"{name}: {health.remedy.removeprefix(f'{name}: ')}")
+
+
+async def _answer(name: str, settings: Settings) -> Health | None:
+    try:
+        async with asyncio.timeout(_PATIENCE.get(name, CHECK_LIMIT)):
+            return await require_provider(name, settings).check()
+    except TimeoutError:
+        return None
 
 
 async def remedy_for(provider: AgentProvider, why: str = "") -> str:

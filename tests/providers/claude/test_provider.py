@@ -14,7 +14,7 @@ from atomic.config import ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, SessionOptions, require_provider
 from tests.providers.heard import LIMIT
 
-INSTALL = "pip install 'atomic-workflows[claude]'"
+INSTALL = "npm install -g @anthropic-ai/claude-code"
 
 
 def program(folder: Path, version: str) -> Settings:
@@ -39,7 +39,7 @@ async def test_whether_it_can_be_used(tmp_path: Path, monkeypatch: pytest.Monkey
         health = await require_provider("claude", Settings()).check()
         assert (health.ok, health.version) == (False, "2.1.325")
         assert Path(health.program).name == "claude"
-        assert health.remedy == "run `claude` once and log in, or set ANTHROPIC_API_KEY"
+        assert health.remedy == f"run `{health.program}` once and log in, or set ANTHROPIC_API_KEY"
         monkeypatch.setenv("ANTHROPIC_API_KEY", "some key")
         health = await require_provider("claude", Settings()).check()
         assert (health.ok, health.remedy) == (True, "")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shlex import quote
+from shutil import which
 
 import msgspec
 
@@ -11,8 +13,7 @@ from atomic.processes import ExecError, execute
 from atomic.providers.base import Health
 
 OLDEST = (2, 1)  # before it the program does not tell when a turn is over
-_UPDATE = "run `claude update`, or `pip install 'atomic-workflows[claude]'` and remove the old one from PATH"
-_LOGIN = "run `claude` once and log in, or set ANTHROPIC_API_KEY"
+_UPDATE = "run `claude update`"
 _SECONDS = 30
 
 
@@ -30,7 +31,10 @@ async def health_of(program: Path, env: dict[str, str]) -> Health:
     version = number[0]
     if (int(number[1]), int(number[2])) < OLDEST:
         return Health(False, version, str(program), f"it is older than {OLDEST[0]}.{OLDEST[1]}: {_UPDATE}")
-    return Health(ok := await _is_logged_in(program, env), version, str(program), "" if ok else _LOGIN)
+    if await _is_logged_in(program, env):
+        return Health(True, version, str(program))
+    command = "claude" if which("claude", path=env.get("PATH")) else quote(str(program))  # a bundled one is not on PATH
+    return Health(False, version, str(program), f"run `{command}` once and log in, or set ANTHROPIC_API_KEY")
 
 
 async def _is_logged_in(program: Path, env: dict[str, str]) -> bool:

@@ -14,7 +14,7 @@ from atomic.providers.errors import ProviderError
 from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.programs import find_package, find_program
 
-_INSTALL = "pip install 'atomic-workflows[claude]'"
+_INSTALL = "npm install -g @anthropic-ai/claude-code"
 _AS_ROOT = "Running as root: Claude Code gets IS_SANDBOX=1, without which it would not let all tools run."
 
 _said: set[str] = set()  # what is said once, not once a session
