@@ -231,6 +231,14 @@ async def test_calls_are_used_once_whichever_session_asks_and_another_provider_s
     assert await answers(ReplayProvider(file), "go", cwd=tmp_path) == ["0"]
 
 
+async def test_a_pattern_that_would_take_for_ever_is_an_error(tmp_path: Path) -> None:
+    provider = ReplayProvider(recording(tmp_path, call(text="never", match="(a+)+$")), speed=math.inf)
+    (said,) = await answers(provider, "a" * 60 + "!", cwd=tmp_path)
+    assert said == (
+        "the match '(a+)+$' of the recording takes more than 5 s to look for: write plain text or a simpler pattern"
+    )
+
+
 async def test_sessions_at_once_read_the_recording_once_and_each_looks_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
+import json
+import signal
+import sys
 from collections.abc import Sequence
 
+from atomic.processes import execute
 from atomic.providers.errors import ProviderError
 from atomic.providers.heading import role_and_task
 from atomic.providers.recording import RecordedCall
 
 _WORDS = 4000  # of a prompt that are compared: enough to tell two apart, and quick
 _DIFF_LINES = 80
+_SEARCH_SECONDS = 5  # of the processor
+_SEARCH_WALL_SECONDS = 300.0  # only ends a hang
+_SEARCH = """
+import json, re, resource, sys
+seconds, prompt, patterns = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+for at, pattern in enumerate(patterns):
+    print(at, flush=True)
+    if re.search(pattern, prompt):
+        print("found")
+        break
+"""
 
 
 class NoRecordedCallError(ProviderError):
@@ -27,21 +43,55 @@ class NoRecordedCallError(ProviderError):
         )
 
 
-def find_call(prompt: str, calls: Sequence[RecordedCall], used: frozenset[int]) -> int | None:
-    """The number of the call that answers: unused, of the same role and task, the first whose `match` is found.
+class SlowPatternError(ProviderError):
+    """The `match` of a recorded call takes too long to look for."""
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__(
+            f"the match {pattern[:100]!r} of the recording takes more than {_SEARCH_SECONDS} s to look for:"
+            " write plain text or a simpler pattern",
+            provider="replay",
+        )
+
+
+async def find_call(prompt: str, calls: Sequence[RecordedCall], used: frozenset[int]) -> int | None:
+    """Return the number of the call that answers: unused, of the same role and task, the first whose `match` is found.
 
     If there is none, of those without a `match` the one with the most similar prompt; of equal ones the first.
+    Raise SlowPatternError.
     """
     role, task = role_and_task(prompt)
     free = [at for at, call in enumerate(calls) if at not in used and _is_for(call, role, task)]
-    for at in free:
-        match = calls[at].match
-        if match is not None and re.search(match, prompt):
-            return at
+    patterns = {at: match for at in free if (match := calls[at].match) is not None}
+    found = await _first_found(list(patterns.values()), prompt)
+    if found is not None:
+        return list(patterns)[found]
     plain = [at for at in free if calls[at].match is None]
     if len(plain) < 2:
         return plain[0] if plain else None
-    return max(plain, key=lambda at: (_similarity(prompt, calls[at].prompt), -at))
+    return await asyncio.to_thread(max, plain, key=lambda at: (_similarity(prompt, calls[at].prompt), -at))
+
+
+async def _first_found(patterns: Sequence[str], prompt: str) -> int | None:
+    """Return the place of the first pattern that is found in the prompt.
+
+    A recording may come from a stranger, and a pattern such as (a+)+$ never ends: a child with a limit looks for it.
+    """
+    if all(_is_literal(pattern) for pattern in patterns):
+        return next((at for at, pattern in enumerate(patterns) if pattern in prompt), None)
+    question = json.dumps([_SEARCH_SECONDS, prompt, patterns])
+    words = (sys.executable, "-I", "-S", "-c", _SEARCH)
+    done = await execute(*words, cwd="/", env={}, input=question, timeout=_SEARCH_WALL_SECONDS)
+    tried = done.stdout.split()
+    if done.exit_code == -signal.SIGXCPU and tried:
+        raise SlowPatternError(patterns[int(tried[-1])])
+    if done.exit_code != 0:
+        raise ProviderError(f"the recording's matches cannot be looked for: {done.stderr[-300:]}", provider="replay")
+    return int(tried[-2]) if tried[-1:] == ["found"] else None
+
+
+def _is_literal(pattern: str) -> bool:
+    return not set(pattern) & set(r".^$*+?{}[]\|()")
 
 
 def nearest_prompt(prompt: str, calls: Sequence[RecordedCall]) -> RecordedCall | None:

@@ -98,7 +98,7 @@ class ReplayProvider(LiveProvider):
         """The call that answers a prompt; it will not answer another. Raises NoRecordedCallError with a diff."""
         async with self._taking:  # sessions that look at the same time would all find the same one
             calls, used = self._calls, frozenset(self._used)
-            at = await asyncio.to_thread(find_call, prompt, calls, used)
+            at = await find_call(prompt, calls, used)
             if at is None:
                 raise await asyncio.to_thread(NoRecordedCallError, prompt, calls, used)
             self._used.append(at)
