@@ -35,7 +35,10 @@ with open(folder + "/asked.jsonl", "a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
 opened = folder + "/opened"
 if sys.argv[1:3] == ["pr", "list"]:
-    print(json.dumps([{{"url": "{URL}"}}] if os.path.exists(opened) else []))
+    listed = [("me", "{URL}")] if os.path.exists(opened) else []
+    if os.path.exists(folder + "/others"):
+        listed.insert(0, ("them", "https://forge.test/pull/3"))
+    print(json.dumps([{{"url": url, "headRepositoryOwner": {{"login": owner}}}} for owner, url in listed]))
 elif os.path.exists(folder + "/broken"):
     sys.exit("HTTP 401: Bad credentials")
 else:
@@ -201,7 +204,7 @@ async def test_on_the_default_branch_the_work_goes_to_a_branch_of_its_own(ready:
     assert words[words.index("--head") + 1] == OWN
     assert words[words.index("--base") + 1] == "main"
     assert words[words.index("--title") + 1] == "Build a game"
-    assert ready.asked[0] == ["pr", "list", "-R", FORGE, "--head", OWN, "--state", "open", "--json", "url"]
+    assert ready.asked[0][:8] == ["pr", "list", "-R", FORGE, "--head", OWN, "--state", "open"]
     assert words[:4] == ["pr", "create", "-R", FORGE]
     assert ready.git("rev-parse", f"refs/remotes/origin/{OWN}") == ready.git("rev-parse", "HEAD")
     assert ctx.warnings == []
@@ -469,6 +472,15 @@ async def test_a_fork_opens_its_pull_request_where_it_came_from(ready: Project) 
     [words] = ready.created()
     assert words[3] == "forge.test/them/game"
     assert words[words.index("--head") + 1] == f"me:{OWN}"
+
+
+async def test_the_pull_request_of_another_fork_with_the_same_branch_is_not_ours(ready: Project) -> None:
+    ready.git("remote", "add", "upstream", "https://forge.test/them/game.git")
+    (ready.bin / "others").touch()
+    assert (await ready.publish()).deps.urls == [URL]
+    assert len(ready.created()) == 1
+    assert (await ready.publish()).deps.urls == [URL]
+    assert len(ready.created()) == 1, "the second time it is found among the others"
 
 
 async def test_the_users_own_short_names_for_servers_hold(ready: Project, monkeypatch: pytest.MonkeyPatch) -> None:

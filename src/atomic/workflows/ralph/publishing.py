@@ -59,8 +59,15 @@ class _Refusal(Exception):
     """Why there is no pull request, in words for people."""
 
 
-class _PullRequest(msgspec.Struct, frozen=True):
+class _Owner(msgspec.Struct, frozen=True):
+    login: str = ""
+
+
+class _PullRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """An open pull request; the repository of its branch may be deleted."""
+
     url: str
+    head_repository_owner: _Owner | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,11 @@ class _Target:
     forge: str  # HOST/OWNER/NAME, where the pull request is opened
     branch: str
     base: str | None
+
+    @property
+    def owner(self) -> str:
+        """Whose repository the branch is pushed to."""
+        return self.address.path.partition("/")[0]
 
 
 async def publish(ctx: Ralph) -> NodeResult:
@@ -246,22 +258,29 @@ async def _gh(*words: str) -> str:
 
 
 async def _open_one(target: _Target) -> str | None:
-    """The pull request of a branch that is open already."""
-    listed = await _gh("pr", "list", "-R", target.forge, "--head", target.branch, "--state", "open", "--json", "url")
+    """Return the open pull request of the branch.
+
+    `--head` knows no owner: forks may have a branch of the same name, and theirs is not ours.
+    """
+    words = ("--head", target.branch, "--state", "open", "--limit", "100", "--json", "url,headRepositoryOwner")
+    listed = await _gh("pr", "list", "-R", target.forge, *words)
     try:
         found = msgspec.json.decode(listed or "[]", type=list[_PullRequest])
     except msgspec.DecodeError:  # a gh that knows no --json has said nothing about one; a failure has an exit code
         return None
-    return found[0].url if found else None
+    owner = target.owner.casefold()
+    ours = (
+        one.url for one in found if one.head_repository_owner and one.head_repository_owner.login.casefold() == owner
+    )
+    return next(ours, None)
 
 
 async def _create(ctx: Ralph, desk: Desk, target: _Target) -> str:
     ctx.deps.files.write(BODY, done_part(read_account(desk.session, ctx.state, ctx.deps.facts)))
     title = plain(ctx.deps.files.redactor.text(_title(desk)), LONGEST_TITLE)
     base = () if target.base is None else ("--base", target.base)
-    owner = target.address.path.partition("/")[0]
     is_fork = target.address.path != target.forge.partition("/")[2]
-    head = f"{owner}:{target.branch}" if is_fork else target.branch
+    head = f"{target.owner}:{target.branch}" if is_fork else target.branch
     words = ("--head", head, *base, "--title", title, "--body-file", str(desk.session / BODY))
     said = await _gh("pr", "create", "-R", target.forge, *words)
     urls = [line.strip() for line in said.splitlines() if line.strip().startswith(("https://", "http://"))]
