@@ -186,3 +186,16 @@ async def test_an_agent_gets_what_the_project_brings_only_if_that_is_trusted(use
     assert await may_read_the_projects()
     write(hooks, '{"hooks": {"Stop": []}}')
     assert not await may_read_the_projects()
+
+
+async def test_a_check_is_shown_as_its_command_and_the_file_it_comes_from(user: User) -> None:
+    makefile = user.project / "Makefile"
+    makefile.write_text("test:\n\ttrue\n")
+    shown = (await user.atomic("trust", "--show")).stdout
+    assert "  + check          make test  (from Makefile)  " in shown
+    assert not any(line.startswith(("---", "+++", "@@")) for line in shown.splitlines())
+    hash = msgspec.json.decode((await user.atomic("trust", "--show", "--json")).stdout)["hash"]
+    assert (await user.atomic("trust", hash)).exit_code == 0
+    makefile.unlink()
+    shown = (await user.atomic("trust", "--show")).stdout
+    assert "  - check          make test  (from Makefile)  " in shown

@@ -120,7 +120,7 @@ def test_a_gate_is_its_command_line_and_not_the_file_around_it(world: World) -> 
     assert approved(world)
     world.file(".atomic/config.toml", '[workflows.ralph]\nverify = ["make test; evil", "make lint"]\n')
     assert not approved(world)
-    with pytest.raises(UntrustedError, match='gate "make test; evil"'):
+    with pytest.raises(UntrustedError, match='check "make test; evil"'):
         trust.require(world.look())
 
 
@@ -283,7 +283,7 @@ def test_what_an_agent_could_read_and_we_could_not_cannot_be_approved(world: Wor
     (tmp_path / "evil.json").write_text("{}")
     (world.project / ".mcp.json").symlink_to(tmp_path / "evil.json")
     snapshot = world.look()
-    with pytest.raises(TrustError, match="nobody can look at it"):
+    with pytest.raises(TrustError, match="it cannot be shown"):
         approve(snapshot, home=world.home)
     with pytest.raises(TrustError):
         accept(snapshot, snapshot.hash)

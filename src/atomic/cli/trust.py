@@ -144,9 +144,15 @@ def _shown(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterator[str]
     yield ""
     yield "What it could run:" if changes else "There is nothing in it that could run."
     for one in changes:
-        yield f"  {_MARKS[one.change]} {one.kind:<14} {visible(one.path)}  {one.sha256[:12]}  {one.change}"
+        command = trust.command_of(one)
+        if command is None:
+            what = f"{one.kind:<14} {visible(one.path)}"
+        else:
+            what = f"{'check':<14} {_cut(command.rstrip())}  (from {visible(one.path)})"
+        yield f"  {_MARKS[one.change]} {what}  {one.sha256[:12]}  {one.change}"
     for one in changes:
-        yield from _diff(one, max_lines)
+        if trust.command_of(one) is None:  # a check is shown above
+            yield from _diff(one, max_lines)
 
 
 def _since(snapshot: Snapshot) -> str:
@@ -163,8 +169,13 @@ def _diff(one: ItemChange, max_lines: int | None) -> Iterator[str]:
         return
     yield ""
     for line in lines[:max_lines]:
-        text = visible(line)
-        rest = len(text) - MAX_COLUMNS
-        yield text if rest <= 0 else f"{text[:MAX_COLUMNS]}… ({rest:,} more characters in this line)"
+        yield _cut(line)
     if max_lines is not None and len(lines) > max_lines:
         yield f"… {len(lines) - max_lines:,} more lines of {visible(one.path)}: atomic trust --show has all of them"
+
+
+def _cut(line: str) -> str:
+    """One line in which nothing hides; a long one is cut."""
+    text = visible(line)
+    rest = len(text) - MAX_COLUMNS
+    return text if rest <= 0 else f"{text[:MAX_COLUMNS]}… ({rest:,} more characters in this line)"

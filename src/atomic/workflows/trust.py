@@ -189,7 +189,7 @@ def names_of(snapshot: Snapshot) -> list[str]:
 
 
 def _name_of(item: Item) -> str:
-    return f'{item.kind} "{item.text}" ({item.path})' if item.kind is Kind.GATE else f"{item.kind} {item.path}"
+    return f'check "{item.text}" ({item.path})' if item.kind is Kind.GATE else f"{item.kind} {item.path}"
 
 
 def visible(text: str) -> str:
@@ -239,6 +239,15 @@ def diff_of(change: ItemChange, *, home: Path | None = None) -> list[str]:
     if change.before is not None and old is None:
         return ["! what was approved is not kept: all of it is shown", *lines]
     return lines
+
+
+def command_of(change: ItemChange, *, home: Path | None = None) -> str | None:
+    """Return the command line of a check, without secrets; None for everything else."""
+    if change.kind != Kind.GATE:
+        return None
+    if change.now is not None:
+        return shown_text(change.now)
+    return TrustStore(home).text(change.sha256) or ""
 
 
 _COMPARED = 1_000_000  # pairs of lines; to find what moved takes longer than that with a text made for it
