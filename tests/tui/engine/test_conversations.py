@@ -68,7 +68,7 @@ async def test_a_conversation_is_a_folder_from_its_first_prompt_on(user: User) -
     shown = await user.atomic("sessions", "show", folder.name)
     assert shown.exit_code == 0
     assert f"atomic chat --resume {folder.name}" in shown.stdout
-    assert "agent       replay:/" in shown.stdout
+    assert "agent    replay:/" in shown.stdout
     for verb, code in (("attach", 1), ("stop", 0)):
         done = await user.atomic(verb, folder.name)
         assert (done.exit_code, "is a conversation" in done.stderr) == (code, True)

@@ -419,7 +419,7 @@ async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path:
     theatre = Theatre(tmp_path, PLAN, worker("1", {"sh": f"mv {tmp_path / 'project'} {away}"}))
     outcome = await theatre.ralph(GOAL)
     assert (outcome.end["status"], outcome.exit_code) in (("blocked", 5), ("failed", 1))
-    assert "is not there any more" in outcome.end["message"]
+    assert "no longer exists" in outcome.end["message"]
     shutil.move(away, theatre.project)
     theatre.play(PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.resume()).status == DONE
@@ -544,7 +544,7 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
         (("nowhere.md",), "nowhere.md: there is no such file"),
         (("--tasks", "nowhere.json"), "nowhere.json"),
         (("--tasks", "cycle.json"), "cycle"),
-        (("--isolate", "worktree", GOAL), "not there yet"),
+        (("--isolate", "worktree", GOAL), "does not exist yet"),
         (("--isolate", "vm", GOAL), "give none"),
         (("--model", "planer=opus", GOAL), 'has no role "planer" (its roles: planner, worker, reviewer, fixer)'),
         (("--agent", "boss=acp:actor", GOAL), 'has no role "boss"'),
@@ -585,7 +585,7 @@ async def test_yolo_ends_on_the_promise_alone(tmp_path: Path) -> None:
     assert outcome.status == DONE
     assert theatre.cast == ["worker 1", "worker 2", "worker 3"]
     assert theatre.evidence("yolo")["status"] == "passed"
-    assert "It rests on the agent's promise alone" in outcome.warnings
+    assert "The run relies on the agent's promise" in outcome.warnings
 
 
 async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None:
