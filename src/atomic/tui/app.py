@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from textual import events
@@ -32,6 +33,7 @@ _PLACES = {
 }
 _IN_DIALOGS = (("stop", "escape"), ("questions", "f6"))  # what dialogs bind themselves
 _READING_HINTS = (("j/k", "move"), ("⏎", "unfold"), ("y", "copy"), ("g/G", "ends"), ("q", "back"))
+_KEEP_WAY_BACK = ("stop", "interrupt", "tasks", "agents", "graph", "questions")
 _PANEL_WORDS = {"task": "No tasks yet", "agent": "No agent is at work", "graph": "No workflow has begun"}
 
 
@@ -98,6 +100,8 @@ class AtomicApp(TalkingApp):
             action = "interrupt" if key in self._keys.keys("interrupt") else None
         else:
             action = self._keys.action(key, *self._places())
+        if action not in _KEEP_WAY_BACK:
+            self._forget_way_back()
         if action is None:
             return self._is_reading and not self._has_dialog  # no letter reaches a text that nobody looks at
         self._do(action)
@@ -161,9 +165,19 @@ class AtomicApp(TalkingApp):
             self._toggle_panel(self._overlay)
         elif self._is_reading:
             self.do_block_leave()
+        elif self._way_back is not None:
+            _, undo = self._way_back
+            self._forget_way_back()
+            undo()
         else:
             return False
         return True
+
+    def _forget_way_back(self) -> None:
+        """The person does something else now: Esc no longer returns from the key before."""
+        if self._way_back is not None:
+            self._way_back = None
+            self._mark(EVERYTHING)
 
     def _stop(self) -> bool:
         """Stop what the person waits for: at once in the state, then by the engine; again: by force."""
@@ -199,16 +213,26 @@ class AtomicApp(TalkingApp):
             self._ask(by_itself=False)
         else:
             self.say("No question waits")
+            self._way_back = "questions", self.clear_notifications
+            self._mark(EVERYTHING)
 
     def _toggle_panel(self, name: str) -> None:
         """Show or hide a panel: beside the transcript, or above it where the screen is narrow."""
         panel = next(panel for panel in self._panels() if panel_name(panel) == name)
+        is_second = self._way_back is not None and self._way_back[0] == name
         if not panel.has_something() and self._overlay != name:
             self.say(_PANEL_WORDS[name])
+            self._way_back = name, self.clear_notifications
         elif self.columns >= WIDE:
-            self._hidden ^= {name}
+            self._switch_panel(name)
+            self._way_back = None if is_second else (name, partial(self._switch_panel, name))
         else:
             self._overlay = "" if self._overlay == name else name
+            self._way_back = None
+        self._mark(EVERYTHING)
+
+    def _switch_panel(self, name: str) -> None:
+        self._hidden ^= {name}
         self._mark(EVERYTHING)
 
     def do_repaint(self) -> None:

@@ -95,6 +95,8 @@ class ReadingApp(App[str], inherit_bindings=False):
         self._tasks: set[asyncio.Task[None]] = set()
         self._overlay = ""  # the panel that covers the transcript of a narrow screen
         self._hidden: set[str] = set()  # panels that were closed on a wide one
+        # What the last key showed or hid, and how Esc returns from it before it stops anything.
+        self._way_back: tuple[str, Callable[[], object]] | None = None
         self._watchdog = Watchdog(None if home is None else home / "logs" / "screen.log")
         self._transcript, self._header, self._status = TranscriptView(), Header(), StatusLine()
         self._strips: tuple[Panel, ...] = (GraphStrip(), TaskStrip())
@@ -258,7 +260,7 @@ class ReadingApp(App[str], inherit_bindings=False):
         self._side.set_class(not is_wide, "-overlay")
         self._side.share(self._transcript.size.height if is_wide else 0)
         self._side.display = any_shown
-        self._status.is_covered = any_shown and not is_wide
+        self._status.is_covered = (any_shown and not is_wide) or self._way_back is not None
         self._transcript.display = is_wide or not any_shown
 
     def _follow_up(self, changes: Changes) -> None:

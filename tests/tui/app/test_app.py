@@ -14,6 +14,7 @@ from atomic.config import Settings
 from atomic.providers.events import PlanChanged, PlanItem
 from atomic.questions import Option, Question
 from atomic.tui.app import AtomicApp
+from atomic.tui.keys import TABLE
 from atomic.tui.protocol import (
     Activity,
     Answer,
@@ -638,6 +639,8 @@ async def test_a_question_mark_lists_the_keys_only_on_the_empty_prompt() -> None
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.press("question_mark")
         await until(pilot, lambda: "Keys" in shown(app) and "Ctrl+C" in shown(app))
+        keys = sum(len(action.keys) for action in TABLE)
+        assert any(row.strip("│ ").split() == ["Keys", str(keys)] for row in shown(app).splitlines())
         await pilot.press("escape", *"what?")
         assert app._prompt.text == "what?"  # pyright: ignore[reportPrivateUsage]
 
@@ -816,6 +819,43 @@ async def test_a_late_colour_of_the_terminal_changes_the_theme_unless_one_was_ch
     async with chosen.run_test():
         chosen.hear_background("rgb:ffff/ffff/ffff")
         assert chosen.theme == "atomic-dark"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(("key", "words"), [("ctrl+t", "No tasks yet"), ("f6", "No question waits")])
+async def test_esc_returns_from_a_panel_with_nothing_in_it_and_stops_nothing(
+    size: tuple[int, int], key: str, words: str
+) -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await pilot.press(*"go", "enter")
+        link.begin()
+        await until(pilot, lambda: "Esc stops" in shown(app))
+        await pilot.press(key)
+        await until(pilot, lambda: words in shown(app))
+        await until(pilot, lambda: "Esc stops" not in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: words not in shown(app) and "Esc stops" in shown(app))
+        assert not link.all(Interrupt)
+        await pilot.press(key, "x", "backspace", "escape")  # other keys end it
+        await until(pilot, lambda: bool(link.all(Interrupt)))
+
+
+async def test_esc_brings_a_panel_back_that_was_closed_a_key_before() -> None:
+    link = ScriptedLink()
+    app = app_with(link)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(*"go", "enter")
+        link.say(Activity(run=link.begin(), event=PlanChanged((PlanItem("the first step"),))))
+        await until(pilot, lambda: app._side.display)  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: not app._side.display)  # pyright: ignore[reportPrivateUsage]
+        await pilot.press("escape")
+        await until(pilot, lambda: app._side.display)  # pyright: ignore[reportPrivateUsage]
+        assert not link.all(Interrupt)
+        await pilot.press("ctrl+t", "ctrl+t", "escape")  # as it was: nothing to return from
+        await until(pilot, lambda: bool(link.all(Interrupt)))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)])

@@ -16,3 +16,7 @@ class KeysScreen(Listing):
 
     def __init__(self, rows: Sequence[tuple[str, str, str]]) -> None:
         super().__init__("Keys", [PickRow(keys, keys, does, where) for keys, does, where in rows])
+
+    def _number(self, rows: Sequence[PickRow]) -> int:
+        """Count keys: a row may have several."""
+        return sum(len(row.label.split(", ")) for row in rows)

@@ -64,12 +64,16 @@ class Listing(Dialog["str | None"]):
         self._moved()
 
     def _show_head(self) -> None:
-        found, all_of_them = len(self._found), len(self._rows)
+        found, all_of_them = self._number(self._found), self._number(self._rows)
         count = f"{found} of {all_of_them}" if self._filter else str(all_of_them)
         self._title.show(lambda width: spread(content((self._heading, "bold")), content((count, MUTED)), width))
         typed = content(("› ", "$primary"), one_line(self._filter), ("▏", "$primary"))
         hint = content() if self._filter else content(("type to filter", MUTED))
         self._typed.show(lambda width: fit(content(typed, hint), width))
+
+    def _number(self, rows: Sequence[PickRow]) -> int:
+        """Return how many things the rows are."""
+        return len(rows)
 
     def _items(self) -> list[Item]:
         if not self._found:
