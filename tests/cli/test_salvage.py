@@ -120,12 +120,38 @@ async def test_a_file_that_is_in_a_commit_comes_with_the_way_out(tmp_path: Path)
     run = Wrecked(tmp_path, {"sh": "git add -A && git commit -q -m all"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     done = await run.salvage("draft.md")
-    [line] = [line for line in done.stdout.splitlines() if "git restore" in line]
-    assert line.startswith("draft.md: it is also in commit ")
-    subprocess.run(line.partition("; ")[2].removesuffix(" leaves it out of the next"), shell=True, cwd=run.project)
-    run.git("commit", "-q", "-m", "Without my draft")
+    said, *commands = done.stdout.splitlines()
+    assert (
+        said == f"draft.md: it is in commit {run.git('rev-parse', 'HEAD')[:12]}. To take it out, run in {run.project}:"
+    )
+    report = (run.session / "report.md").read_text()
+    for command in commands:
+        assert f"\n> {command.strip()}\n" in report
+        subprocess.run(command, shell=True, cwd=run.project, check=True)
     assert "draft.md" not in run.git("ls-tree", "--name-only", "HEAD").split()
     assert run.text("draft.md") == "my draft\n"
+    assert run.git("status", "--porcelain=v1", "--", "draft.md") == "?? draft.md"
+
+
+async def test_a_staged_file_that_is_in_a_commit_is_staged_again_by_the_commands(tmp_path: Path) -> None:
+    run = Wrecked(tmp_path, {"sh": "git add -A && git commit -q -m all"})
+    for name in ("staged.txt", "other.txt"):
+        (run.project / name).write_text("staged\n")
+        run.git("add", name)
+    assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (run.project / "later.txt").write_text("mine\n")
+    run.git("add", "later.txt")
+    done = await run.salvage("staged.txt")
+    said, *commands = done.stdout.splitlines()
+    assert (done.exit_code, said.startswith("staged.txt: it is in commit ")) == (0, True)
+    for command in commands:
+        subprocess.run(command, shell=True, cwd=run.project, check=True)
+    assert run.git("status", "--porcelain=v1", "--", "staged.txt", "later.txt").split() == [
+        "A",
+        "later.txt",
+        "A",
+        "staged.txt",
+    ]
 
 
 class Staged(Wrecked):

@@ -26,8 +26,8 @@ from atomic.workflows.ralph.users_files import (
     content_of,
     put_back,
     read_users_files,
-    shell_word,
     shown,
+    take_out,
 )
 
 
@@ -136,11 +136,16 @@ class _Salvage:
             return "its folder is now a link that leads out of the project; remove the link, then salvage"
         return ""
 
-    def _tell_of_commit(self) -> None:
+    def _tell_of_commit(self) -> bool | None:
+        """Say how to take the file out of a commit that has it; None if none has."""
         trouble = self._trouble
-        if trouble is not None and trouble.kind == "committed":
-            back = one_line(f"git restore --staged --source={trouble.commit}~1 -- {shell_word(self._path)}")
-            put(f"{self._name}: it is also in commit {trouble.commit[:12]}; {back} leaves it out of the next\n")
+        if trouble is None or trouble.kind != "committed":
+            return None
+        place = one_line(str(self._root))
+        put(f"{self._name}: it is in commit {trouble.commit[:12]}. To take it out, run in {place}:\n")
+        for command in take_out(self._path, self._file, trouble.commit):
+            put(f"  {one_line(command)}\n")
+        return True
 
     def _may_replace(self, now: str) -> bool:
         """Bytes that the run has not left are the user's newer ones: those need a word."""

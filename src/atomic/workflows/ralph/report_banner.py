@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
 from atomic.workflows.ralph.markdown import code, line, word
-from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, shown
+from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, shown, take_out
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 
@@ -22,9 +22,34 @@ def _users_files(account: Account) -> str:
     users = account.users
     if not users.troubles:
         return ""
-    lines = [f"> - {_users_file(path, users.files[path], trouble)}" for path, trouble in users.troubles.items()]
-    back = f"> {code(f'atomic salvage {account.id}')} brings back what was kept; it shows what it does."
-    return "\n".join(["> **Your uncommitted work is not as you left it.**", ">", *lines[:MOST_NAMED], ">", back])
+    shown_troubles = list(users.troubles.items())[:MOST_NAMED]
+    lines = [f"> - {_users_file(path, users.files[path], trouble)}" for path, trouble in shown_troubles]
+    back = f"> {code(f'atomic salvage {account.id}')} puts back what can be restored and prints these commands again."
+    return "\n".join(
+        [
+            "> **Your uncommitted work is not as you left it.**",
+            ">",
+            *lines,
+            ">",
+            *_taking_out(account, dict(shown_troubles)),
+            back,
+        ]
+    )
+
+
+def _taking_out(account: Account, troubles: Mapping[str, Trouble]) -> list[str]:
+    """The commands for files that are in a commit; the same that `atomic salvage` prints."""
+    files = account.users.files
+    commands = [
+        command
+        for path, trouble in troubles.items()
+        if trouble.kind == "committed"
+        for command in take_out(path, files[path], trouble.commit)
+    ]
+    if not commands:
+        return []
+    place = "> To take a file out of the branch again and keep it as yours, in the root of the repository:"
+    return [place, ">", "> ```sh", *(f"> {command}" for command in commands), "> ```", ">"]
 
 
 def _users_refs(account: Account) -> str:

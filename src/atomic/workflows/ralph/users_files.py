@@ -300,6 +300,21 @@ def describe(name: str, trouble: Trouble) -> str:
             return f"{name} was {kind}{when}"
 
 
+def take_out(path: str, file: UsersFile, commit: str) -> list[str]:
+    """Return the commands that take a file out of the branch again; they leave the file and what is staged alone.
+
+    They are run in the root of the repository.
+    """
+    word = shell_word(path)
+    undo = f"git read-tree HEAD && git restore --staged --source={commit[:12]}~1 -- {word}"
+    script = f"{undo} && git commit -q -m {quote(f'Leave out {shown(path)}')}"
+    # The commit is made with an index of its own, so that nothing else that is staged goes along.
+    commands = [f"GIT_INDEX_FILE=$(mktemp -u) sh -c {quote(script)}"]
+    if not file.is_staged:
+        commands.append(f"git restore --staged -- {word}")
+    return commands
+
+
 def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, store: Store, notes: Path) -> str:
     """What a worker is told that has touched the user's files, with the commands that undo it."""
     lines = [f"cd {quote(known.root)}"]
