@@ -102,6 +102,12 @@ class RunEnded(_News, frozen=True, kw_only=True, tag="run_ended"):
     exit_code: int
     resume: str = ""
     verified: bool | None = None  # whether a check has proven the work; None: the workflow does not say
+    plain: str = ""  # `message` without the ids of nodes, where it has them
+
+    @property
+    def said(self) -> str:
+        """The message for people."""
+        return self.plain or self.message
 
 
 WorkflowEvent: TypeAlias = (

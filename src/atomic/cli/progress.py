@@ -291,9 +291,8 @@ def told(event: WorkflowEvent, session_dir: str) -> list[str]:
     if isinstance(event, Warning):
         return [message(f"warning: {event.text}")]
     if not isinstance(event, RunEnded) or event.status in ("completed", "chat"):
-        return _said_at_the_end(event.message) if isinstance(event, RunEnded) and event.message else []
-    same = event.message == event.reason or not event.message
-    lines = [message(f"{event.status}: {event.reason if same else event.message}")]
+        return _said_at_the_end(event.said) if isinstance(event, RunEnded) and event.said else []
+    lines = [message(f"{event.status}: {event.said or event.reason}")]
     if session_dir and os.path.exists(report := os.path.join(session_dir, REPORT)):
         lines.append(f"Report: {harmless(report)}\n")
     return [*lines, f"Resume with: {event.resume}\n"] if event.resume else lines

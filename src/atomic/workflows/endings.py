@@ -35,6 +35,7 @@ class Ending(msgspec.Struct, frozen=True):
     exit_code: int
     resume: str = ""
     verified: bool | None = None
+    plain: str = ""  # `message` without the ids of nodes, where it has them
 
 
 def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> Ending:
@@ -47,7 +48,8 @@ def ending_of(result: RunResult[Any] | None, stop: Stop | None, run: str) -> End
             return Ending("completed", "done", "", 0)
         case RunStatus.FAILED:
             code = getattr(getattr(result.error, "__cause__", None), "code", "")
-            return Ending("failed", code if code in FAILED else "error", _reason(result), 1, resume)
+            reason = code if code in FAILED else "error"
+            return Ending("failed", reason, str(result.error), 1, resume, plain=_reason(result))
         case RunStatus.BLOCKED:
             known = next((code for code in result.codes if code in BLOCKED), BLOCKED[0])
             why = _reason(result) or "nothing left can run"

@@ -34,7 +34,7 @@ class ProgressLines:
             case QuestionAsked():
                 return f"asked: {event.question.text}"
             case RunEnded():
-                return f"{event.status}: {event.message or event.reason}"
+                return f"{event.status}: {event.said or event.reason}"
             case _:
                 return None
 

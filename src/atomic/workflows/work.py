@@ -480,7 +480,8 @@ class Work:
         if (at_end := self._order.loaded.at_end) is None:
             return EndNote()
         end = RunEnd(
-            session_dir=self._dir, status=ending.status, reason=ending.reason, message=ending.message,
+            session_dir=self._dir, status=ending.status, reason=ending.reason,
+            message=ending.plain or ending.message,
             save=self._session.write, state=self._last, facts=self.runtime.facts,
         )  # fmt: skip
         try:

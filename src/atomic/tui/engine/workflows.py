@@ -108,7 +108,7 @@ class WorkflowRuns:
                     self._ask(run, session, event.question, event.node)
                 if isinstance(event, RunEnded):
                     run.resume = ""
-                    return End(event.status, event.message, event.resume)
+                    return End(event.status, event.said, event.resume)
                 if count % _BRIEF == 0:
                     await asyncio.sleep(0)
                 await self._room()
