@@ -958,8 +958,8 @@ async def test_people_read_sentences_without_the_names_of_nodes(user: User) -> N
     assert done.stderr.splitlines()[:2] == [
         "atomic: warning: the cache is old",
         (
-            "atomic: blocked: 2 of 2 tasks are left and none can run: task 1 failed: ValueError: it cannot be done; "
-            'task 2: "1" failed'
+            "atomic: blocked: 2 of 2 tasks are not done and none can run: task 1 failed: ValueError: "
+            'it cannot be done; task 2: "1" failed'
         ),
     ]
 

@@ -56,6 +56,7 @@ async def test_nothing_at_all_is_answered_with_help(user: User) -> None:
     ("words", "message"),
     [
         ("doctr", 'Unknown command: "doctr" (did you mean "doctor"?)'),
+        ("ralph x", 'Unknown command: "ralph" (it is a workflow: atomic run ralph "…")'),
         ("help", 'Unknown command: "help" (did you mean "--help"?)'),
         ("fix the bug", 'Unknown command: "fix" (atomic --help lists them; a prompt needs -p: atomic -p "…")'),
         ("--modle x -p y", 'Unknown flag: "--modle" (did you mean "--model"?)'),

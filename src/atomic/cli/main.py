@@ -134,6 +134,10 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
     name, *rest = words
     verb = VERBS.get(name)
     if verb is None:
+        from atomic.config import ralph
+
+        if name in (ralph.NAME, *ralph.ALIASES):
+            raise UsageError(f'Unknown command: "{name}" (it is a workflow: atomic run {name} "…")')
         nearest = closest(name, [*VERBS, "--help", "--version"])
         hint = f'did you mean "{nearest}"?' if nearest else 'atomic --help lists them; a prompt needs -p: atomic -p "…"'
         raise UsageError(f'Unknown command: "{name}" ({hint})')

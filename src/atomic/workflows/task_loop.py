@@ -186,7 +186,7 @@ class TaskDispatcher:
         lines = "; ".join(f"task {task.id}{self._why(task, reasons)}" for task in left)
         bound = self._max_iterations
         why = f"after max_iterations ({bound})" if bound and self._started >= bound else "and none can run"
-        return f"{len(left)} of {len(tasks)} tasks are left {why}: {lines}"
+        return f"{len(left)} of {len(tasks)} tasks are not done {why}: {lines}"
 
     def _why(self, task: Task, reasons: Mapping[str, str]) -> str:
         failure = self._failures.get(task.id)

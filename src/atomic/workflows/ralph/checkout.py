@@ -515,5 +515,5 @@ def _announced(files: UsersFiles) -> str:
     kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
     return (
         f"{many} not committed and yours: {named(files.paths, most=5)}. Workers must not touch them. "
-        f"Commit them before you start a run that is to work on them.{kept}"
+        f"If a run should change one, commit it first.{kept}"
     )

@@ -40,7 +40,7 @@ def _command(account: Account) -> str:
     if not account.tasks:
         return ""
     words = ["atomic", "run", "ralph", *_flags(account), "--tasks", word(str(account.session / TASKS))]
-    return f"This works on this very list, which you may edit before:\n\n```sh\n{' '.join(words)}\n```"
+    return f"To work on exactly this list (edit it first if you like):\n\n```sh\n{' '.join(words)}\n```"
 
 
 def _flags(account: Account) -> list[str]:
@@ -78,9 +78,7 @@ def _limits(account: Account) -> str:
     lines = [
         f"`--max-iterations`: {turns}",
         f"`--workers`: {options.workers} at once",
-        f"`--review-rounds`: {options.review_rounds}, with {options.reviewers} reviewers"
-        if not account.is_yolo
-        else "",
+        f"`--review-rounds`: {options.review_rounds}, reviewers: {options.reviewers}" if not account.is_yolo else "",
         f"`--gate-timeout`: {options.gate_timeout:g} seconds for each run of a check",
         *(f"`{flag}`: {_cap(record.options, key)}" for key, flag in _CAPS),
     ]

@@ -111,7 +111,7 @@ def cost_section(account: Account) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     notes = [
-        f"The run itself took {duration(spent.seconds)}; waiting for people and for limits is not in it.",
+        f"The run took {duration(spent.seconds)}, not counting time spent waiting for people and for limits.",
         *_notes(account, spent.amount),
     ]
     return "\n".join(["## Cost and time by role", "", *table, *rows, _row("all", account.calls), "", *_spaced(notes)])
@@ -152,7 +152,7 @@ def _guessed(calls: Sequence[Call]) -> int:
 def _notes(account: Account, spent: Amount) -> list[str]:
     calls, notes = account.calls, list[str]()
     if missing := _unpriced(calls):
-        notes.append(f"The price of {missing} of {len(calls)} calls is unknown: their agents do not tell it.")
+        notes.append(f"The price of {missing} of {len(calls)} calls is unknown: their agents do not report it.")
     if guessed := _guessed(calls):
         notes.append(
             f"The price of {guessed} of {len(calls)} calls is an estimate: they were interrupted before their agents"

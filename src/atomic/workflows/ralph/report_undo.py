@@ -119,7 +119,7 @@ def _whole(account: Account) -> str:
     if start.head is None:
         return "### All of it\n\nThe repository had no commit before the run: " + code("git log --stat")
     since = word(start.head)
-    lines = [f"git diff {since}  # all that changed, but for new files that are not committed"]
+    lines = [f"git diff {since}  # all changes except new uncommitted files"]
     if any(proof.commit != start.head for proof in _left_something(account)):
         lines.insert(0, f"git log --oneline {since}..HEAD  # its commits, and yours since")
         lines.append(_undo(account, f"{since}..HEAD"))
