@@ -28,6 +28,7 @@ class User:
             made.mkdir()
         self.env: dict[str, str] = {"HOME": str(self.home), "PATH": f"{self.bin}:/usr/bin:/bin", "LANG": "C.UTF-8"}
         self.env["PYTHONPATH"] = str(SOURCE)
+        self.env["ATOMIC_START_SECONDS"] = "600"  # a busy machine is not an agent that does not start
 
     async def atomic(
         self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = 120

@@ -90,7 +90,7 @@ async def test_a_conversation(user: User, name: str) -> None:
         assert session(user)["config"]["provider"] == name
         async with engine(user, "--resume", folder.name) as screen:
             await screen.until_type(History, last=True)
-            assert (await screen.ask("@@again@@ what was it?")).status == "done"
+            assert (await screen.ask("@@again@@ what was it?")).status == "done", screen.heard[-3:]
             assert "Still here." in str([call for call in server.calls if call.script == "again"][-1].body)
             assert "lost" not in screen.said()
 

@@ -23,9 +23,9 @@ from atomic.providers import (
     TurnEnded,
     Usage,
 )
+from atomic.providers.starting import start_seconds
 from atomic.tui.engine.agents import Agents
 from atomic.tui.engine.conversation import Conversation
-from atomic.tui.engine.keeper import START_LIMIT
 from atomic.tui.engine.questions import Questions
 from atomic.tui.engine.runs import INTERRUPTED, End, Run
 from atomic.tui.protocol import Activity, Level, RunKind, Said
@@ -100,11 +100,12 @@ class Crew:
         self, work: asyncio.Task[list[SubagentResult]], requests: Sequence[SubagentRequest]
     ) -> list[SubagentResult]:
         """All results; one that has not started in time is an error, one that has may take as long as it likes."""
+        seconds = start_seconds()
         try:
-            await asyncio.wait({work}, timeout=START_LIMIT)
+            await asyncio.wait({work}, timeout=seconds)
             late = len(requests) - self._opened
             if late > 0 and not work.done():
-                raise HostError(f"{late} of the agents did not start within {START_LIMIT:g} s (atomic doctor)")
+                raise HostError(f"{late} of the agents did not start within {seconds:g} s (atomic doctor)")
             return await work
         finally:
             if not work.done():

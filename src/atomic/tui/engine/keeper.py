@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from atomic.errors import AtomicError
 from atomic.hosts import HostError
 from atomic.providers import AgentProvider, AgentSession, SessionOptions
+from atomic.providers.starting import start_seconds
 
-START_LIMIT = 30.0  # seconds until one that has not started is an error
 _CLOSING = 4.0
 
 _log = logging.getLogger(__name__)
@@ -34,14 +34,13 @@ class Keeper:
 
     async def session(self) -> AgentSession:
         """The session, once it is open. Raises what its opening raised, HostError if that takes too long."""
+        seconds = start_seconds()
         try:
-            async with asyncio.timeout(START_LIMIT):
+            async with asyncio.timeout(seconds):
                 return await asyncio.shield(self._ready)
         except TimeoutError:
             name = self.provider.name
-            raise HostError(
-                f"{name} has not started within {START_LIMIT:g} s (try again, or see atomic doctor)"
-            ) from None
+            raise HostError(f"{name} has not started within {seconds:g} s (try again, or see atomic doctor)") from None
 
     async def close(self) -> None:
         """End it; one that does not want to end is left to end by itself."""

@@ -24,12 +24,12 @@ from atomic.errors import AtomicError
 from atomic.hosts import HostError, ask_to_stop, follow, leave_answer
 from atomic.processes import end_group
 from atomic.processes.watching import ExitWatch
+from atomic.providers.starting import start_seconds
 from atomic.questions import Question
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
 from atomic.tui.engine.asides import Asides
-from atomic.tui.engine.keeper import START_LIMIT
 from atomic.tui.engine.pictures import picture_of
 from atomic.tui.engine.questions import Answers, Questions
 from atomic.tui.engine.runs import INTERRUPTED, End, Run
@@ -223,12 +223,13 @@ class _Child:
 
     async def first_words(self) -> _First:
         """What has become of the start. Raises HostError if nothing has, in time."""
+        seconds = start_seconds()
         try:
-            async with asyncio.timeout(START_LIMIT):
+            async with asyncio.timeout(seconds):
                 first = await self._first()
         except TimeoutError:
             await end_group(self.pid)
-            raise HostError(f"the workflow has not started within {START_LIMIT:g} s (atomic doctor)") from None
+            raise HostError(f"the workflow has not started within {seconds:g} s (atomic doctor)") from None
         self._draining = asyncio.create_task(self._drain())
         return first
 
