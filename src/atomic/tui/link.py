@@ -269,7 +269,9 @@ _DIED = b"\0died "  # no line of JSON begins so
 def _end_of(run: str, started: RunStarted | None, why: str) -> RunEnded:
     if started is not None and started.kind is RunKind.WORKFLOW:
         resume = f"/resume {started.session}" if started.session else ""
-        return RunEnded(run=run, status="detached", message=f"{why} The run goes on by itself.".strip(), resume=resume)
+        return RunEnded(
+            run=run, status="detached", message=f"{why} The run continues in its own process.".strip(), resume=resume
+        )
     return RunEnded(run=run, status="failed" if why else "interrupted", message=why)
 
 

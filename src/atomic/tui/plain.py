@@ -342,7 +342,7 @@ class PlainTalk:
         is_first = bool(self._waiting) and getattr(self._waiting[0], "id", "") == id
         self._waiting = deque(one for one in self._waiting if getattr(one, "id", "") != id)
         if is_first:
-            self._line("the question needs no answer any more")
+            self._line("the question no longer needs an answer")
             self._ask()
 
     def _ask(self) -> None:

@@ -154,7 +154,7 @@ class TellingLink:
 
 
 def _goes_on(flow: RunStarted) -> str:
-    return f"{flow.title or 'the workflow'} goes on by itself: atomic attach {flow.session}"
+    return f"{flow.title or 'the workflow'} keeps running: atomic attach {flow.session}"
 
 
 def _resume(command: str) -> str:

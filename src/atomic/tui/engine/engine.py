@@ -154,7 +154,9 @@ class Engine:
             if run.session and run.is_stopping:
                 self._runs.let_go(run, End("running", "it is about to pause", f"atomic resume {run.session}"))
             elif run.session:
-                self._runs.let_go(run, End("running", "it goes on without a screen", f"atomic attach {run.session}"))
+                self._runs.let_go(
+                    run, End("running", "it keeps running without a screen", f"atomic attach {run.session}")
+                )
             elif run.task is not None:
                 run.task.cancel()
 
@@ -169,7 +171,7 @@ class Engine:
             if run.is_over or run.is_stopping:
                 lines.append(f"The workflow is paused. Resume with: atomic resume {run.session}")
             else:
-                lines.append(f"The workflow goes on: atomic attach {run.session}")
+                lines.append(f"The workflow keeps running: atomic attach {run.session}")
         return "\n".join(lines)
 
     async def _begin(self) -> None:
@@ -409,5 +411,5 @@ def _folder_of(record: SessionRecord) -> Path:
     """Where a conversation was held. Raises CommandError if that is not there any more."""
     cwd = Path(record.cwd or record.project)
     if not cwd.is_dir():
-        raise CommandError(f"{cwd}, where this conversation was held, is not there any more")
+        raise CommandError(f"{cwd}, where this conversation was held, no longer exists")
     return cwd

@@ -79,7 +79,7 @@ class Graph:
     def _started(self, event: RunStarted) -> Changes:
         self._run.title = self._run.title or event.workflow
         if event.resumed:
-            return self._story.note(BlockKind.NOTICE, "The run goes on.") | Changes.GRAPH
+            return self._story.note(BlockKind.NOTICE, "The run continues.") | Changes.GRAPH
         return Changes.GRAPH
 
     def _node_started(self, event: NodeStarted, now: float) -> Changes:

@@ -376,7 +376,7 @@ class Store:
         changed = Changes.NONE
         for telling in [telling for telling in self._tellings.values() if telling.is_old]:
             run = telling.run
-            way = f"It may have gone on: atomic attach {run.session}" if run.session else ""
+            way = f"It may still be running: atomic attach {run.session}" if run.session else ""
             changed |= self._ended(RunEnded(run=run.id, status="interrupted", message=way), run.started)
         if self._unreadable:
             many = "1 entry" if self._unreadable == 1 else f"{self._unreadable:,} entries"
