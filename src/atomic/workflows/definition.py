@@ -70,6 +70,7 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     reason: str
     message: str
+    plain: str = ""  # `message` without the ids of nodes, where it has them
     save: Callable[[str, str], None]  # writes a file of the session's folder: its name, its text; without secrets
     state: Any = None
     facts: Mapping[str, Any] = {}  # what the run has set in `ctx.deps.facts`

@@ -481,7 +481,7 @@ class Work:
             return EndNote()
         end = RunEnd(
             session_dir=self._dir, status=ending.status, reason=ending.reason,
-            message=ending.plain or ending.message,
+            message=ending.message, plain=ending.plain,
             save=self._session.write, state=self._last, facts=self.runtime.facts,
         )  # fmt: skip
         try:

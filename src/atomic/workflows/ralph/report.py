@@ -131,7 +131,7 @@ def _head(account: Account, ending: RunEnd) -> str:
     record, goal = account.record, account.options.goal or account.record.prompt
     facts = [
         ("Status", f"{code(ending.status)}, reason {code(ending.reason)}"),
-        ("Why", line(ending.message, 2000) if ending.message else ""),
+        ("Why", line(why, 2000) if (why := ending.plain or ending.message) else ""),
         ("To continue", "" if completed else _go_on(ending, account)),
         ("Run", f"{code(account.id)} in {code(record.cwd or record.project)}" if record.workflow else code(account.id)),
         ("Goal", line(goal) if goal else ""),
