@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from atomic.graph.errors import RunNotFoundError
 from atomic.graph.journal import RowKind
+from atomic.sessions import SqliteJournal
 from tests.cli.command import ATOMIC, User, complaint, cpu_seconds, objects, processes
 from tests.cli.flows import (
     call,
@@ -778,15 +779,12 @@ workflow = graph(S).parallel_subagent(
 
 
 async def rows_of_kind(user: User, kind: RowKind, count: int) -> None:
-    """Wait until the journal of the only session has so many rows of a kind."""
+    """Wait until the run of the only session has so many rows of a kind; what it keeps beside them does not count."""
     (folder,) = sessions(user)
     async with asyncio.timeout(60):
         while True:
-            with (
-                closing(sqlite3.connect(f"file:{folder}/journal.db?mode=ro", uri=True)) as journal,
-                suppress(sqlite3.OperationalError),
-            ):
-                if journal.execute("SELECT count(*) FROM rows WHERE kind = ?", (kind,)).fetchone()[0] >= count:
+            with SqliteJournal(folder / "journal.db") as journal, suppress(RunNotFoundError):
+                if [row.kind for row in journal.history(folder.name).rows].count(kind) >= count:
                     return
             await asyncio.sleep(0.05)
 
