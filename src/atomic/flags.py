@@ -5,7 +5,7 @@ Pure and quick to import: the command line, its help, a shell's Tab and slash co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 TYPE_CHECKING = False  # typing itself would cost every start
 if TYPE_CHECKING:
@@ -32,6 +32,19 @@ class Flag:
     def usage(self) -> str:
         """The flag as help and hints show it: `--model MODEL`."""
         return f"{self.name} {self.value}".strip()
+
+
+def flag_in_prompt(words: Iterable[str], flags: Iterable[Flag]) -> str:
+    """Return a sentence about the first word of a prompt that is a flag; an empty text if there is none.
+
+    What follows the first word of a prompt is the prompt, so a flag there is not set.
+    """
+    names = {name for flag in flags for name in flag.names if name.startswith("--")}
+    for word in words:
+        name = word.partition("=")[0]
+        if name in names:
+            return f"{name} is part of the prompt here and was not set: flags go before the prompt"
+    return ""
 
 
 HELP = Flag("-h", "--help", help="this text")

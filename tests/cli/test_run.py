@@ -87,7 +87,7 @@ def slow_call(seconds: float) -> dict[str, Any]:
 async def test_a_run_tells_what_happens_one_object_a_line(user: User) -> None:
     workflow(user, "hello", SAY)
     agent = recording(user, {**HELLO, "role": "worker", "task": "3"})
-    done = await user.atomic("run", "hello", "-a", agent, "--json", "the", "prompt", "--", "--with", "dashes")
+    done = await user.atomic("run", "hello", "-a", agent, "--json", "the", "prompt", "--with", "dashes")
     events: list[Any] = [*objects(done)]
     assert (done.exit_code, done.stderr) == (0, "")
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))

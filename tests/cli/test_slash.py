@@ -222,7 +222,7 @@ async def test_a_question_that_nobody_answers_ends_several_agents_too(user: User
     asking = {"match": "^two$", "events": [[0, question], [0, {"type": "turn_ended", "reason": "done"}]]}
     done = await ask(user, "@plan one @check two", says("A plan.", match="^one$"), asking)
     assert done.exit_code == 5
-    assert 'the agent asks "Which one?" and nobody answers' in done.stderr
+    assert 'the agent asks "Which one?" and there is no one to answer' in done.stderr
 
 
 async def test_a_piped_text_cannot_give_commands_or_name_agents(user: User) -> None:

@@ -1,8 +1,8 @@
-"""Read a command line: flags, words and a prompt. argparse would take a prompt's own dashes and words for its own."""
+"""Read a command line: flags, then words. argparse would take a prompt's own dashes and words for its own."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from atomic.cli.errors import UsageError
 from atomic.errors import closest
@@ -10,12 +10,20 @@ from atomic.flags import Flag
 
 
 class Arguments:
-    """A command line that was read. `prompt` is where the words of its prompt stand in the line."""
+    """A command line that was read; `is_marked` says that `--` ended its flags."""
 
     def __init__(
-        self, given: dict[str, list[str]], words: list[str], flags: Sequence[Flag] = (), prompt: range = range(0)
+        self,
+        given: dict[str, list[str]],
+        words: list[str],
+        flags: Sequence[Flag] = (),
+        *,
+        is_marked: bool = False,
     ) -> None:
-        self._given, self.words, self.flags, self.prompt = given, words, flags, prompt
+        self._given = given
+        self.words = words
+        self.flags = flags
+        self.is_marked = is_marked
 
     @property
     def flags_given(self) -> bool:
@@ -33,74 +41,34 @@ class Arguments:
         return self._given.get(name, [])
 
 
-def parse(
-    words: Sequence[str], flags: Iterable[Flag], *, leading: int | None = None, line_starts: Container[int] = ()
-) -> Arguments:
-    """Read flags and words. `--` ends the flags, `-` is a word.
+def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, leading: int | None = None) -> Arguments:
+    """Flags up to the first word that is none, or `mixed` among the words; `--` ends them, `-` is a word.
 
-    `leading` is the number of words before the prompt; None if there is no prompt. Flags may stand among the leading
-    words, before the prompt and after it, but not inside it. In a prompt a word with one dash that is no known flag is
-    a word. `line_starts` are the positions of words that begin a line: a prompt takes everything from its second line
-    on as it is.
+    `leading`: so many words may stand among the flags; the next one begins a prompt, whatever it contains.
 
-    Raise UsageError, with the nearest flag if one is unknown.
+    Raises UsageError with the nearest flag.
     """
     flags = tuple(flags)
     by_name = {name: flag for flag in flags for name in flag.names}
     given: dict[str, list[str]] = {}
-    before: list[str] = []
-    prompt: list[str] = []
-    first, end, trailing = 0, 0, ""
-    rest = list(words)
-    while rest:
-        at = len(words) - len(rest)
-        ends_flags = rest[0] == "--" or (bool(prompt) and at in line_starts)
-        if not ends_flags and _is_flag_here(rest[0], by_name, in_prompt=bool(prompt)):
-            name = _read_flag(rest, by_name, given, in_prompt=bool(prompt))
-            if prompt:
-                trailing = trailing or name
+    rest, others = list(words), list[str]()
+    while rest and rest[0] != "--" and (is_flag(rest[0]) or (mixed and (leading is None or len(others) < leading))):
+        if not is_flag(rest[0]):
+            others.append(rest.pop(0))
             continue
-        if not ends_flags and (leading is None or len(before) < leading):
-            before.append(rest.pop(0))
-            continue
-        if trailing:
-            raise UsageError(_inside(trailing))
-        if rest[0] == "--":
-            rest.pop(0)
-            at += 1
-        taken = len(rest) if ends_flags else 1
-        first = first if prompt else at
-        prompt += rest[:taken]
-        end = at + taken
-        del rest[:taken]
-    return Arguments(given, before + prompt, flags, range(first, end))
-
-
-def _is_flag_here(word: str, known: Container[str], *, in_prompt: bool) -> bool:
-    if not is_flag(word):
-        return False
-    if not in_prompt or word.partition("=")[0] in known:
-        return True
-    return word.startswith("--") and bool(word.strip("-"))
-
-
-def _read_flag(rest: list[str], by_name: Mapping[str, Flag], given: dict[str, list[str]], *, in_prompt: bool) -> str:
-    """Take a flag and its value off the line; return it as it was typed."""
-    name, equals, value = rest.pop(0).partition("=")
-    flag = by_name.get(name)
-    if flag is None:
-        quote = "; if it is part of the prompt, put the whole prompt in quotes or -- before it" if in_prompt else ""
-        raise UsageError(f'Unknown flag: "{name}"{_meant(name, by_name)}{quote}')
-    if not flag.value and equals:
-        raise UsageError(f"{name} takes no value")
-    if flag.value and not equals:
-        value = _take(rest, flag)
-    given.setdefault(flag.name, []).append(_checked(flag, value))
-    return name
-
-
-def _inside(flag: str) -> str:
-    return f'"{flag}" is in the middle of the prompt: put flags before or after it, or the whole prompt in quotes'
+        name, equals, value = rest.pop(0).partition("=")
+        flag = by_name.get(name)
+        if flag is None:
+            raise UsageError(f'Unknown flag: "{name}"{_meant(name, by_name)}')
+        if not flag.value and equals:
+            raise UsageError(f"{name} takes no value")
+        if flag.value and not equals:
+            value = _take(rest, flag)
+        given.setdefault(flag.name, []).append(_checked(flag, value))
+    is_marked = rest[:1] == ["--"]
+    if is_marked:
+        rest.pop(0)
+    return Arguments(given, others + rest, flags, is_marked=is_marked)
 
 
 def is_flag(word: str) -> bool:

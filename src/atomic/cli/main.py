@@ -12,6 +12,7 @@ from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of
 from atomic.cli.streams import STDERR, STDIN, STDOUT, fill_gaps, put, tell, write
 from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, run_chat
 from atomic.errors import AtomicError, closest, is_debugging, message_of
+from atomic.flags import flag_in_prompt
 from atomic.terminal import escaped_json
 
 _STARTS_AGENTS = ("answer", "chat", "resume", "run")
@@ -70,7 +71,7 @@ def _carry_out(words: list[str]) -> int:
         if words[0] in _STARTS_AGENTS:
             _clean_up()
         return _verb(words)
-    arguments = parse(words, TOP, leading=0)
+    arguments = parse(words, TOP)
     if arguments.has("--help"):
         return _help()
     if arguments.has("--version"):
@@ -123,7 +124,7 @@ def _verb(words: list[str]) -> int:
 
 def _read(verb: Verb, words: list[str]) -> Arguments:
     if verb.workflow is None:
-        return parse(words, verb.flags, leading=verb.leading)
+        return parse(words, verb.flags, mixed=True, leading=verb.leading)
     from atomic.cli.workflow_flags import read_line
 
     return read_line(verb, words)
@@ -158,9 +159,9 @@ def _turn(arguments: Arguments) -> int:
     for flag in CHAT:
         if arguments.has(flag.name):
             raise UsageError(f"{flag.name} is a flag of the screen: leave it out, or -p")
-    if len(arguments.values("-p")) > 1:
-        raise UsageError("-p was given twice: it takes one prompt")
     _prepare()
+    if not arguments.is_marked and (warning := flag_in_prompt(arguments.words, TOP)):
+        tell(f"warning: {warning}")
     from atomic.cli.prompt import read_prompt
 
     prompt = read_prompt([word for word in (arguments.value("-p"), *arguments.words) if word])

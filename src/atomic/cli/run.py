@@ -10,6 +10,8 @@ from atomic.cli.errors import UsageError
 from atomic.cli.prompt import read_words
 from atomic.cli.resume import catalog_of, find_session, go_on
 from atomic.cli.running import RunFlags, host, place_here, read_flags, warn_of_settings
+from atomic.cli.streams import tell
+from atomic.flags import RUN, config_flags, flag_in_prompt
 from atomic.sessions.errors import SessionError
 from atomic.workflows.capabilities import tools_of
 from atomic.workflows.catalog import WorkflowCatalog
@@ -24,11 +26,23 @@ if TYPE_CHECKING:
 def run_command(arguments: Arguments) -> int:
     """Run a workflow to its end; its exit code."""
     name, *words = arguments.words
+    if not arguments.is_marked:
+        _warn_of_flags(name, words)
 
     async def start(person: Person | None) -> WorkflowRun:
         return await begin(name, read_words(words), arguments.value("--resume"), read_flags(arguments), person)
 
     return host(start, as_json=arguments.has("--json"))
+
+
+def _warn_of_flags(name: str, words: Sequence[str]) -> None:
+    """Print a warning if a flag of the run or of its workflow is in the prompt, where it is not set."""
+    if not any(word.startswith("--") for word in words):
+        return
+    definition = workflow_finder(words)(name)
+    own = config_flags(definition.default_config) if definition is not None else []
+    if warning := flag_in_prompt(words, [*RUN, *own]):
+        tell(f"warning: {warning}")
 
 
 async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> WorkflowRun:

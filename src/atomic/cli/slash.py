@@ -27,6 +27,7 @@ from atomic.commands import (
     agent_prompt,
     dispatch,
 )
+from atomic.flags import flag_in_prompt
 from atomic.hosts import choose_provider, list_models
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
@@ -113,12 +114,17 @@ class HeadlessContext(LimitedContext):
         from atomic.cli.run import begin
         from atomic.cli.running import RunHost, read_flags
         from atomic.cli.workflow_flags import read_typed
+        from atomic.commands.parse import split_words
 
         verb = VERBS["run"]
         typed, prompt = read_typed(verb, self._wiring.workflows.definition(name), arguments)
         if typed.has("--help"):
             self.show(verb_help(verb, typed.flags))
             return
+
+        words = [word.text for word in split_words(prompt)]
+        if not typed.is_marked and (warning := flag_in_prompt(words, typed.flags)):
+            tell(f"warning: {warning}")
 
         async def start(person: Person | None) -> WorkflowRun:
             text = "\n\n".join(part for part in (prompt, attached) if part)

@@ -85,20 +85,14 @@ def _number(name: str, texts: Sequence[str]) -> float:
 
 
 def read_typed(verb: Verb, definition: WorkflowDefinition, text: str) -> tuple[Arguments, str]:
-    """Read the flags before and after the prompt of a slash command, and the prompt as it was typed.
-
-    Raise UsageError.
-    """
+    """The flags before the prompt of a slash command, and the prompt as it was typed. Raises UsageError."""
     from atomic.commands.parse import split_words
 
     words = split_words(text)
     flags = (*verb.flags, *config_flags(definition.default_config, definition.config_descriptions))
-    line_starts = {at for at in range(1, len(words)) if "\n" in text[words[at - 1].end : words[at].start]}
-    arguments = parse([word.text for word in words], flags, leading=0, line_starts=line_starts)
-    prompt = [words[at] for at in arguments.prompt]
-    if len(prompt) == 1:  # the whole prompt may be in quotes
-        return arguments, prompt[0].text
-    return arguments, text[prompt[0].start : prompt[-1].end] if prompt else ""
+    arguments = parse([word.text for word in words], flags)
+    prompt = words[len(words) - len(arguments.words) :]
+    return arguments, text[prompt[0].start :] if prompt else ""
 
 
 # a command line ----------------------------------------------------------------------------------------------------
@@ -107,24 +101,16 @@ def read_typed(verb: Verb, definition: WorkflowDefinition, text: str) -> tuple[A
 def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
     """The command line of a verb that names a workflow; its flags may stand before the name. Raises UsageError."""
     try:
-        arguments = parse(words, verb.flags, leading=verb.leading)
-    except UsageError:
-        found = _with_its_flags(verb, words)
-        if found is not None:
-            return found
-        if verb.name == "run" and not is_flag(words[0]):
-            _require_workflow(words[0])
-        raise
+        arguments = parse(words, verb.flags, mixed=True, leading=verb.leading)
+    except UsageError as error:
+        return _with_its_flags(verb, words) or _refused(error)
     if arguments.has("--help") and arguments.words:  # which also tells the workflow's flags
         return _with_its_flags(verb, words) or arguments
     return arguments
 
 
-def _require_workflow(name: str) -> None:
-    """Raise WorkflowNotFoundError: where the name is wrong, the flags of the workflow are unknown too."""
-    from atomic.workflows.catalog import WorkflowCatalog
-
-    WorkflowCatalog().definition(name.removeprefix("/"))
+def _refused(error: UsageError) -> Arguments:
+    raise error
 
 
 def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
@@ -138,15 +124,13 @@ def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
         own = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
         flags = (*verb.flags, *own)
         try:
-            arguments = parse(words, flags, leading=verb.leading)
+            arguments = parse(words, flags, mixed=True, leading=verb.leading)
         except UsageError as error:
             failure = failure or error
             continue
         if arguments.words[:1] == [word]:
             return arguments
-    if failure is not None:
-        raise failure
-    return None
+    return None if failure is None else _refused(failure)
 
 
 def _named(words: Sequence[str], find: Find) -> Iterator[tuple[str, WorkflowDefinition]]:

@@ -44,7 +44,7 @@ def workflow_command(definition: WorkflowDefinition) -> Command:
 def _hint(written: str, flags: Iterable[Flag]) -> str:
     """The author's hint with the flags that it does not name.
 
-    The prompt is named first, because a long hint is cut at the end.
+    Flags are typed before the prompt, but the prompt must be seen first: a long hint is cut at the end.
     """
     named = set(_FLAG.findall(written))
     more = ", ".join(flag.usage for flag in flags if flag.name not in named)

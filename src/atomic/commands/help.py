@@ -60,7 +60,7 @@ def _flags(command: Command) -> list[str]:
     if not command.flags:
         return []
     rows = (f"  {line}" for line in table(command.flags))
-    return ["flags, before or after the prompt:", *rows, f"flags of every run: /{command.name} --help"]
+    return ["flags, before the prompt:", *rows, f"flags of every run: /{command.name} --help"]
 
 
 def _described(command: Command) -> str:

@@ -30,11 +30,10 @@ class CommandCall(msgspec.Struct, frozen=True):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word without its quotes, where it begins and where it ends."""
+    """A word without its quotes, and where it begins."""
 
     text: str
     start: int
-    end: int
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -52,7 +51,7 @@ def parse(text: str) -> CommandCall | None:
 
 def split_words(text: str) -> list[Word]:
     """The words as a shell would split them; a quote that nothing closes is a letter as any other."""
-    return [Word(_PART.sub(_unquoted, match[0]), *match.span()) for match in _WORD.finditer(text)]
+    return [Word(_PART.sub(_unquoted, match[0]), match.start()) for match in _WORD.finditer(text)]
 
 
 def _unquoted(part: re.Match[str]) -> str:

@@ -238,7 +238,7 @@ async def test_without_an_agent_one_sentence_says_what_to_do(user: User) -> None
         status = await screen.until(lambda news: isinstance(news, StatusChanged) and news.problem != "")
         assert isinstance(status, StatusChanged)
         assert not status.ready
-        assert "pip install" in status.problem
+        assert "npm install" in status.problem
         assert "atomic demo" in status.problem
         ended = await screen.ask("hello")
         assert (ended.status, ended.message) == ("failed", status.problem)

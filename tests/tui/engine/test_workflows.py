@@ -109,8 +109,6 @@ async def test_flags_are_those_of_the_command_line(user: User) -> None:
         long = "word " * 40_000
         assert (await screen.ask(f"/flags {long}")).status == "completed"
         assert len(ledger(user)[1]) > len(long)
-        assert (await screen.ask('/flags "add x" --dry --depth 2')).status == "completed"
-        assert ledger(user)[2] == "config 2 True 'add x'"
         wrong = await screen.ask("/flags --dpeth 3 x")
         assert (wrong.status, "--depth" in wrong.message) == ("failed", True)
         assert (await screen.ask("/flags --help")).status == "done"
