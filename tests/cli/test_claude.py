@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -92,10 +93,13 @@ async def test_a_missing_key_is_one_line_with_the_remedy(user: User, server: Mod
     del user.env["ANTHROPIC_API_KEY"]
     done = await user.atomic("-p", "hello", "-a", "claude")
     assert done.exit_code == 1
-    assert complaint(done).endswith("(run `claude` once and log in, or set ANTHROPIC_API_KEY)")
-    assert (await user.atomic("-p", "hello")).stderr == (
-        "atomic: No agent can be used here: claude: run `claude` once and log in, or set ANTHROPIC_API_KEY"
-        " (atomic doctor says what is missing for each; atomic demo shows a run without one)\n"
+    remedy = r"run `\S*claude` once and log in, or set ANTHROPIC_API_KEY"
+    assert len(re.findall(remedy, complaint(done))) == 1
+    assert re.search(rf" \({remedy}\)$", complaint(done))
+    assert re.fullmatch(
+        rf"atomic: No agent can be used here: claude: {remedy}"
+        r" \(atomic doctor says what is missing for each; atomic demo shows a run without one\)\n",
+        (await user.atomic("-p", "hello")).stderr,
     )
 
 

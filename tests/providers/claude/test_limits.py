@@ -29,7 +29,7 @@ async def test_each_error_is_told_and_the_session_goes_on(tmp_path: Path) -> Non
     }
     wanted = {
         "bad": "scripted bad request",
-        "key": "Invalid API key · Fix external API key (run `claude` once and log in, or set ANTHROPIC_API_KEY)",
+        "key": "claude` once and log in, or set ANTHROPIC_API_KEY)",
         "broken": "scripted trouble",
         "cut": "Connection to the API was lost",
         "half": "Connection to the API was lost",

@@ -29,5 +29,5 @@ ABORTED = Result("error_during_execution", is_error=True, errors=["aborted"])
     ],
 )
 def test_the_end_of_a_turn(results: list[Result], reason: EndReason, text: str | None, error: str | None) -> None:
-    outcome = outcome_of(results, "discarded")
+    outcome = outcome_of(results, "discarded", "log in")
     assert (outcome.reason, outcome.text, outcome.error) == (reason, text, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from shutil import which
@@ -33,8 +34,13 @@ async def health_of(program: Path, env: dict[str, str]) -> Health:
         return Health(False, version, str(program), f"it is older than {OLDEST[0]}.{OLDEST[1]}: {_UPDATE}")
     if await _is_logged_in(program, env):
         return Health(True, version, str(program))
-    command = "claude" if which("claude", path=env.get("PATH")) else quote(str(program))  # a bundled one is not on PATH
-    return Health(False, version, str(program), f"run `{command}` once and log in, or set ANTHROPIC_API_KEY")
+    return Health(False, version, str(program), login_remedy(program, env))
+
+
+def login_remedy(program: Path, env: Mapping[str, str]) -> str:
+    """Return what to do where there is no login. A program that came with an extra is not on PATH."""
+    command = "claude" if which("claude", path=env.get("PATH")) else quote(str(program))
+    return f"run `{command}` once and log in, or set ANTHROPIC_API_KEY"
 
 
 async def _is_logged_in(program: Path, env: dict[str, str]) -> bool:

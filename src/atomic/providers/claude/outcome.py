@@ -10,8 +10,6 @@ from atomic.providers.claude.limits import ended_at_limit
 from atomic.providers.claude.wire import Result
 from atomic.providers.events import EndReason
 
-_LOGIN = "run `claude` once and log in, or set ANTHROPIC_API_KEY"
-
 
 class Outcome(msgspec.Struct, frozen=True):
     """How a turn ended; `text` None: what was heard counts."""
@@ -21,20 +19,23 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-def outcome_of(results: Sequence[Result], prompt_state: str | None) -> Outcome:
-    """Judge a turn: the prompt's own result, and those of the tasks that came back after it."""
+def outcome_of(results: Sequence[Result], prompt_state: str | None, login: str) -> Outcome:
+    """Judge a turn: the prompt's own result, and those of the tasks that came back after it.
+
+    `login` says what to do where the login is missing.
+    """
     told = [one for one in results if one.num_turns or one.is_error or one.result] or results
     if not told:
         return Outcome(EndReason.ERROR, error=f"Claude Code did not answer: the prompt was {prompt_state}")
     last = told[-1]
     if last.stop_reason == "refusal":
-        return Outcome(EndReason.REFUSED, error=_problem(last) if last.is_error else None)
+        return Outcome(EndReason.REFUSED, error=_problem(last, login) if last.is_error else None)
     if last.subtype == "error_max_turns":
-        return Outcome(EndReason.MAX_TURNS, error=_problem(last))
+        return Outcome(EndReason.MAX_TURNS, error=_problem(last, login))
     if ended_at_limit(last):
-        return Outcome(EndReason.LIMIT, error=_problem(last))
+        return Outcome(EndReason.LIMIT, error=_problem(last, login))
     if last.is_error or last.subtype != "success":
-        return Outcome(EndReason.ERROR, error=_problem(last))
+        return Outcome(EndReason.ERROR, error=_problem(last, login))
     return Outcome(EndReason.DONE, text=_answer(told))
 
 
@@ -43,9 +44,9 @@ def _answer(results: Sequence[Result]) -> str | None:
     return msgspec.json.encode(structured[-1]).decode() if structured else results[-1].result or None
 
 
-def _problem(result: Result) -> str:
+def _problem(result: Result, login: str) -> str:
     problem = "; ".join(result.errors or ()) or result.result or result.subtype
-    return f"{problem} ({_LOGIN})" if _is_about_login(result) else problem
+    return f"{problem} ({login})" if _is_about_login(result) else problem
 
 
 def _is_about_login(result: Result) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from atomic.providers.base import Capabilities, ContextUsage, ModelInfo
 from atomic.providers.claude.environ import PROVIDER
+from atomic.providers.claude.health import login_remedy
 from atomic.providers.claude.keeper import Keeper
 from atomic.providers.claude.launch import Launch
 from atomic.providers.claude.messages import MessageReader
@@ -32,7 +33,7 @@ class ClaudeSession(LiveSession):
     def __init__(self, launch: Launch, capabilities: Capabilities, *, greet: Callable[[], str | None]) -> None:
         super().__init__(PROVIDER, capabilities, launch.options)
         self._greet = greet
-        self._translator = Translator(MessageReader(name_of))
+        self._translator = Translator(MessageReader(name_of), login=login_remedy(launch.program, launch.env))
         self._keeper = Keeper(launch, self._translator, permission(launch.options.ask, self._tell_question))
         self._is_asked = False  # the prompt of this turn was sent
 

@@ -39,9 +39,10 @@ class Reading:
 class Translator:
     """Hears the program of one session, turn after turn; what it says between turns only changes what is known."""
 
-    def __init__(self, messages: MessageReader) -> None:
+    def __init__(self, messages: MessageReader, *, login: str) -> None:
         self.session_id: str | None = None  # as it said last; `/clear` begins a new one
         self._messages = messages
+        self._login = login
         self._reading: Reading | None = None
         self._state: str | None = None  # of the session; None: the program does not say
         self._tells_of_prompts = False  # older ones do not
@@ -184,7 +185,7 @@ class Translator:
             closed = any(result.origin is None for result in reading.results)
         quiet = self._state == "idle" if self._state is not None else not self._messages.subagents.at_work
         if closed and quiet:
-            self._end(outcome_of(reading.results, reading.state))
+            self._end(outcome_of(reading.results, reading.state, self._login))
 
     def _end(self, outcome: Outcome) -> None:
         reading = self._reading
