@@ -35,7 +35,7 @@ def find_marked(mark: dict[str, str]) -> list[int]:
     if sys.platform != "linux":
         return []
     words = mark_in(mark).encode()
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and words in _environment(entry)]
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _carries(entry, words)]
 
 
 async def end_marked(mark: dict[str, str]) -> list[int]:
@@ -50,8 +50,9 @@ async def end_marked(mark: dict[str, str]) -> list[int]:
     return left
 
 
-def _environment(pid: str) -> list[bytes]:
+def _carries(pid: str, words: bytes) -> bool:
     try:
-        return read_process_file(pid, "environ").split(b"\0")
+        environment = read_process_file(pid, "environ")
     except OSError:  # it ended meanwhile, or belongs to somebody else
-        return []
+        return False
+    return words in environment and words in environment.split(b"\0")
