@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from atomic.workflows.ralph.own_work import ALIVE, beating
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 DONE = ("completed", "done", 0)
@@ -131,3 +133,22 @@ async def test_a_cap_over_a_hundred_tasks_is_one_short_sentence(tmp_path: Path) 
     assert outcome.status == ("paused", "max_iterations", 6)
     assert len(outcome.end["message"]) < 300
     assert list(theatre.statuses.values()).count("pending") == 98
+
+
+async def test_turns_at_the_same_time_share_one_sign_of_life_until_the_last_ends(tmp_path: Path) -> None:
+    async def touched() -> None:
+        (tmp_path / ALIVE).unlink(missing_ok=True)
+        while not (tmp_path / ALIVE).exists():
+            await asyncio.sleep(0.01)
+
+    before = asyncio.all_tasks()
+    first, second = beating(tmp_path), beating(tmp_path)
+    async with asyncio.timeout(60):
+        first.__enter__()
+        with second:
+            assert len(asyncio.all_tasks() - before) == 1
+            await touched()
+            first.__exit__(None, None, None)
+            await touched()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before

@@ -94,15 +94,35 @@ def last_sign_of_life(session: Path) -> float:
 
 @contextmanager
 def beating(session: Path) -> Generator[None]:
-    """Touch the session's sign of life until the end, so that a resume knows when a kill came."""
-    task = asyncio.create_task(_beat(session / ALIVE))
+    """Touch the session's sign of life until the end, so that a resume knows when a kill came.
+
+    Turns and checks that run at the same time share one task, which ends with the last of them.
+    """
+    key = asyncio.get_running_loop(), session
+    beat = _beats.get(key)
+    if beat is None:
+        beat = _beats[key] = _Beat(asyncio.create_task(_keep_touching(session / ALIVE)))
+    beat.users += 1
     try:
         yield
     finally:
-        task.cancel()
+        beat.users -= 1
+        if not beat.users:
+            del _beats[key]
+            beat.task.cancel()
 
 
-async def _beat(path: Path) -> None:
+class _Beat:
+    """The task that touches a session's sign of life, and the number of turns and checks that need it."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self.task, self.users = task, 0
+
+
+_beats: dict[tuple[asyncio.AbstractEventLoop, Path], _Beat] = {}
+
+
+async def _keep_touching(path: Path) -> None:
     while True:
         _touch(path)
         await asyncio.sleep(BEAT)
