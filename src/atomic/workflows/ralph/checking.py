@@ -47,11 +47,14 @@ class Checked(msgspec.Struct, frozen=True):
         return bool(self.results) and not self.moved and not self.missing(desk)
 
 
-async def check_tree(desk: Desk, *, runs: int = 1) -> Checked:
-    """Run the checks; where files change meanwhile that checks do not write, again, up to `runs` times in all."""
+async def check_tree(desk: Desk, *, now: Picture | None = None, runs: int = 1) -> Checked:
+    """Run the checks; where files change meanwhile that checks do not write, again, up to `runs` times in all.
+
+    `now`: a snapshot that the caller has just taken. Only Atomic's own code may have run since.
+    """
     while True:
         runs -= 1
-        before = await desk.pictures.take()
+        before, now = now or await desk.pictures.take(), None
         results, after = await watch_checks(desk, before, lambda: desk.book.check(desk.cwd, desk.options.gate_timeout))
         moved = await moved_files(desk, before, after)
         if moved and desk.book.is_learning:

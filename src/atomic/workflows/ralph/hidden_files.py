@@ -110,7 +110,8 @@ class HiddenFiles:
         new = sorted({*known.changed.get(task, ()), *known.listing.differing(found)})
         changed = {**known.changed, task: new} if new else known.changed
         since = known.since if _open_turns[self._session] else 0.0
-        self._facts.set(FACT, Hidden(found, changed, since))
+        if (now := Hidden(found, changed, since)) != known:
+            self._facts.set(FACT, now)
 
     def _look(self, since: float) -> Listing:
         if since:

@@ -58,7 +58,7 @@ async def settle(ctx: Ralph) -> NodeResult:
     is_same = not _changed_by_reviewers(desk, state)
     if not desk.book.gates or (is_same and await is_known_green(desk, state, now)):
         return NodeResult({"settled": now})
-    checked = await check_tree(desk, runs=MOST_RUNS)
+    checked = await check_tree(desk, now=now, runs=MOST_RUNS)
     if checked.moved:
         raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
     if red := checked.missing(desk):

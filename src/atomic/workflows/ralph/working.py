@@ -62,9 +62,10 @@ async def begin(ctx: Ralph) -> NodeResult:
     tried = bool(state.tries.get(task.id))  # then what is red may be its own
     if tried or desk.others_work(task.id) or not any(desk.book.is_blocking(gate.command) for gate in desk.book.gates):
         return NodeResult()
-    if await is_known_green(desk, state, await desk.pictures.take()):
+    now = await desk.pictures.take()
+    if await is_known_green(desk, state, now):
         return NodeResult()
-    checked = await check_tree(desk)
+    checked = await check_tree(desk, now=now)
     if checked.red:
         desk.say(f"{said_of(checked.red)} before task {task.id} begins: it is repaired first")
         raise Postpone([repair_task(desk, checked.red)])
@@ -202,7 +203,7 @@ async def _look(ctx: Ralph, desk: Desk, task: Task, *, attempt: int) -> tuple[Ev
         reason = "no file has changed"
         failed = Try("unchanged", f"When your turn had ended, {UNCHANGED}", reason)
     else:
-        checked = await check_tree(desk)
+        checked = await check_tree(desk, now=now)
         results = checked.results
         red = checked.missing(desk) if is_repair(task) else checked.red
         reason = said_of(red)
