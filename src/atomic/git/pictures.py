@@ -228,10 +228,14 @@ class Pictures:
 
     async def _open(self) -> Scratch:
         """The store, with what the repository says now: an agent may have made one, or changed what is ignored."""
-        repository = await asyncio.to_thread(_find, self._project)
+        if not self._project.is_dir():
+            raise GitError(("status",), f"the folder is not there any more: {self._project}")
+        repository = find_repository(self._project)
+        if repository is None:
+            await asyncio.to_thread(count_files, self._project)
         root = self._project if repository is None else repository.root
         settings = {} if repository is None else await repository.settings()
-        await asyncio.to_thread(_prepare, self._store, repository, settings)
+        await asyncio.to_thread(_prepare, self._store, repository, settings, is_first=self._scratch is None)
         self._scratch = Scratch(self._store, root, repository)
         return self._scratch
 
@@ -261,6 +265,8 @@ class Pictures:
 
     async def _with_secrets(self, scratch: Scratch, paths: Sequence[str]) -> dict[str, str]:
         """Return the files with a secret that the user's repository does not have, and the hashes of their contents."""
+        if not paths:
+            return {}
         suspects = await asyncio.to_thread(lambda: [path for path in paths if self._is_suspect(scratch.root / path)])
         hashes: dict[str, str] = {}
         for path in suspects:
@@ -411,19 +417,15 @@ def _checksum(index: Path) -> bytes:
         return b""
 
 
-def _find(project: Path) -> Repository | None:
-    if not project.is_dir():
-        raise GitError(("status",), f"the folder is not there any more: {project}")
-    repository = find_repository(project)
-    if repository is None:
-        count_files(project)
-    return repository
+def _prepare(store: Path, repository: Repository | None, settings: dict[str, str], *, is_first: bool) -> None:
+    """Make the store, or bring it up to date; its index stays what it is.
 
-
-def _prepare(store: Path, repository: Repository | None, settings: dict[str, str]) -> None:
-    """Make the store, or bring it up to date; its index stays what it is."""
+    `is_first`: this process has not looked yet for what a killed one has left there.
+    """
     store.mkdir(mode=0o700, parents=True, exist_ok=True)
     furnish(store, repository, settings)
+    if not is_first:
+        return
     own = f"tmp-{os.getpid()}-"
     for path in store.glob("tmp-*"):
         if not path.name.startswith(own):  # of one that was killed: a session has one process

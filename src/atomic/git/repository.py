@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -270,13 +271,16 @@ def _view(common_dir: Path, settings: Mapping[str, str]) -> Generator[Path]:
 
     Overriding settings one by one would forget one: filters, drivers and includes have names of their own.
     """
-    with tempfile.TemporaryDirectory(prefix=temporary_prefix("git")) as folder:
+    folder = tempfile.mkdtemp(prefix=temporary_prefix("git"))
+    try:
+        for name in os.listdir(common_dir):
+            if name not in _NOT_SHOWN:
+                os.symlink(os.path.join(common_dir, name), os.path.join(folder, name))
         view = Path(folder)
-        for entry in common_dir.iterdir():
-            if entry.name not in _NOT_SHOWN:
-                (view / entry.name).symlink_to(entry)
         (view / "config").write_bytes(settings_file({"core.bare": "false", **settings}))
         yield view
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def settings_file(settings: Mapping[str, str]) -> bytes:

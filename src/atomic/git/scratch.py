@@ -192,8 +192,9 @@ async def open_scratch(root: Path, repository: Repository | None) -> AsyncGenera
 
 def furnish(folder: Path, repository: Repository | None, settings: Mapping[str, str]) -> None:
     """Put into a folder what makes it a git folder; one that is there already is brought up to date."""
-    for name in ("objects/info", "refs", "info"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    for path in (folder / name for name in ("objects/info", "refs", "info")):
+        if not path.is_dir():
+            path.mkdir(parents=True, exist_ok=True)
     put_file(folder / "HEAD", b"ref: refs/heads/none\n")
     put_file(folder / "info" / "attributes", _ATTRIBUTES.encode())
     put_file(folder / "config", settings_file({"core.bare": "false", "core.quotepath": "false", **settings}))
