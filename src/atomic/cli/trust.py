@@ -15,8 +15,9 @@ from atomic.workflows import trust
 from atomic.workflows.errors import TrustError
 from atomic.workflows.trust import Change, ItemChange, Snapshot, visible
 
-MAX_LINES = 400  # of one item, where a person is asked; `--show` has all of them
-MAX_COLUMNS = 1000
+MAX_LINES = 400  # of one file, where a person is asked; `--show` has all of them, and a check is never cut
+MAX_COLUMNS = 1000  # of one line of a file, where a person is asked
+SHORT_CHECK = 200  # a check of one line that is longer is shown below the list
 _MARKS = {Change.ADDED: "+", Change.CHANGED: "~", Change.REMOVED: "-", Change.UNCHANGED: " "}
 
 
@@ -148,11 +149,33 @@ def _shown(snapshot: Snapshot, *, max_lines: int | None = None) -> Iterator[str]
         if command is None:
             what = f"{one.kind:<14} {visible(one.path)}"
         else:
-            what = f"{'check':<14} {_cut(command.rstrip())}  (from {visible(one.path)})"
+            what = f"{'check':<14} {_check_summary(command)}  (from {visible(one.path)})"
         yield f"  {_MARKS[one.change]} {what}  {one.sha256[:12]}  {one.change}"
     for one in changes:
-        if trust.command_of(one) is None:  # a check is shown above
+        command = trust.command_of(one)
+        if command is None:
             yield from _diff(one, max_lines)
+        elif not _is_short(command):
+            yield from _check_lines(one, command)
+
+
+def _is_short(command: str) -> bool:
+    return "\n" not in command.strip("\n") and len(command) <= SHORT_CHECK
+
+
+def _check_summary(command: str) -> str:
+    if _is_short(command):
+        return visible(command.strip("\n"))
+    count = len(command.strip("\n").split("\n"))
+    return f"{count:,} line{'' if count == 1 else 's'}, shown in full below"
+
+
+def _check_lines(one: ItemChange, command: str) -> Iterator[str]:
+    """Show every character of a long check, also of an approved one: its end matters as much as its beginning."""
+    yield ""
+    yield f"check {one.sha256[:12]} from {visible(one.path)}:"
+    for line in command.strip("\n").split("\n"):
+        yield f"{_MARKS[one.change]}{visible(line)}"
 
 
 def _since(snapshot: Snapshot) -> str:
@@ -169,13 +192,12 @@ def _diff(one: ItemChange, max_lines: int | None) -> Iterator[str]:
         return
     yield ""
     for line in lines[:max_lines]:
-        yield _cut(line)
+        yield visible(line) if max_lines is None else _cut(line)
     if max_lines is not None and len(lines) > max_lines:
         yield f"… {len(lines) - max_lines:,} more lines of {visible(one.path)}: atomic trust --show has all of them"
 
 
 def _cut(line: str) -> str:
-    """One line in which nothing hides; a long one is cut."""
     text = visible(line)
     rest = len(text) - MAX_COLUMNS
-    return text if rest <= 0 else f"{text[:MAX_COLUMNS]}… ({rest:,} more characters in this line)"
+    return text if rest <= 0 else f"{text[:MAX_COLUMNS]}… ({rest:,} more characters: atomic trust --show has them)"
