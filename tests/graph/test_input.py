@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 import pydantic
 import pytest
 
+import atomic.graph as engine
 from atomic.graph.errors import AtomicError, GraphError, JournalError
 from atomic.workflows import (
     Edge,
@@ -302,6 +303,20 @@ async def test_a_path_is_a_sqlite_journal_that_is_closed_in_the_end(tmp_path: Pa
         _nobody_has_it_open(path)
         with SqliteJournal(path) as journal:
             assert [info.status for info in journal.list()] == ["completed"], name
+
+
+async def test_graphs_of_the_engine_take_a_path_as_their_journal_too(tmp_path: Path) -> None:
+    """Not only those of `atomic.workflows`."""
+    built = engine.GraphBuilder(S).then(say("a")).compile()
+    from_data = engine.compile_graph(GraphConfig(start_node="a", nodes=[say("a")], edges=[], state=S))
+    for name, compiled in {"built": built, "data": from_data}.items():
+        path = str(tmp_path / f"{name}.db")
+        result = await within(compiled.run(journal=path, execution_id=RUN))
+        assert result.status is RunStatus.COMPLETED, name
+        assert compiled.load(path, RUN).log == ["a"], name
+        with pytest.raises(JournalError, match="There is no journal"):
+            compiled.load(f"{path}.other", RUN)
+        _nobody_has_it_open(path)
 
 
 async def test_a_journal_at_a_path_is_closed_when_the_run_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import msgspec
 from atomic.graph import nodes
 from atomic.graph.compiled import CompiledGraph
 from atomic.graph.control import Duration, RetryLike
-from atomic.graph.journal import OpenJournal
 from atomic.graph.node import Condition, Merge, Node, NodeLike, OnError, Run, Sequel
 from atomic.graph.nodes import Args, OutputMapper, Text
 from atomic.graph.state import State, StateT
@@ -32,13 +31,10 @@ class GraphOptions(msgspec.Struct, frozen=True):
     migrate_state: MigrateState | None = None
     renamed: Mapping[str, str] = {}
     removed: Collection[str] = ()
-    open_journal: OpenJournal | None = None  # for journals that are given as a path
 
 
 class GraphBuilder(Generic[StateT]):
     """A graph in the making: the first call is its entry, it ends after the last."""
-
-    open_journal: OpenJournal | None = None  # what its compiled graphs open a journal with that is given as a path
 
     def __init__(
         self,
@@ -281,7 +277,7 @@ class GraphBuilder(Generic[StateT]):
 
         options = GraphOptions(
             name, description, max_steps, max_concurrency, model, timeout, state_version, migrate_state,
-            renamed, removed, self.open_journal,
+            renamed, removed,
         )  # fmt: skip
         return compile_chain(self._state, nodes.Block(self._items, self._catcher), options)
 

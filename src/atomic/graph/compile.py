@@ -13,7 +13,6 @@ from atomic.graph.compiled import CompiledGraph
 from atomic.graph.control import END, Duration, Retry, seconds_of
 from atomic.graph.edits import Edits
 from atomic.graph.errors import GraphError, Problem, StateError
-from atomic.graph.journal import OpenJournal
 from atomic.graph.node import (
     Block,
     Condition,
@@ -76,9 +75,9 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
         )  # fmt: skip
 
 
-def compile_graph(config: GraphConfig[StateT], open_journal: OpenJournal | None = None) -> CompiledGraph[StateT]:
+def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
     """Check a graph given as data and make it runnable. Raises GraphError with all the problems."""
-    compiler = _Compiler(config.state, msgspec.structs.replace(config.options, open_journal=open_journal))
+    compiler = _Compiler(config.state, config.options)
     nodes = compiler.number(Block(tuple(config.nodes))).nodes
     edges = compiler.edges_of(config.edges)
     program = compiler.edge_program(nodes, edges, config)

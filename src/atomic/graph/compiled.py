@@ -245,7 +245,7 @@ class CompiledGraph(Generic[StateT]):
 
         Nothing is run: no node, no condition.
         """
-        with opened(journal, self.options.open_journal) as (journal_read, _):
+        with opened(journal) as (journal_read, _):
             past = self._past(journal_read.history(execution_id, at=at))
         try:
             return look(past, self.program, self.program.spec.start(first_values(past, self.program), execution_id))
@@ -267,7 +267,7 @@ class CompiledGraph(Generic[StateT]):
                 run_id, self.options.name, time.time(), self.options.state_version,
                 self.program.spec.reducer_identities(), values, model, shape=self.program.shape,
             )  # fmt: skip
-            with opened(journal, self.options.open_journal, is_new=True) as (opened_journal, keep):
+            with opened(journal, is_new=True) as (opened_journal, keep):
                 run.pen = Pen(opened_journal.create(run_id, encode_row(RowKind.START, body)))
                 return _Running(token, close_journal=keep())
         return _Running(token)
@@ -278,7 +278,7 @@ class CompiledGraph(Generic[StateT]):
     def _take_up(
         self, journal: JournalLike, execution_id: str, answers: Answers | None, deps: Any, model: str | None
     ) -> _Running[StateT]:
-        with opened(journal, self.options.open_journal) as (opened_journal, keep):
+        with opened(journal) as (opened_journal, keep):
             log = opened_journal.acquire(execution_id)
             try:
                 running = self._restore(opened_journal, execution_id, log, answers, deps, model)

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
+from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 from uuid import uuid4
@@ -289,20 +290,13 @@ class PathLike(Protocol):
 JournalLike = Journal | str | PathLike
 
 
-class OpenJournal(Protocol):
-    """Opens the journal at a path. The engine depends on no file: whoever compiles a graph hands one down."""
-
-    def __call__(self, path: str | PathLike, *, is_new: bool) -> Journal:
-        """Open it; only where `is_new` may the file be made. Raises JournalError."""
-        ...
-
-
 @contextmanager
 def opened(
-    journal: JournalLike, open_journal: OpenJournal | None, *, is_new: bool = False
+    journal: JournalLike, *, is_new: bool = False
 ) -> Generator[tuple[Journal, Callable[[], Callable[[], None] | None]]]:
-    """A journal, or the one at a path, and a function that keeps that open and returns what closes it.
+    """A journal, or the SQLite journal at a path, and a function that keeps that open and returns what closes it.
 
+    Only where `is_new` may a file be made.
     One that was opened here and is not kept is closed at the end. Raises JournalError.
     """
     if hasattr(journal, "history"):
@@ -310,11 +304,9 @@ def opened(
         return
     if not isinstance(journal, str) and not hasattr(journal, "__fspath__"):
         raise JournalError(f"{journal!r:.60} is no journal; give SqliteJournal(path), MemoryJournal() or a path")
-    if open_journal is None:
-        raise JournalError(
-            f"{journal!r:.60} is a path, and this graph knows no journals in files; give SqliteJournal(path)"
-        )
-    own_journal = open_journal(cast("str | PathLike", journal), is_new=is_new)
+    # By its name, because the engine is below the sessions and imports no file: only a caller who gives a path pays for
+    # SQLite, and a graph takes a path whichever package built it.
+    own_journal: Journal = import_module("atomic.sessions.journal").open_journal(journal, is_new=is_new)
     kept = False
 
     def keep() -> Callable[[], None]:

@@ -42,6 +42,7 @@ from atomic.graph import (
     StreamEvent,
     Suspend,
     ask_user_node,
+    compile_graph,
     decision_node,
     map_node,
     node,
@@ -55,7 +56,7 @@ from atomic.questions import Option, Question
 from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
 from atomic.workflows.bridge import Bridge
-from atomic.workflows.builder import WorkflowBuilder, compile_graph, graph
+from atomic.workflows.builder import WorkflowBuilder, graph
 from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
 from atomic.workflows.nodes import (

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from atomic.graph import CompiledGraph, GraphBuilder, GraphConfig, State
-from atomic.graph import compile_graph as compile_config
+from atomic.graph import GraphBuilder, State
 from atomic.graph.control import Duration, RetryLike
 from atomic.graph.node import Condition, OnError, Sequel
 from atomic.graph.nodes import Args, OutputMapper, Text
 from atomic.graph.state import StateT
-from atomic.sessions.journal import open_journal
 from atomic.workflows import nodes
 from atomic.workflows.nodes import ContextAction, MergeResults
 from atomic.workflows.runtime import SubagentRequest
@@ -20,8 +18,6 @@ from atomic.workflows.task_loop import TASKS_PATH, TaskSelector, criteria_loop_n
 
 class WorkflowBuilder(GraphBuilder[StateT]):
     """A workflow in the making; every factory `x_node(…)` is a method `.x(…)` with the same arguments."""
-
-    open_journal = staticmethod(open_journal)
 
     def agent(
         self,
@@ -248,11 +244,6 @@ class WorkflowBuilder(GraphBuilder[StateT]):
                 max_iterations=max_iterations,
             )
         )  # fmt: skip
-
-
-def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
-    """Check a graph given as data and make it runnable. Raises GraphError with all the problems."""
-    return compile_config(config, open_journal)
 
 
 def graph(state: type[StateT] = State) -> WorkflowBuilder[StateT]:

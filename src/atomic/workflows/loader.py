@@ -22,9 +22,9 @@ from atomic.graph import (
     GraphError,
     State,
     StateError,
+    compile_graph,
     with_options,
 )
-from atomic.workflows.builder import compile_graph
 from atomic.workflows.capabilities import capabilities_of
 from atomic.workflows.definition import (
     AtEnd,
