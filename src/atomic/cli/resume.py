@@ -18,7 +18,8 @@ from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import believe_journal
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.catalog import WorkflowCatalog
-from atomic.workflows.definition import LoadedWorkflow, ResumeParams, WorkflowDefinition, WorkflowSource
+from atomic.workflows.definition import ResumeParams, WorkflowDefinition, WorkflowSource
+from atomic.workflows.endings import SAVED_END
 from atomic.workflows.executor import WorkflowRun, run_workflow
 from atomic.workflows.host_runtime import Person
 from atomic.workflows.ledger import read_calls
@@ -82,7 +83,10 @@ async def go_on(
     if workflow is not None and (named is None or named.name != definition.name):
         raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
     loaded = definition.load()
-    _check_flags(session, flags, definition, loaded)
+    _check_flags(flags, definition)
+    is_over = record.status in SAVED_END  # it only says so again, unless it is given flags
+    if loaded.check_resume is not None and (flags.config or not is_over):
+        loaded.check_resume(_resume_params(session, flags, place))
     runtime = await place.runtime(flags, loaded, person)
     model = flags.models.get("") or record.options.get("model")
     return run_workflow(
@@ -91,8 +95,8 @@ async def go_on(
     )  # fmt: skip
 
 
-def _check_flags(session: Session, flags: RunFlags, definition: WorkflowDefinition, loaded: LoadedWorkflow) -> None:
-    """Raise UsageError, or what the workflow raises, for a flag that would have no effect."""
+def _check_flags(flags: RunFlags, definition: WorkflowDefinition) -> None:
+    """Raise UsageError for a flag that would have no effect."""
     if not flags.config:
         return
     known = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
@@ -103,12 +107,17 @@ def _check_flags(session: Session, flags: RunFlags, definition: WorkflowDefiniti
                 f"{flag.name} is set when a run starts, and a resume cannot change it: start a new run with"
                 f" atomic run {definition.name} {flag.usage}, or leave it out (atomic resume takes {takes})"
             )
-    if loaded.check_resume is not None:
-        facts = read_facts(session.journal_path, session.id) if session.journal_path.exists() else {}
-        has_worked = any(True for _ in read_calls(facts))
-        loaded.check_resume(
-            ResumeParams(run=session.id, given=flags.config, config=session.record.config, has_worked=has_worked)
-        )
+
+
+def _resume_params(session: Session, flags: RunFlags, place: Place) -> ResumeParams:
+    facts = read_facts(session.journal_path, session.id) if session.journal_path.exists() else {}
+    return ResumeParams(
+        run=session.id,
+        cwd=str(place.cwd),
+        given=flags.config,
+        config=session.record.config,
+        has_worked=any(True for _ in read_calls(facts)),
+    )
 
 
 def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:

@@ -52,9 +52,10 @@ class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResumeParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow is told of a resume whose flags it may refuse."""
+    """What a workflow is told of a resume, which it may refuse."""
 
     run: str
+    cwd: str  # where the run works
     given: Mapping[str, Any]  # what the flags of the resume say
     config: Mapping[str, Any]  # what the run was started with, and earlier resumes
     has_worked: bool  # an agent was called
@@ -108,7 +109,7 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     check_start: Callable[[WorkflowStateParams], None] | None = (
         None  # raises what is wrong with a start, before a session
     )
-    check_resume: Callable[[ResumeParams], None] | None = None  # raises what is wrong with the flags of a resume
+    check_resume: Callable[[ResumeParams], None] | None = None  # raises what is wrong with a resume
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
     at_end: AtEnd | None = None  # called at every end of a run, also at a pause

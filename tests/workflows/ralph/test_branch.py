@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.command import ATOMIC
+from tests.cli.terminal import in_terminal
 from tests.workflows.ralph.test_own_work import KILL
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
@@ -274,6 +276,45 @@ async def test_a_run_does_not_start_while_a_merge_or_rebase_is_in_progress(tmp_p
     assert theatre.git("status", "--porcelain=v2") == before
     theatre.git(operation, "--abort")
     assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
+
+
+@pytest.mark.parametrize("operation", ["merge", pytest.param("cherry-pick", marks=pytest.mark.ci)])
+async def test_a_resume_waits_until_the_users_merge_is_finished(tmp_path: Path, operation: str) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[1] == "max_iterations"
+    begin(theatre, BEGUN[operation])
+    before, record = theatre.git("status", "--porcelain=v2"), (theatre.session / "session.json").read_bytes()
+    cast, id = theatre.cast, theatre.session.name
+    done = await theatre.user.atomic("resume", id, "--max-iterations", "9")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"atomic: A git {operation} is in progress in {theatre.project}: a commit of a worker would become part of it. "
+        f"Finish it (git {operation} --continue) or take it back (git {operation} --abort), then run atomic resume "
+        f"{id}\n"
+    )
+    assert theatre.cast == cast
+    assert theatre.git("status", "--porcelain=v2") == before
+    assert (theatre.session / "session.json").read_bytes() == record
+    theatre.git(operation, "--abort")
+    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+
+
+async def test_an_answer_does_not_continue_a_run_inside_the_users_merge(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
+    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
+        await terminal.shows("What should the run do?")
+        terminal.type("\x04")  # Ctrl+D: not now
+        assert await terminal.exit_code() == 5
+    begin(theatre, BEGUN["merge"])
+    before, cast, id = theatre.git("status", "--porcelain=v2"), theatre.cast, theatre.session.name
+    done = await theatre.user.atomic("answer", id, "It is the goal")
+    assert done.exit_code == 2
+    assert f"then run atomic resume {id}" in done.stderr
+    assert "the answer was not recorded" in done.stderr
+    assert (theatre.cast, theatre.git("status", "--porcelain=v2")) == (cast, before)
+    theatre.git("merge", "--abort")
+    assert (await theatre.atomic("answer", id, "It is the goal", "--json")).status == ("completed", "done", 0)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,10 @@ def read_options(params: WorkflowStateParams) -> Options:
 
 
 def check_resume(params: ResumeParams) -> None:
-    """Refuse flags of a resume that would have no effect. Raises StartError."""
+    """Refuse flags without effect, and a checkout that no worker may commit to. Raises StartError."""
     given, config = params.given, {**DEFAULTS, **params.config}
+    if not config["dry_run"]:
+        check_operation(params.cwd, then=f"run atomic resume {params.run}")
     red_checks_of(given)
     if "red_checks" in given and params.has_worked:
         raise StartError(
@@ -173,15 +175,18 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
             raise UntrustedError(untrusted.project, untrusted.hash, [f'check "{gate.command}" ({gate.origin})'])
 
 
-def check_operation(cwd: str) -> None:
-    """Refuse a checkout with an unfinished merge or rebase, which a worker's commit would finish. Raises StartError."""
+def check_operation(cwd: str, *, then: str = "start again") -> None:
+    """Refuse a checkout with an unfinished merge or rebase, which a worker's commit would finish. Raises StartError.
+
+    `then` says how the run continues once the operation is finished.
+    """
     repository = find_repository(cwd)
     operation = "" if repository is None else repository.operation()
     if repository is None or operation in ("", "bisect"):
         return
     raise StartError(
         f"A git {operation} is in progress in {repository.root}: a commit of a worker would become part of it. "
-        f"Finish it (git {operation} --continue) or take it back (git {operation} --abort), then start again"
+        f"Finish it (git {operation} --continue) or take it back (git {operation} --abort), then {then}"
     )
 
 
