@@ -39,7 +39,7 @@ def test_several_answers_have_commas_between_them(line: str, answer: list[str]) 
     assert read_answer(SEVERAL, line) == answer
 
 
-@pytest.mark.parametrize("line", ["1,2", "1, 2\n", "red, 1", "2,9", "Blue, Red"])
+@pytest.mark.parametrize("line", ["1,2", "1, 2\n", "red, 1", "Blue, Red"])
 def test_several_choices_are_no_answer_where_one_is_asked_for(line: str) -> None:
     with pytest.raises(WrongAnswerError) as refused:
         read_answer(COLOUR, line)
@@ -84,3 +84,15 @@ def test_a_question_shows_its_options_and_its_default() -> None:
 
 def test_a_question_cannot_write_to_the_terminal() -> None:
     assert "\x1b" not in shown(Question("\x1b[2Jx", options=["\x1b]0;y\x07"], header="\x1b["))
+
+
+@pytest.mark.parametrize("own", ["1,000", "1,001", "10, 50", "2,3"])
+def test_a_number_with_commas_is_an_answer_of_ones_own(own: str) -> None:
+    """Only if every part is an option, or the number of one, is it several answers."""
+    assert read_answer(Question("How many?", options=["10", "100"]), own) == [own]
+
+
+@pytest.mark.parametrize("line", ["1,2", "10, 100", "1, 100"])
+def test_several_options_that_are_numbers_are_several_answers(line: str) -> None:
+    with pytest.raises(WrongAnswerError, match="takes one answer"):
+        read_answer(Question("How many?", options=["10", "100"]), line)

@@ -95,11 +95,13 @@ def read_answer(question: Question, line: str) -> list[str]:
 
 
 def _are_several(said: str, labels: Sequence[str]) -> bool:
-    """Whether a text is several numbers or labels of a question; other words with commas are a text of one's own."""
+    """Whether every part of a text is an option or the number of one; other words with commas are one answer."""
     known = {label.casefold() for label in labels}
+    if said.casefold() in known:  # a label may have a comma
+        return False
+    numbers = {str(number) for number in range(1, len(labels) + 1)}
     words = [word.strip().casefold() for word in said.split(",")]
-    is_choice = all(word in known or word.isdecimal() for word in words)
-    return bool(labels) and len(words) > 1 and is_choice and said.casefold() not in known
+    return len(words) > 1 and all(word in known or word in numbers for word in words)
 
 
 def _chosen(word: str, labels: Sequence[str]) -> str:
