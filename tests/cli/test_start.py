@@ -124,3 +124,18 @@ def test_no_agents_sdk_is_imported_before_that_agent_is_used() -> None:
 def test_what_needs_nothing_imports_nothing(flag: str) -> None:
     code = f"from atomic.cli.main import main; main([{flag!r}])"
     assert imported_after(code, "asyncio", "msgspec", "argparse", "re", "logging", "typing", "enum") == set()
+
+
+async def test_help_says_where_flags_go_as_the_command_line_takes_them(user: User) -> None:
+    """A flag after an unquoted prompt is a part of it; the help must not say otherwise."""
+    help = (await user.atomic("--help")).stdout
+    assert (
+        "Flags go before the prompt; a prompt of one word or in quotes right after -p may be followed by flags." in help
+    )
+    assert "before or after" not in help
+    after = await user.atomic("-p", "say", "hello", "--output", "json")
+    assert "--output is part of the prompt here and was not set: flags go before the prompt" in after.stderr
+    for words in (("-p", "say hello", "--output", "json"), ("-p", "--output", "json", "say", "hello")):
+        done = await user.atomic(*words)
+        assert done.stdout.startswith('{"type":')
+        assert "part of the prompt" not in done.stderr

@@ -29,7 +29,8 @@ def top_help() -> str:
             "other flags:",
             *flag_rows((VERSION, HELP)),
             "",
-            "Flags go before or after the prompt; -- ends them: in atomic -p -- --why, --why is the prompt.",
+            "Flags go before the prompt; a prompt of one word or in quotes right after -p may be followed by flags.",
+            "-- ends the flags: in atomic -p -- --why, --why is the prompt.",
             "Standard input, if it is not a terminal, is added to the prompt; - always reads it.",
             "",
         )
