@@ -12,6 +12,7 @@ import msgspec
 from atomic.git.repository import HASH, Mark, Repository, mark, text_of
 
 WATCHED = ("refs/heads/", "refs/tags/", "refs/notes/")  # what a fetch brings again is not watched
+_LOCK = ".lock"  # ends the name of a file that git is about to put in place, and of no ref
 _packed_refs: dict[Path, tuple[Mark, dict[str, str]]] = {}  # by common folder: a repository may have thousands
 
 
@@ -36,7 +37,8 @@ async def read_refs(repository: Repository) -> Refs:
         )
         stashes = [(name, message) for name, _, message in (line.partition("\t") for line in log.splitlines())]
     else:
-        refs = {**_packed(folder), **dict(_loose(folder))}
+        loose = dict(_loose(folder))  # first: `git pack-refs` writes the packed ones before it deletes these
+        refs = {**_packed(folder), **loose}
     return Refs(sorted(refs.items()), stashes)
 
 
@@ -48,6 +50,8 @@ def _loose(folder: Path) -> Iterator[tuple[str, str]]:
     for start in WATCHED:
         for place, _, names in os.walk(folder / start):
             for name in names:
+                if name.endswith(_LOCK):
+                    continue
                 path = Path(place, name)
                 if HASH.fullmatch(found := text_of(path)):
                     yield path.relative_to(folder).as_posix(), found

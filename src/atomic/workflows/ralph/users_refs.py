@@ -103,23 +103,35 @@ class UsersRefs:
         noted, now = _read(self._facts), await _now(repository)
         if now is None or FACT not in self._facts:
             return []
-        before, after = _flat(noted.refs), _flat(now)
-        known, others = {one.name: one for one in noted.lost}, branches_elsewhere(repository)
-        lost: list[LostRef] = []
-        for name, (object, message) in before.items():
-            found = after.get(name, ("", ""))[0]
-            is_free = name == branch or (found and name in others)  # the user may have switched since the beginning
-            if found == object or is_free or (found and await _has_grown(repository, name, object, found)):
-                continue
-            whose = known[name].task if name in known else task
-            lost.append(LostRef(name, object, found, whose, message))
-        made = sorted({*noted.made, *(name for name in after if name not in before and name != branch)})
+        known = {one.name for one in noted.lost}
+        lost = await _lost_since(noted, now, repository, task, branch)
+        if any(one.name not in known for one in lost):  # git may have rewritten its files while they were read
+            now = await _now(repository)
+            if now is None:
+                return []
+            lost = await _lost_since(noted, now, repository, task, branch)
+        before = _flat(noted.refs)
+        made = sorted({*noted.made, *(name for name in _flat(now) if name not in before and name != branch)})
         self._note(_Noted(noted.refs, made, lost))
         return [one for one in lost if one.name not in known]
 
     def _note(self, noted: _Noted) -> None:
         if noted != _read(self._facts):
             self._facts.set(FACT, to_fact(noted))
+
+
+async def _lost_since(noted: _Noted, now: Refs, repository: Repository, task: str, branch: str | None) -> list[LostRef]:
+    """Return the refs that were noted and are gone or moved now."""
+    known, after, others = {one.name: one for one in noted.lost}, _flat(now), branches_elsewhere(repository)
+    lost: list[LostRef] = []
+    for name, (object, message) in _flat(noted.refs).items():
+        found = after.get(name, ("", ""))[0]
+        is_free = name == branch or (found and name in others)  # the user may have switched since the beginning
+        if found == object or is_free or (found and await _has_grown(repository, name, object, found)):
+            continue
+        whose = known[name].task if name in known else task
+        lost.append(LostRef(name, object, found, whose, message))
+    return lost
 
 
 async def _now(repository: Repository) -> Refs | None:
