@@ -494,13 +494,15 @@ def test_yolo_without_a_kept_promise_claims_nothing(tmp_path: Path) -> None:
 
 def test_a_dry_run_shows_what_would_be_done_and_claims_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path, dry_run=True, gates=(Gate("make check", "--verify"),), workers=3)
-    run.record(config={"max_iterations": 7}, options={"caps": {"max_cost": 5.0}})
+    given = {"verify": ["make check"], "workers": 3}
+    run.record(config={"max_iterations": 7, **given}, options={"caps": {"max_cost": 5.0}, "given": sorted(given)})
     run.gates(Gate("make check", "--verify"), baseline={"x": 0})
     run.tasks(Task("t1", "First", acceptance=["it runs"]), Task("t2", "Second", blocked_by=["t1"]))
     end = run.end()
     assert said(end).startswith("dry run: 2 tasks planned, nothing was done; report: ")
     report = run.saved
-    assert f"atomic run ralph --verify 'make check' --workers 3 --tasks {run.folder}/tasks.json" in report
+    command = f"atomic run ralph --max-cost 5 --workers 3 --verify 'make check' --tasks {run.folder}/tasks.json"
+    assert command in report
     assert "- must hold: it runs" in report
     assert "it has not been run" in section(report, "Checks")
     assert "at most 7 turns" in section(report, "Limits")

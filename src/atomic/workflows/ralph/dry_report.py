@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from atomic.flags import ConfigFlag, config_flags
 from atomic.tasks import Task
 from atomic.workflows.limits import SHORT_TURN_LIMIT, TURN_LIMIT, duration
 from atomic.workflows.ralph.account import Account
@@ -20,6 +21,8 @@ _CAPS = (
     ("turn_limit", "--turn-limit"),
     ("idle_limit", "--idle-limit"),
 )
+_TIMES = ("max_time", "turn_limit", "idle_limit")
+_ONLY_HERE = ("dry_run", "tasks", "feature_list")  # the command that works on the list has its own
 
 
 def dry_sections(account: Account) -> list[str]:
@@ -40,16 +43,41 @@ def _command(account: Account) -> str:
     if not account.tasks:
         return ""
     words = ["atomic", "run", "ralph", *_flags(account), "--tasks", word(str(account.session / TASKS))]
+    if account.options.mode == "tasks" and account.options.goal:
+        words += ["--", word(account.options.goal)]
     return f"To work on exactly this list (edit it first if you like):\n\n```sh\n{' '.join(words)}\n```"
 
 
 def _flags(account: Account) -> list[str]:
-    options = account.options
-    flags = [part for gate in options.gates for part in ("--verify", word(gate.command))]
-    for name in ("workers", "review_rounds", "reviewers"):
-        if (value := getattr(options, name)) != DEFAULTS[name]:
-            flags += [f"--{name.replace('_', '-')}", str(value)]
-    return [*flags, *(["--pr"] if options.pr else [])]
+    """Return the flags that the dry run was given, and its caps, as words for a shell.
+
+    A check of the project or of the configuration is found again. As `--verify` it would need no approval.
+    """
+    config, options = account.record.config, account.record.options
+    flags: list[str] = []
+    for kind in ("agents", "models"):
+        chosen: Mapping[str, str] = options.get(kind) or {}
+        for role, name in chosen.items():
+            flags += [f"--{kind.removesuffix('s')}", word(f"{role}={name}" if role else name)]
+    caps: Mapping[str, float | None] = options.get("caps") or {}
+    for key, flag in _CAPS:
+        value = caps.get(key)
+        if value is not None:
+            flags += [flag, f"{value:.0f}s" if key in _TIMES and value else f"{value:.12g}"]
+    if options.get("on_limit", "wait") != "wait":
+        flags += ["--on-limit", word(options["on_limit"])]
+    given: Sequence[str] = options.get("given", ())
+    for flag in config_flags({key: value for key, value in DEFAULTS.items() if key in given}):
+        if flag.key not in _ONLY_HERE:
+            flags += _words(flag, config[flag.key])
+    return flags
+
+
+def _words(flag: ConfigFlag, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [flag.name]
+    values = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [part for one in values for part in (flag.name, word(str(one)))]
 
 
 def _tasks(account: Account) -> str:
@@ -92,7 +120,7 @@ def _cap(options: Mapping[str, Any], key: str) -> str:
         return f"{duration(TURN_LIMIT)}, of a planner or reviewer {duration(SHORT_TURN_LIMIT)}"
     if not value:
         return "none"
-    return duration(float(value)) if key in ("max_time", "turn_limit", "idle_limit") else plain(str(value))
+    return duration(float(value)) if key in _TIMES else plain(str(value))
 
 
 # order ---------------------------------------------------------------------------------------------------------------

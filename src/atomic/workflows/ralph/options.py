@@ -12,7 +12,8 @@ import msgspec
 
 from atomic.bounded import read_bounded_text
 from atomic.config import read_duration
-from atomic.config.ralph import DEFAULTS
+from atomic.config.loading import read_layers
+from atomic.config.ralph import DEFAULTS, NAME
 from atomic.errors import AtomicError
 from atomic.git import find_repository
 from atomic.redact import MARK, Redactor
@@ -24,7 +25,8 @@ from atomic.workflows.project_gate import Gate, find_gate
 OWN_LISTS = ("research/tasks.json", "research/feature-list.json")
 RED_CHECKS = ("ignore", "goal")
 PLAN = "the plan"  # where a check is from that a planner named
-SETTINGS = "config.toml"  # where a gate is from that nobody gave by a flag
+SETTINGS = "config.toml"  # where a check is from that the user's own configuration sets
+PROJECT_SETTINGS = ".atomic/config.toml"  # where a check is from that the project's configuration sets
 MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
 _FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
 _SPEC_ENDINGS = (".md", ".markdown", ".txt", ".rst", ".adoc")
@@ -169,7 +171,7 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
     untrusted = params.untrusted
     if untrusted is None or options.dry_run or "verify" in params.given:
         return
-    of_settings = [command for path, command in untrusted.gates if path == ".atomic/config.toml"]
+    of_settings = [command for path, command in untrusted.gates if path == PROJECT_SETTINGS]
     for gate in options.gates:
         if gate.origin != SETTINGS or gate.command in of_settings:
             raise UntrustedError(untrusted.project, untrusted.hash, [f'check "{gate.command}" ({gate.origin})'])
@@ -192,11 +194,26 @@ def check_operation(cwd: str, *, then: str = "start again") -> None:
 
 def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[Gate]:
     """What is given, else what the project's own files bring. It runs where the user is: the project's, at its root."""
-    origin = "--verify" if "verify" in params.given else SETTINGS
-    if given := [Gate(command, origin) for command in _commands(config["verify"])]:
-        return given
+    if given := _commands(config["verify"]):
+        if "verify" in params.given:
+            return [Gate(command, "--verify") for command in given]
+        own = _users_own(params)
+        return [Gate(command, SETTINGS if command in own else PROJECT_SETTINGS) for command in given]
     found = project_check(params.project or params.cwd, params.cwd)
     return [] if found is None else [found]
+
+
+def _users_own(params: WorkflowStateParams) -> set[str]:
+    """Return the checks that the user's own configuration sets."""
+    layers, _ = read_layers(Path(params.project or params.cwd))
+    tables = [layer.values.get("workflows", {}) for layer in layers if layer.origin == "user"]
+    return {
+        command
+        for workflows in tables
+        for name, table in workflows.items()
+        if name.casefold() == NAME
+        for command in _commands(table.get("verify", []))
+    }
 
 
 def project_check(project: str, cwd: str) -> Gate | None:

@@ -10,7 +10,7 @@ from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.calls import Call
 from atomic.workflows.ralph.markdown import cell, code
-from atomic.workflows.ralph.options import PLAN, SETTINGS
+from atomic.workflows.ralph.options import PLAN, PROJECT_SETTINGS, SETTINGS
 
 # choices -------------------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,8 @@ def gate_lines(account: Account) -> list[str]:
 _ORIGINS = {
     PLAN: "named by the plan",
     "--verify": "given by `--verify`",
-    SETTINGS: "given by `verify` in the configuration",
+    SETTINGS: "given by `verify` in your own configuration",
+    PROJECT_SETTINGS: "given by `verify` in the project's `.atomic/config.toml`",
 }
 
 
