@@ -99,3 +99,12 @@ async def test_looking_at_the_run_makes_no_journal(player: Player) -> None:
     )
     assert (await player.user.atomic("answer", player.id, "x")).exit_code == 2
     assert not path.exists()
+
+
+async def test_resuming_a_completed_run_makes_no_journal(user: User) -> None:
+    player = Player(user)
+    await player.plays(call(1), call(2), call(3))
+    assert (await player.run())[0] == 0
+    path = remove_journal(player.folder)
+    assert (await player.resume())[0] == 0
+    assert not path.exists()

@@ -159,6 +159,8 @@ class Work:
         session = self._session
         if session.record.status not in SAVED_END:
             return False
+        if not session.journal_path.is_file():  # to open it would make one
+            return True
         try:
             journal = session.journal()
             try:
