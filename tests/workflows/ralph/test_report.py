@@ -513,6 +513,12 @@ def test_a_dry_run_shows_what_would_be_done_and_claims_nothing(tmp_path: Path) -
     assert "verified" not in report
 
 
+def test_a_dry_run_without_tasks_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, dry_run=True)
+    report = run.report("blocked", "stuck", "the planner has listed no task")
+    assert section(report, "Tasks").strip() == "No tasks were planned."
+
+
 # hostile words -------------------------------------------------------------------------------------------------------
 
 HOSTILE = [

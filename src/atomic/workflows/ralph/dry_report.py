@@ -83,7 +83,7 @@ def _words(flag: ConfigFlag, value: Any) -> list[str]:
 def _tasks(account: Account) -> str:
     if account.is_yolo:
         return ""
-    parts = [_task(task) for task in account.tasks] or ["No checks were found."]
+    parts = [_task(task) for task in account.tasks] or ["No tasks were planned."]
     return "\n\n".join(["## Tasks", *parts])
 
 
