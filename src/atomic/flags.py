@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from atomic.errors import closest
+
 TYPE_CHECKING = False  # typing itself would cost every start
 if TYPE_CHECKING:
     from typing import Any
@@ -39,11 +41,13 @@ def flag_in_prompt(words: Iterable[str], flags: Iterable[Flag]) -> str:
 
     What follows the first word of a prompt is the prompt, so a flag there is not set.
     """
-    names = {name for flag in flags for name in flag.names if name.startswith("--")}
+    names = {name for flag in flags for name in flag.names}
     for word in words:
         name = word.partition("=")[0]
         if name in names:
             return f"{name} is part of the prompt here and was not set: flags go before the prompt"
+        if name.startswith("--") and (meant := closest(name, names)):
+            return f"{name} is part of the prompt here (is it {meant}?): flags go before the prompt"
     return ""
 
 

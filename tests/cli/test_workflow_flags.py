@@ -12,6 +12,7 @@ from atomic.workflows.builtin import builtin_workflows
 from atomic.workflows.definition import WorkflowDefinition
 from tests.cli.command import User, complaint, objects
 from tests.cli.flows import call, end, ledger, recording, session, sessions, workflow
+from tests.cli.terminal import in_terminal
 
 FLOW = """
 aliases = ["fl"]
@@ -464,3 +465,19 @@ async def test_no_word_is_said_of_what_only_looks_like_a_flag(flow: User, words:
     done = await flow.atomic("run", "flow", *words)
     assert done.exit_code == ASKED, done.stderr
     assert "part of the prompt" not in done.stderr
+
+
+@pytest.mark.parametrize(("typed", "code"), [("n\n", 2), ("y\n", ASKED)])
+async def test_who_sits_at_a_terminal_is_asked_before_a_flag_becomes_a_part_of_the_goal(
+    flow: User, typed: str, code: int
+) -> None:
+    command = [flow.program, "run", "flow", "add x", "--max-costs", "2"]
+    async with in_terminal(command, env=flow.env, cwd=flow.project) as terminal:
+        await terminal.shows("(is it --max-cost?): flags go before the prompt")
+        await terminal.shows("Start the run with this prompt? [y/N]")
+        terminal.type(typed)
+        if code == ASKED:
+            await terminal.shows("Well?")
+            terminal.type("\x04")
+        assert await terminal.exit_code() == code
+    assert len(sessions(flow)) == (code == ASKED)

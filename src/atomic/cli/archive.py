@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from atomic.cli.errors import OK, CliError, UsageError
-from atomic.cli.streams import STDERR, STDIN, put, tell
+from atomic.cli.streams import confirmed, has_terminal, put, tell
 from atomic.columns import table
 from atomic.config import atomic_home, read_duration
 from atomic.processes.leftovers import temporary_prefix
@@ -190,10 +190,9 @@ def _cells(records: Sequence[SessionRecord]) -> Iterator[Sequence[str]]:
 
 
 def _agreed(number: int) -> bool:
-    if not (os.isatty(STDIN) and os.isatty(STDERR)):
+    if not has_terminal():
         raise UsageError("There is no terminal to ask in: atomic sessions prune … --yes deletes these without asking")
-    os.write(STDERR, f"Delete {'this one' if number == 1 else f'these {number}'} for good? [y/N] ".encode())
-    return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
+    return confirmed(f"Delete {'this one' if number == 1 else f'these {number}'} for good? [y/N] ")
 
 
 def _delete(store: SessionStore, id: str) -> int:

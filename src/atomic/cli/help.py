@@ -52,7 +52,8 @@ def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
                 *flag_rows(of_ralph),
                 "",
             )
-        usage = ("usage:", f"  {verb.usage} [flags]", "")
+        usage_line = verb.usage if "[flags]" in verb.usage else f"{verb.usage} [flags]"
+        usage = ("usage:", f"  {usage_line}", "")
         return "\n".join((*head, *usage, "flags:", *flag_rows(verb.flags), "", *of_workflow))
     rows = [(one.usage, one.summary) for one in verb.verbs.values()]
     note = f"atomic {verb.path} means atomic {verb.path} {verb.default}. Each of them has its own --help."

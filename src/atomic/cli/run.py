@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from atomic.cli.arguments import Arguments
+from atomic.cli.arguments import Arguments, is_flag
 from atomic.cli.errors import UsageError
 from atomic.cli.prompt import read_words
 from atomic.cli.resume import catalog_of, find_session, go_on
 from atomic.cli.running import RunFlags, host, place_here, read_flags, warn_of_settings
-from atomic.cli.streams import tell
+from atomic.cli.streams import confirmed, has_terminal, tell
 from atomic.flags import RUN, config_flags, flag_in_prompt
 from atomic.sessions.errors import SessionError
 from atomic.workflows.capabilities import tools_of
@@ -27,7 +27,7 @@ def run_command(arguments: Arguments) -> int:
     """Run a workflow to its end; its exit code."""
     name, *words = arguments.words
     if not arguments.is_marked:
-        _warn_of_flags(name, words)
+        _check_prompt(name, words, asks=not arguments.has("--json"))
 
     async def start(person: Person | None) -> WorkflowRun:
         return await begin(name, read_words(words), arguments.value("--resume"), read_flags(arguments), person)
@@ -35,14 +35,22 @@ def run_command(arguments: Arguments) -> int:
     return host(start, as_json=arguments.has("--json"))
 
 
-def _warn_of_flags(name: str, words: Sequence[str]) -> None:
-    """Print a warning if a flag of the run or of its workflow is in the prompt, where it is not set."""
-    if not any(word.startswith("--") for word in words):
+def _check_prompt(name: str, words: Sequence[str], *, asks: bool) -> None:
+    """Print a warning if a flag of the run or of its workflow is in the prompt, where it is not set.
+
+    A run without the cap or the dry run that was meant costs money, so the user at a terminal is asked.
+    Raises UsageError where the answer is no.
+    """
+    if not any(is_flag(word) for word in words):
         return
     definition = workflow_finder(words)(name)
     own = config_flags(definition.default_config) if definition is not None else []
-    if warning := flag_in_prompt(words, [*RUN, *own]):
-        tell(f"warning: {warning}")
+    warning = flag_in_prompt(words, [*RUN, *own])
+    if not warning:
+        return
+    tell(f"warning: {warning}")
+    if asks and has_terminal() and not confirmed("Start the run with this prompt? [y/N] "):
+        raise UsageError("nothing was started")
 
 
 async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, person: Person | None) -> WorkflowRun:

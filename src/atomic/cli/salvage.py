@@ -10,7 +10,7 @@ from typing import Any
 
 from atomic.cli.errors import FAILED, OK, CliError, UsageError
 from atomic.cli.resume import find_session
-from atomic.cli.streams import STDERR, STDIN, put
+from atomic.cli.streams import confirmed, put
 from atomic.errors import closest
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph.errors import JournalError
@@ -152,7 +152,7 @@ class _Salvage:
         left_by_run = self._trouble is not None and self._trouble.content == now
         if left_by_run or now == "deleted" or self._force:
             return True
-        return _asked(f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] ")
+        return confirmed(f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] ")
 
     def _keep(self, now: str) -> str:
         """Keep what is replaced beside the file; what is said of it."""
@@ -175,7 +175,7 @@ class _Salvage:
             return None
         if is_users and not self._force:
             question = f"What is staged of {self._name} has changed since the run. Replace it? No copy is kept. [y/N] "
-            if not _asked(question):
+            if not confirmed(question):
                 why = "because it has changed since the run (--force replaces it)"
                 put(f"{self._name}: the index is left as it is, {why}\n")
                 return False
@@ -186,14 +186,6 @@ class _Salvage:
             return False
         put(f"{self._name}: {'staged' if file.staged is not None else 'its removal is staged'} again\n")
         return True
-
-
-def _asked(question: str) -> bool:
-    """Ask at a terminal; elsewhere the answer is no."""
-    if not (os.isatty(STDIN) and os.isatty(STDERR)):
-        return False
-    os.write(STDERR, question.encode())
-    return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
 
 
 async def _stage_again(root: Path, files: Sequence[_Salvage], facts: Mapping[str, Any]) -> list[bool | None]:

@@ -74,3 +74,16 @@ def write(number: int, text: str) -> None:
     data = memoryview(text.encode("utf-8", "replace"))
     while data:
         data = data[os.write(number, data) :]
+
+
+def has_terminal() -> bool:
+    """Return whether there is a terminal to ask in."""
+    return os.isatty(STDIN) and os.isatty(STDERR)
+
+
+def confirmed(question: str) -> bool:
+    """Ask for a yes at a terminal; without one the answer is no."""
+    if not has_terminal():
+        return False
+    os.write(STDERR, question.encode())
+    return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")

@@ -81,8 +81,10 @@ class Verb:
 
     @property
     def usage(self) -> str:
-        """How it is written."""
+        """How it is written: flags go before a prompt."""
         takes = (f"[{'|'.join(self.verbs)}]",) if self.verbs else self.words
+        if PROMPT in takes:
+            takes = (*takes[:-1], "[flags]", PROMPT)
         return " ".join(("atomic", self.path, *takes))
 
     def check(self, words: Sequence[str]) -> None:
