@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.cli.command import User
 
@@ -75,3 +76,18 @@ async def test_a_broken_file_is_one_line_and_exit_code_2(user: User) -> None:
     user.sets("agent = \n")
     done = await user.atomic("config")
     assert (done.exit_code, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "command", [("config",), ("doctor",), ("run", "ralph", "--dry-run", "x")], ids=lambda words: words[0]
+)
+async def test_a_misspelled_key_of_ralph_is_named_with_file_line_and_the_nearest(
+    user: User, command: tuple[str, ...]
+) -> None:
+    file = user.sets('[workflows.ralph]\nverfy = ["false"]\n\nmax_iteratons = 1\nworkers = 1\n')
+    done = await user.atomic(*command)
+    said = done.stdout + done.stderr
+    told = "has no effect on the built-in ralph: no such key"
+    assert f'{file}:2: "workflows.ralph.verfy" {told} (did you mean "workflows.ralph.verify"?)' in said
+    assert f'{file}:4: "workflows.ralph.max_iteratons" {told} (did you mean "workflows.ralph.max_iterations"?)' in said
+    assert said.count("no such key") == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +13,7 @@ import msgspec
 from atomic.config.errors import ConfigError
 from atomic.config.keys import BY_PROJECT, CAP_DEFAULTS, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
 from atomic.config.places import config_files, is_ours
+from atomic.config.ralph import DEFAULTS, NAME
 from atomic.config.settings import Settings
 from atomic.errors import closest
 
@@ -93,6 +94,7 @@ class _Reader:
     def read(self) -> Table:
         """Return what the user's file sets. Raises ConfigError."""
         taken = self._table(self._file.data, SHAPE, (), SHAPE)
+        self._warn_of_ralph(taken.get("workflows", {}))
         self._count_the_rest()
         return taken
 
@@ -188,9 +190,19 @@ class _Reader:
         if self._by_project and any(word in path[-1].casefold() for word in NEVER_BY_PROJECT):
             self._warn_of_forbidden(path)
             return
-        nearest = closest(path[-1], known)
-        hint = f'did you mean "{".".join((*path[:-1], nearest))}"?' if nearest else f"known here: {', '.join(known)}"
-        self._warn(path, f"is ignored: there is no such key ({hint})")
+        self._warn(path, f"is ignored: there is no such key ({_hint(path, known)})")
+
+    def _warn_of_ralph(self, tables: Mapping[str, Table]) -> None:
+        """Warn of keys that the built-in Ralph does not have. They stay: the user may have a workflow of that name."""
+        for written, table in tables.items():
+            if written.casefold() != NAME:
+                continue
+            for key in table:
+                if key not in DEFAULTS:
+                    hint = _hint(("workflows", written, key), DEFAULTS)
+                    self._warn(
+                        ("workflows", written, key), f"has no effect on the built-in ralph: no such key ({hint})"
+                    )
 
     def _warn_of_forbidden(self, path: tuple[str, ...]) -> None:
         self._warn(path, "is ignored: a project may not set it (your own configuration may)")
@@ -203,6 +215,11 @@ class _Reader:
     def _count_the_rest(self) -> None:
         if self._ignored > _MOST_WARNINGS:
             self._warnings.append(f"{self._file.path}: {self._ignored - _MOST_WARNINGS} more keys are ignored")
+
+
+def _hint(path: tuple[str, ...], known: Iterable[str]) -> str:
+    nearest = closest(path[-1], known)
+    return f'did you mean "{".".join((*path[:-1], nearest))}"?' if nearest else f"known here: {', '.join(known)}"
 
 
 def _below(shape: Shape | None, name: str) -> Shape | None:
