@@ -93,12 +93,22 @@ class Facts(Mapping[str, Any]):
         if copy not in known:
             self.set(CHANGED_COPIES, sorted([*known, copy]))
 
+    def note_written(self, copy: str, *, is_written: bool) -> None:
+        """Remember whether a copy could be written: one that could not is behind, and no other program changed it."""
+        if is_written == self.is_unwritten(copy):
+            unwritten: list[str] = self._values.get(_UNWRITTEN_COPIES, [])
+            self.set(_UNWRITTEN_COPIES, sorted({*unwritten} ^ {copy}))
+
+    def is_unwritten(self, copy: str) -> bool:
+        """Return whether a copy could not be written when its value changed last."""
+        return copy in self._values.get(_UNWRITTEN_COPIES, ())
+
     def _replace(self, name: str, value: Any) -> None:
         self._before[name] = self._values.get(name)
         self._values[name] = value
 
     def _note_if_changed(self, name: str) -> None:
-        if not name.endswith(_COPIED) or name in self._values.get(_UNWRITTEN_COPIES, ()):
+        if not name.endswith(_COPIED) or self.is_unwritten(name):
             return
         if self._is_copied(name, self._values[name]) or self._is_copied(name, self._before[name]):
             return
@@ -126,9 +136,7 @@ class Facts(Mapping[str, Any]):
             is_written = True
         except OSError:  # the journal has it; a copy that cannot be written does not stop a run
             is_written = False
-        unwritten: list[str] = self._values.get(_UNWRITTEN_COPIES, [])
-        if is_written == (name in unwritten):
-            self.set(_UNWRITTEN_COPIES, sorted({*unwritten} ^ {name}))
+        self.note_written(name, is_written=is_written)
 
 
 def read_facts(journal: Path, run: str) -> dict[str, Any]:

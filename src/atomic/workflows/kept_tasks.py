@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from atomic.sessions.facts import Facts
-from atomic.tasks import Task, TaskList, TasksError, TaskStatus
+from atomic.tasks import Task, TaskFileError, TaskList, TasksError, TaskStatus
 from atomic.workflows.clean_tasks import CleanTasks
 
 COPY = "tasks.json"
@@ -74,7 +74,7 @@ class KeptTasks:
         return TaskList.read(self.path) if kept is None else kept
 
     def write(self, tasks: TaskList) -> None:
-        """Keep the list in the journal, then write its copy. Raises JournalError, TaskFileError."""
+        """Keep the list in the journal, then write its copy. Raises JournalError."""
         if self._written is not None and self._written != _stamp(self.path):
             self._note_if_changed()
         clean = self._clean.of(tasks)
@@ -82,6 +82,7 @@ class KeptTasks:
         self._write_copy(clean)
 
     def _keep(self, tasks: TaskList) -> None:
+        self._adopt_copy()
         last = self._last or read_kept_tasks(self._facts)
         number: int = self._facts[_LIST]["number"] if last is not None else 0
         if last is None or not _is_same_list(last, tasks):
@@ -92,6 +93,16 @@ class KeptTasks:
                     self._facts.set(_name_of(number, task), task.status)
         self._last = tasks
 
+    def _adopt_copy(self) -> None:
+        """Keep the list of a run that an older version started, so that its file is known to be ours."""
+        if _LIST in self._facts:
+            return
+        try:
+            found = TaskList.read(self.path)
+        except TasksError:  # there is none, or another program has put something in its place
+            return
+        self._facts.set(_LIST, _KeptList(1, found.tasks, found.metadata))
+
     def restore_copy(self) -> None:
         """Write the copy again where it is not as the journal has the list, and note that it was changed."""
         kept = read_kept_tasks(self._facts)
@@ -101,8 +112,13 @@ class KeptTasks:
         self._write_copy(kept)
 
     def _write_copy(self, kept: TaskList) -> None:
-        kept.write(self.path)
+        try:
+            kept.write(self.path)
+            is_written = True
+        except TaskFileError:  # the journal has it; a copy that cannot be written does not stop a run
+            is_written = False
         self._written = _stamp(self.path)
+        self._facts.note_written(COPY, is_written=is_written)
 
     def _is_copied(self, kept: TaskList) -> bool:
         try:
@@ -113,7 +129,7 @@ class KeptTasks:
     def _note_if_changed(self) -> None:
         """Note that another program changed the copy. One that is a change behind was left so by a kill."""
         kept = _list_in(self._facts)
-        if kept is None or self._is_copy_of(kept):
+        if kept is None or self._facts.is_unwritten(COPY) or self._is_copy_of(kept):
             return
         before = self._facts.before(_LIST)
         is_behind = not os.path.lexists(self.path) if before is None else self._is_copy_of(_converted(before))

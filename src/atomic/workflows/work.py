@@ -38,7 +38,6 @@ from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import COPY as SESSION_COPY
 from atomic.sessions.started import keep_started
 from atomic.sessions.store import Session, now, this_owner
-from atomic.tasks import TaskFileError
 from atomic.workflows.builder import graph
 from atomic.workflows.clean_tasks import CleanTasks
 from atomic.workflows.definition import EndNote, RunEnd
@@ -220,8 +219,7 @@ class Work:
                 with suppress(JournalError, RunOwnedError):  # it may be what has failed: the end is told all the same
                     self.governor.stop()
                     if has_ended:
-                        with suppress(OSError, TaskFileError):  # a full disk: the journal holds what counts
-                            self.report.keep_tasks()
+                        self.report.keep_tasks()
                     await self._restore_copies()
         finally:
             if journal is not None:
@@ -284,15 +282,16 @@ class Work:
     async def _restore_copies(self) -> None:
         """Write copies for people again that are not as the journal has them, and say so once."""
         await self._compare_calls()
-        with suppress(TaskFileError):  # the journal has the list; a copy that cannot be written does not stop a run
-            self._tasks.restore_copy()
+        self._tasks.restore_copy()
         changed = [name for name in self.runtime.facts.restore_copies() if name not in self._told_copies]
         if changed:
             self._told_copies.update(changed)
+            unwritten = [name for name in changed if self.runtime.facts.is_unwritten(name)]
             written = "the copy was" if len(changed) == 1 else "the copies were"
+            outcome = f"{' and '.join(unwritten)} cannot be written again" if unwritten else f"{written} written again"
             self.report.warn(
                 f"Another program changed {' and '.join(changed)} in {self._dir}. "
-                f"Only the journal counts, so the run is not affected; {written} written again."
+                f"Only the journal counts, so the run is not affected; {outcome}."
             )
 
     async def _compare_calls(self) -> None:

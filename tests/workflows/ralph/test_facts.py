@@ -141,6 +141,21 @@ async def test_a_run_whose_tasks_file_was_deleted_goes_on_with_the_journal(tmp_p
     assert theatre.statuses == {"1": "completed", "2": "completed"}
 
 
+async def test_a_folder_in_place_of_the_tasks_file_does_not_stop_the_run(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    block = {"sh": f"cd {theatre.user.home}/.atomic/sessions/* && rm -f tasks.json && mkdir -p tasks.json/x"}
+    first = worker("1", {"write": {"part1.txt": "1\n"}}, block, {"alone": "git add part1.txt && git commit -qm 1"})
+    theatre.play(PLAN, first, writing("2"), APPROVE)
+    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+    assert outcome.status == ("paused", "max_iterations", 6)
+    [told] = [line for line in outcome.warnings.splitlines() if "tasks.json" in line]
+    assert told.endswith("the run is not affected; tasks.json cannot be written again.")
+    outcome = await theatre.resume("--max-iterations", "9")
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert "tasks.json" not in outcome.warnings
+
+
 async def test_a_pause_that_nobody_uses_to_change_files_is_reported_as_none(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
