@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from atomic.git import ignoring
+from atomic.git.clean_files import clean_files
 from atomic.git.errors import GitError
 from atomic.git.repository import Mark, Repository, find_repository, mark
 from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, put_file, split
@@ -185,17 +186,24 @@ class Pictures:
         return frozenset(found)
 
     async def uncommitted(self, picture: Picture) -> frozenset[str]:
-        """The files that are not as the commit has them that was checked out then; none if there was none."""
+        """Return the files that are not as the commit has them that was checked out then; none if there was none."""
+        return frozenset(_shown(path) for path in await self.uncommitted_names(picture))
+
+    async def uncommitted_names(self, picture: Picture) -> frozenset[str]:
+        """Return the same as `uncommitted`, with paths as the file system has them.
+
+        A file that git stores in other bytes, with other line ends or through a filter, is as the commit has it if
+        git says so.
+        """
         if picture.head is None:
             return frozenset()
         committed = Picture(picture.head, picture.head)  # git takes a commit for its tree
-        return frozenset(change.path for change in await self.changes(committed, picture))
-
-    async def uncommitted_names(self, picture: Picture) -> frozenset[str]:
-        """Return the same as `uncommitted`, with paths as the file system has them."""
-        if picture.head is None:
-            return frozenset()
-        return frozenset(await self.changed_names(Picture(picture.head, picture.head), picture))
+        kinds = {path: kind for path, kind, _, _ in await self._differing(committed, picture)}
+        modified = [path for path, kind in kinds.items() if kind == "M"]
+        repository = (await self._opened()).repository
+        if not modified or repository is None:
+            return frozenset(kinds)
+        return frozenset(kinds.keys() - await clean_files(repository, picture.head, modified))
 
     async def patch(self, before: Picture, after: Picture, *, max_bytes: int) -> tuple[str, bool]:
         """What differs, as a patch for people to read, and whether it is cut (behind a whole line)."""

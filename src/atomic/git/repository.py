@@ -28,6 +28,8 @@ _SETTINGS = {
     "core.precomposeunicode",
     "core.protecthfs",
     "core.protectntfs",
+    "core.autocrlf",
+    "core.eol",
     "core.excludesfile",
     "core.sharedrepository",
     "extensions.objectformat",

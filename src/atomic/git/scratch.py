@@ -168,7 +168,7 @@ class Scratch:
         """The patch of some files; `as_bytes`: whatever is in them."""
         self._show(as_bytes=as_bytes)
         words = ("diff-tree", "-r", "-p", *_DIFF, old, new, "--")
-        return "".join([await self.git(*words, *some) for some in _in_groups(paths)])
+        return "".join([await self.git(*words, *some) for some in in_groups(paths)])
 
     def _show(self, *, as_bytes: bool) -> None:
         """Have git look for itself whether files are text, or show all as bytes."""
@@ -271,7 +271,7 @@ def _size(path: Path) -> int:
     return status.st_size if path.is_symlink() or os.access(path, os.R_OK) else MAX_CHANGED + 1
 
 
-def _in_groups(paths: list[str], length: int = 64 * 1024) -> Iterable[list[str]]:
+def in_groups(paths: list[str], length: int = 64 * 1024) -> Iterable[list[str]]:
     """The paths in groups that a command line can take."""
     group: list[str] = []
     room = length

@@ -1,0 +1,60 @@
+"""Which files of a project are the user's own, and which are the project's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.workflows.ralph.theatre import APPROVE, GOAL, Theatre, worker
+
+ONE_TASK = {"role": "planner", "do": [{"say": json.dumps({"tasks": [{"id": "1", "title": "Write part one"}]})}]}
+CONVERTED: dict[str, tuple[list[str], dict[str, str], bytes, str]] = {
+    "eol": (["*.txt text eol=crlf"], {}, b"one\r\n", "printf 'two\\r\\n' >> a.txt"),
+    "autocrlf": ([], {"core.autocrlf": "true"}, b"one\r\n", "printf 'two\\r\\n' >> a.txt"),
+    "encoding": (
+        ["*.txt text working-tree-encoding=UTF-16LE"],
+        {},
+        "one\n".encode("utf-16-le"),
+        "printf 't\\0w\\0o\\0\\n\\0' >> a.txt",
+    ),
+    "filter": (
+        ["*.txt filter=loud"],
+        {"filter.loud.clean": "echo ran >> .git/ran; tr a-z A-Z", "filter.loud.smudge": "tr A-Z a-z"},
+        b"one\n",
+        "echo two >> a.txt",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", CONVERTED)
+async def test_a_clean_file_that_git_stores_in_other_bytes_is_the_projects(tmp_path: Path, how: str) -> None:
+    attributes, settings, content, edit = CONVERTED[how]
+    commit = {"sh": f"{edit}; git add a.txt; git commit -q -m 'Add a line'; rm -f .git/ran"}
+    theatre = Theatre(tmp_path, ONE_TASK, worker("1", commit), APPROVE)
+    for name, value in settings.items():
+        theatre.git("config", name, value)
+    (theatre.project / ".gitattributes").write_text("".join(f"{line}\n" for line in attributes))
+    (theatre.project / "a.txt").write_bytes(content)
+    theatre.commit_all("Add a file")
+    assert theatre.git("status", "--porcelain") == ""
+    (theatre.project / ".git" / "ran").unlink(missing_ok=True)
+    if how != "filter":  # what a filter would make of a file that was written again, nobody knows
+        (theatre.project / "a.txt").write_bytes(content)
+    outcome = await theatre.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "not committed and yours" not in outcome.warnings
+    assert theatre.cast == ["planner 1", "worker 1 1", "reviewer 1"]
+    assert "not committed" not in theatre.report
+    assert not (theatre.project / ".git" / "ran").exists()  # no filter of the repository has run
+
+
+async def test_a_changed_file_with_other_line_ends_is_the_users(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, ONE_TASK, worker("1", {"write": {"part1.txt": "1\n"}}), APPROVE)
+    (theatre.project / ".gitattributes").write_text("*.md text eol=crlf\n")
+    (theatre.project / "a.md").write_bytes(b"one\r\n")
+    theatre.commit_all("Add a file")
+    (theatre.project / "a.md").write_bytes(b"one\r\ntwo\r\n")
+    outcome = await theatre.ralph("--verify", "true", GOAL)
+    assert "1 file is not committed and yours: `a.md`" in outcome.warnings
