@@ -23,13 +23,13 @@ class AcpSettings(msgspec.Struct, frozen=True):
 
 
 class EnvSettings(msgspec.Struct, frozen=True):
-    """`[env]`: variables that agents get though their names look like secrets."""
+    """`[env]`: variables that agents get though they look like secrets or name a repository."""
 
     pass_: Sequence[str] = msgspec.field(default=(), name="pass")
 
 
 class CheckSettings(msgspec.Struct, frozen=True):
-    """`[checks]`: variables that checks get though they look like secrets."""
+    """`[checks]`: variables that checks get though they look like secrets or name a repository."""
 
     env: Sequence[str] = ()
 

@@ -37,16 +37,20 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the user's variables without those that hold secrets (`redact.is_secret_variable`) or name a repository.
 
-    `own`: names that belong to the agent and are kept, a prefix where one ends with `_`; `passed`: more names to keep,
-    from the user's settings (`[env] pass`); `extra`: set as they are. Checks and MCP servers own nothing.
+    `own`: names that belong to the agent and are kept, a prefix where one ends with `_`; `passed`: names that the
+    user's settings (`[env] pass`, `[checks] env`) keep, whatever they hold; `extra`: set as they are. Checks and MCP
+    servers own nothing.
     """
-    own, base = tuple(own), os.environ if base is None else base
-    allowed = {*passed, *(name for name in own if not name.endswith("_"))}
+    own, passed, base = tuple(own), frozenset(passed), os.environ if base is None else base
+    names = {name for name in own if not name.endswith("_")}
     prefixes = tuple(name for name in own if name.endswith("_"))
-    kept = {
-        name: value
-        for name, value in base.items()
-        if name not in GIT_VARIABLES
-        and (name in allowed or name.startswith(prefixes) or not is_secret_variable(name, value))
-    }
+
+    def is_kept(name: str, value: str) -> bool:
+        if name in passed:
+            return True
+        if name in GIT_VARIABLES:
+            return False
+        return name in names or name.startswith(prefixes) or not is_secret_variable(name, value)
+
+    kept = {name: value for name, value in base.items() if is_kept(name, value)}
     return {**kept, **(extra or {})}

@@ -350,3 +350,15 @@ async def test_variables_that_name_another_repository_do_not_reach_agents_and_ch
     assert theatre.git("rev-list", "--count", f"{start}..HEAD") == "2"
     assert theatre.git("log", "-1", "--format=%an") == "Somebody Else"
     assert not (other / "index").exists()
+
+
+async def test_a_variable_that_names_a_repository_is_handed_on_if_the_user_says_so(tmp_path: Path) -> None:
+    worker = {"role": "worker", "do": [{"sh": 'echo "${GIT_DIR-none}" >> seen.txt; git add . && git commit -qm seen'}]}
+    theatre = Theatre(tmp_path, PLAN, worker, APPROVE)
+    with open(theatre.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
+        file.write('\n[env]\npass = ["GIT_DIR"]\n\n[checks]\nenv = ["GIT_DIR"]\n')
+    theatre.user.env["GIT_DIR"] = folder = str(theatre.project / ".git")
+    outcome = await theatre.ralph("--verify", f'test "$GIT_DIR" = "{folder}"', GOAL)
+    assert outcome.status == ("completed", "done", 0), outcome.end["message"]
+    assert {*(theatre.project / "seen.txt").read_text().split()} == {folder}
+    assert "unless [env] pass or [checks] env names it" in outcome.warnings

@@ -101,12 +101,12 @@ def _choose_gates(desk: Desk) -> None:
 
 
 def _warn_of_variables(desk: Desk) -> None:
-    """Say which variables agents and checks do not get because they name a repository."""
+    """Say which variables name a repository; agents and checks do not get them unless the settings say so."""
     if names := sorted(GIT_VARIABLES & os.environ.keys()):
         many = "is" if len(names) == 1 else "are"
         desk.say(
-            f"{', '.join(names)} {many} set in your environment; agents and checks do not get that. They work in the "
-            f"repository of {desk.cwd}"
+            f"{', '.join(names)} {many} set in your environment. Agents and checks do not get that, unless [env] pass "
+            f"or [checks] env names it: they work in the repository of {desk.cwd}"
         )
 
 
