@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from time import localtime, strftime
 from typing import Any
 
 from atomic.cli.errors import FAILED, OK, CliError, UsageError
@@ -23,7 +24,9 @@ from atomic.workflows.ralph.users_files import (
     Store,
     UsersFile,
     UsersFiles,
+    Version,
     content_of,
+    other_versions,
     put_back,
     read_users_files,
     shown,
@@ -38,17 +41,21 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
     facts = _facts(session)
     users = read_users_files(facts)
-    wanted = _wanted(users, paths, touched=None if is_turn_open(facts) else users.troubles)
-    if not wanted:
+    replaced = other_versions(users)
+    wanted = _wanted(users, paths, replaced, touched=None if is_turn_open(facts) else users.troubles)
+    if paths:
+        replaced = {path: versions for path, versions in replaced.items() if path in wanted}
+    if not wanted and not replaced:
         put("The run has left your uncommitted files as they were: there is nothing to put back.\n")
         return OK
     root = Path(users.root)
     if not root.is_dir():
         raise CliError(f"{root} is not there: bring the folder back, then salvage")
     store = Store(session.dir, session.redactor)
-    files = [_Salvage(root, path, file, store, users, force=force) for path, file in wanted.items()]
+    files = [_Salvage(root, path, file, store, users, force=force) for path, file in wanted.items() if file is not None]
     results = [file.run() for file in files]
     results += asyncio.run(_stage_again(root, files, facts))
+    results += [_write_version(root, path, one, store) for path, versions in replaced.items() for one in versions]
     if all(result is None for result in results):
         names = "it is" if len(wanted) == 1 else "they are"
         put(f"Nothing to put back: {names} as you left {'it' if len(wanted) == 1 else 'them'}.\n")
@@ -64,23 +71,28 @@ def _facts(session: Session) -> Mapping[str, Any]:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
 
 
-def _wanted(users: UsersFiles, paths: Sequence[str], *, touched: Collection[str] | None) -> dict[str, UsersFile]:
+def _wanted(
+    users: UsersFiles, paths: Sequence[str], replaced: Collection[str], *, touched: Collection[str] | None
+) -> dict[str, UsersFile | None]:
     """Return the files that are meant: those that were named, else those that a turn of the run has touched.
+
+    A file of `replaced` may be named too; None stands for one that is the project's by now.
 
     `touched` is None where a turn was cut off, and nobody knows what it touched. Raises UsageError for a file that was
     not the user's.
     """
     if not paths:
         return {path: file for path, file in users.files.items() if touched is None or path in touched}
-    chosen: dict[str, UsersFile] = {}
+    chosen: dict[str, UsersFile | None] = {}
+    known = {*users.files, *replaced}
     for given in paths:
         inside = os.path.relpath(given, users.root or ".")
-        path = inside if inside in users.files else given
-        if path not in users.files:
-            near = closest(path, users.files)
+        path = inside if inside in known else given
+        if path not in known:
+            near = closest(path, known)
             hint = f' (did you mean "{shown(near)}"?)' if near else ""
             raise UsageError(f'"{shown(given)}" was not an uncommitted file of yours when the run began{hint}')
-        chosen[path] = users.files[path]
+        chosen[path] = users.files.get(path)
     return chosen
 
 
@@ -158,10 +170,7 @@ class _Salvage:
         """Keep what is replaced beside the file; what is said of it."""
         if now == "deleted":
             return ""
-        short = os.fsdecode(os.fsencode(self._place.name)[:240])  # a name has at most 255 bytes
-        number = 1
-        while os.path.lexists(aside := self._place.with_name(f"{short}.replaced-{number}")):
-            number += 1
+        aside = _free_name(self._place, "replaced")
         os.rename(self._place, aside)
         return f"; what was there is now {one_line(shown(aside.name))}"
 
@@ -186,6 +195,33 @@ class _Salvage:
             return False
         put(f"{self._name}: {'staged' if file.staged is not None else 'its removal is staged'} again\n")
         return True
+
+
+def _write_version(root: Path, path: str, version: Version, store: Store) -> bool | None:
+    """Write bytes that were replaced during the run next to their file; None if a file there has them already."""
+    name, time = one_line(shown(path)), strftime("%H:%M:%S", localtime(version.seen))
+    if not Path(os.path.realpath((root / path).parent)).is_relative_to(os.path.realpath(root)):
+        put(f"{name}: its version of {time} was not written: its folder is now a link that leads out of the project\n")
+        return False
+    aside = _free_name(root / path, "changed", version.content)
+    if content_of(aside) == version.content:
+        return None
+    try:
+        put_back(aside, UsersFile(version.content, version.mode), store)
+    except OSError as error:
+        put(f"{name}: its version of {time} cannot be written: {error.strerror}\n")
+        return False
+    put(f"{name}: a turn replaced what it had at {time}; that version is now {one_line(shown(aside.name))}\n")
+    return True
+
+
+def _free_name(place: Path, word: str, content: str = "") -> Path:
+    """Return the first name next to a file that no other file has, or that a file of this content has."""
+    short = os.fsdecode(os.fsencode(place.name)[:240])  # a name has at most 255 bytes
+    number = 1
+    while os.path.lexists(aside := place.with_name(f"{short}.{word}-{number}")) and content_of(aside) != content:
+        number += 1
+    return aside
 
 
 async def _stage_again(root: Path, files: Sequence[_Salvage], facts: Mapping[str, Any]) -> list[bool | None]:

@@ -108,6 +108,32 @@ async def test_what_stays_touched_is_in_the_title_and_can_be_salvaged(tmp_path: 
     assert desk.state[:3] == desk.before[:3]
 
 
+async def test_what_the_user_saves_during_a_turn_is_kept_when_a_worker_puts_the_file_back(tmp_path: Path) -> None:
+    saved = {"sh": "printf 'my new paragraph\\n' > draft.md; rm README.md"}  # by the user, while the turn runs
+    first, second = taking("1", saved, attempt=1), worker("1", {"obey": True}, attempt=2)
+    desk = Desk(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
+    assert (await desk.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert desk.state == desk.before
+    assert "changed during a turn and were put back: `draft.md`." in desk.report
+    assert f"atomic salvage {desk.session.name}" in desk.report
+    for number in range(2):  # the second time there is nothing left to do
+        done = await desk.user.atomic("salvage", desk.session.name)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert ("that version is now draft.md.changed-1" in done.stdout) is (number == 0)
+    assert (desk.project / "draft.md.changed-1").read_text() == "my new paragraph\n"
+    assert not (desk.project / "draft.md.changed-2").exists()
+    assert desk.state == desk.before
+
+
+async def test_a_worker_does_not_replace_bytes_of_which_no_copy_can_be_kept(tmp_path: Path) -> None:
+    secret = "AWS_SECRET_ACCESS_KEY=" + "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+    first, second = taking("1", {"sh": f"echo {secret} > draft.md"}, attempt=1), worker("1", {"obey": True}, attempt=2)
+    desk = Desk(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
+    await desk.ralph("--verify", "true", GOAL)
+    assert (desk.project / "draft.md").read_text() == f"{secret}\n"
+    assert "draft.md: no copy can be kept of what is there now" in desk.prompts[2]["prompt"]
+
+
 async def test_undo_commands_leave_them_alone(tmp_path: Path) -> None:
     desk = Desk(tmp_path, PLAN, taking("1", TAKE_ALL), APPROVE)
     await desk.ralph(GOAL)

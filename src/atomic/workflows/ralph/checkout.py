@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -42,6 +43,7 @@ from atomic.workflows.ralph.users_files import (
     to_fact,
     troubles_of,
     way_back,
+    with_versions,
 )
 from atomic.workflows.ralph.users_refs import UsersRefs
 from atomic.workflows.ralph.users_refs import way_back as way_back_of_refs
@@ -160,7 +162,7 @@ class Checkout:
         written = {*self._desk.book.leftovers} - before.files.keys()
         files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
         files = _with_old_troubles(files, before)
-        if files.files or before.files:
+        if files.files or before.files or before.versions:
             self._facts.set(FACT, to_fact(files))
             staged = await self._staged(repository, position)
             self._note(Known(position, Seen(position, now.tree, staged, self._inner(repository))))
@@ -395,6 +397,9 @@ class Checkout:
         own = {path: trouble for path, trouble in troubles.items() if trouble.task == task}
         if not own:
             return None
+        kept = with_versions(self.files, own, self._store, time.time())
+        if kept.versions != files.versions:
+            self._facts.set(FACT, to_fact(kept))
         text = way_back(files, own, known.good.head, self._store, self._desk.make_notes())
         reason = "; ".join(describe(shown(path), trouble) for path, trouble in list(own.items())[:3])
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
@@ -438,7 +443,9 @@ def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
     root = Path(files.root)
     troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
     known = {**files.files, **{path: before.files[path] for path in troubles}}
-    return msgspec.structs.replace(files, files=dict(sorted(known.items())), troubles=troubles)
+    return msgspec.structs.replace(
+        files, files=dict(sorted(known.items())), troubles=troubles, versions=before.versions
+    )
 
 
 def is_staged_otherwise(path: str, one: Mapping[str, Entry | None], other: Mapping[str, Entry | None]) -> bool:

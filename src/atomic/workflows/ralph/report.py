@@ -35,7 +35,7 @@ def at_end(end: RunEnd) -> EndNote | None:
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
     account = read_account(session, end.state, end.facts)
-    if not account.users.troubles and not account.late:
+    if not account.users.troubles and not account.late and not account.versions:
         shutil.rmtree(session / STORE, ignore_errors=True)
     more = plain(_refused(account) + _touched(account) + _lost(account) + _late(account), 1000)
     opened = f"; pull request: {plain(account.record.pr)}" if account.record.pr else ""

@@ -7,13 +7,19 @@ from collections.abc import Mapping, Sequence
 from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
 from atomic.workflows.ralph.markdown import code, line, word
-from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, shown, take_out
+from atomic.workflows.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, named, shown, take_out
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 
 def loud_part(account: Account) -> str:
     """What the reader must look at first, as quotes; nothing where there is nothing."""
-    parts = (_users_files(account), _users_refs(account), _protected(account), _changed_copies(account))
+    parts = (
+        _users_files(account),
+        _versions(account),
+        _users_refs(account),
+        _protected(account),
+        _changed_copies(account),
+    )
     return "\n\n".join(part for part in parts if part)
 
 
@@ -50,6 +56,17 @@ def _taking_out(account: Account, troubles: Mapping[str, Trouble]) -> list[str]:
         return []
     place = "> To take a file out of the branch again and keep it as yours, in the root of the repository:"
     return [place, ">", "> ```sh", *(f"> {command}" for command in commands), "> ```", ">"]
+
+
+def _versions(account: Account) -> str:
+    """Name the user's files that changed during a turn and were put back after it: the user may have changed them."""
+    if not account.versions:
+        return ""
+    names = named([*account.versions])
+    return (
+        f"> **Uncommitted files of yours changed during a turn and were put back: {names}.** If you made that change,"
+        f" {code(f'atomic salvage {account.id}')} writes your version next to the file."
+    )
 
 
 def _users_refs(account: Account) -> str:

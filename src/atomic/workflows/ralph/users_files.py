@@ -62,6 +62,14 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
     content: str = ""  # what is there instead
 
 
+class Version(msgspec.Struct, frozen=True):
+    """Bytes of a file that were replaced during the run, and that the user may have written."""
+
+    content: str
+    mode: int
+    seen: float  # when they were found, in seconds since 1970
+
+
 class UsersFiles(msgspec.Struct, frozen=True):
     """All that a run knows of them; a fact of the run."""
 
@@ -70,6 +78,7 @@ class UsersFiles(msgspec.Struct, frozen=True):
     unlisted: int = 0  # more than can be listed
     troubles: dict[str, Trouble] = {}
     unreadable: list[str] = []  # submodules that git cannot read
+    versions: dict[str, list[Version]] = {}  # that a worker was told to replace
 
     @property
     def paths(self) -> list[str]:
@@ -160,6 +169,28 @@ def put_back(path: Path, file: UsersFile, store: Store) -> None:
         return
     replace_file(path, store.read(file.content))
     path.chmod(file.mode)
+
+
+def other_versions(known: UsersFiles) -> dict[str, list[Version]]:
+    """Return the versions that were replaced during the run and are not what the files have now."""
+    found: dict[str, list[Version]] = {}
+    for path, versions in known.versions.items():
+        left = {content_of(Path(known.root) / path)}
+        if (trouble := known.troubles.get(path)) is not None:
+            left.add(trouble.content)  # the run has not replaced it
+        found[path] = [one for one in versions if one.content not in left]
+    return {path: versions for path, versions in found.items() if versions}
+
+
+def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Store, now: float) -> UsersFiles:
+    """Note what is there in place of the user's files, where the store has it, before a worker replaces it."""
+    versions = dict(known.versions)
+    for path, trouble in troubles.items():
+        content, old = trouble.content, versions.get(path, [])
+        is_new = content != known.files[path].content and content not in {one.content for one in old}
+        if is_new and content != _GONE and store.can_give(content):
+            versions[path] = [*old, Version(content, _mode_of(Path(known.root) / path), now)]
+    return msgspec.structs.replace(known, versions=versions)
 
 
 # All of them --------------------------------------------------------------------------------------------------------
@@ -342,10 +373,12 @@ def _put_back_lines(
 ) -> Iterable[str]:
     word = shell_word(path)
     if trouble.content != file.content:
-        if file.content == _GONE:
-            yield f"rm -f -- {word}"
-        elif file.not_kept:
+        if file.not_kept:
             yield f"# {shown(path)}: there is no copy, because {file.not_kept}; undo your change by hand"
+        elif trouble.content != "special" and not store.can_give(trouble.content):
+            yield f"# {shown(path)}: no copy can be kept of what is there now; undo your change by hand"
+        elif file.content == _GONE:
+            yield f"rm -f -- {word}"
         else:
             copy = notes / "users-files" / sha256(os.fsencode(path)).hexdigest()[:16]
             make_folder(str(copy.parent))
