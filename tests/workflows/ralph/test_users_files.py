@@ -320,6 +320,8 @@ ODD_NAMES = {
     "a\ttab/it's 100%\n.txt": '"a\\ttab/it\'s 100%\\n.txt"',
     "escape\x1b[31m.txt": '"escape\\033[31m.txt"',
     os.fsdecode(b"caf\xe9.txt"): '"caf\\351.txt"',
+    "-dash\x01.txt": '"-dash\\001.txt"',
+    "-\x1b[2Kdash and line\n\n": '"-\\033[2Kdash and line\\n\\n"',
     "long" + "x" * 246: "long" + "x" * 246,
 }
 
@@ -348,8 +350,9 @@ async def test_names_that_do_not_print_are_put_back_by_the_worker(tmp_path: Path
     desk = Odd(tmp_path, PLAN, taking("1", WRECK, attempt=1), again, taking("2"), APPROVE)
     outcome = await desk.ralph("--verify", "true", GOAL)
     assert outcome.status == ("completed", "done", 0), outcome.end["message"]
-    assert "6 files are not committed and yours" in outcome.warnings
+    assert "8 files are not committed and yours" in outcome.warnings
     assert '`"line\\nend.txt"`' in desk.prompts[1]["prompt"]
+    assert "\x1b" not in desk.prompts[2]["prompt"]
     assert desk.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
     assert desk.texts == MINE
     assert "uncommitted work" not in desk.report

@@ -301,14 +301,17 @@ def _escaped(sign: str) -> str:
 
 
 def shell_word(path: str) -> str:
-    """Return the name of a file for a POSIX shell, in characters that print."""
-    if path.isprintable() or path.endswith("\n"):  # a shell would cut that line end off
+    """Return the name of a file for a POSIX shell, in characters that print, and line ends."""
+    body = path.rstrip("\n")
+    if body.isprintable():
         return quote(path)
-    plain = "./_-"
-    octals = ("".join(f"\\{byte:03o}" for byte in os.fsencode(sign)) for sign in path)
-    pairs = zip(path, octals, strict=True)
+    plain = "./_"  # without "-": printf would take a first one for an option
+    octals = ("".join(f"\\{byte:03o}" for byte in os.fsencode(sign)) for sign in body)
+    pairs = zip(body, octals, strict=True)
     text = "".join(sign if sign in plain or (sign.isascii() and sign.isalnum()) else octal for sign, octal in pairs)
-    return f"\"$(printf '{text}')\""
+    word = f"\"$(printf '{text}')\""
+    ends = path[len(body) :]
+    return f"{word}{quote(ends)}" if ends else word  # a shell cuts line ends off what printf writes
 
 
 def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
