@@ -66,11 +66,14 @@ def _text(path: Path) -> str:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(file, "rb") as opened:
+    try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
-            return ""
-        return opened.read(MOST_BYTES).decode("utf-8", "surrogateescape")
+            return ""  # `open` itself would refuse a folder
+        with open(file, "rb", closefd=False) as opened:
+            return opened.read(MOST_BYTES).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(file)
 
 
 def _below(folder: str, line: str) -> str:

@@ -58,3 +58,21 @@ async def test_a_changed_file_with_other_line_ends_is_the_users(tmp_path: Path) 
     (theatre.project / "a.md").write_bytes(b"one\r\ntwo\r\n")
     outcome = await theatre.ralph("--verify", "true", GOAL)
     assert "1 file is not committed and yours: `a.md`" in outcome.warnings
+
+
+async def test_a_link_to_a_folder_as_file_of_ignore_rules_has_no_rules(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, ONE_TASK, worker("1", {"write": {"part1.txt": "1\n"}}), APPROVE)
+    (theatre.project / "docs").mkdir()
+    (theatre.project / "docs" / "a").write_text("a\n")
+    (theatre.project / ".gitignore").symlink_to("docs")
+    theatre.commit_all("Link the ignore rules")
+    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+
+
+async def test_compiled_python_that_git_tracks_is_not_removed(tmp_path: Path) -> None:
+    write = "mkdir -p lib/__pycache__; echo x > lib/__pycache__/a.pyc; git add -f lib; git commit -q -m 'Add a cache'"
+    loose = "echo y > lib/__pycache__/b.pyc"
+    theatre = Theatre(tmp_path, ONE_TASK, worker("1", {"sh": write}, {"sh": loose}), APPROVE)
+    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert [path.name for path in (theatre.project / "lib" / "__pycache__").iterdir()] == ["a.pyc"]
+    assert theatre.git("status", "--porcelain") == ""

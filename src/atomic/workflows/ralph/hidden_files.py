@@ -103,7 +103,9 @@ class HiddenFiles:
     async def end_turn(self, task: str) -> None:
         """Note what the turn has changed, and remove the caches that it has left."""
         try:
-            found = await asyncio.to_thread(self._look, self._known.since)
+            if since := self._known.since:
+                await self._remove_caches(since - SLACK)
+            found = await asyncio.to_thread(list_files, self._root, self._commands)
         finally:
             _open_turns[self._session] -= 1
         known = self._known  # another turn may have ended meanwhile
@@ -113,10 +115,16 @@ class HiddenFiles:
         if (now := Hidden(found, changed, since)) != known:
             self._facts.set(FACT, now)
 
-    def _look(self, since: float) -> Listing:
-        if since:
-            remove_caches(self._root, since - SLACK)
-        return list_files(self._root, self._commands)
+    async def _remove_caches(self, since: float) -> None:
+        """Remove compiled Python that was written since then; Python compiles it again. Tracked files are kept."""
+        caches = await asyncio.to_thread(lambda: list(_caches(self._root, since)))
+        repository = find_repository(self._root)
+        if caches and repository is not None:
+            tracked = set((await repository.git("ls-files", "-z")).split("\0"))
+            caches = [path for path in caches if path.removeprefix(f"{repository.root}/") not in tracked]
+        for path in caches:
+            with suppress(OSError):
+                os.unlink(path)
 
 
 def list_files(root: Path, commands: Sequence[str]) -> Listing:
@@ -186,8 +194,8 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str], int]]:
         yield folder, names, entries
 
 
-def remove_caches(root: Path, since: float) -> None:
-    """Remove compiled Python that was written since then; whoever needs it compiles it again."""
+def _caches(root: Path, since: float) -> Iterator[str]:
+    """Find compiled Python that was written since then."""
     left = MOST_ENTRIES
     for folder, folders, names in os.walk(root):
         left -= len(folders) + len(names)
@@ -196,8 +204,7 @@ def remove_caches(root: Path, since: float) -> None:
         folders[:] = [name for name in folders if name not in (".git", "node_modules")]
         if os.path.basename(folder) != "__pycache__":
             continue
-        for name in names:
-            path = os.path.join(folder, name)
+        for path in (os.path.join(folder, name) for name in names if name.endswith(".pyc")):
             with suppress(OSError):
-                if name.endswith(".pyc") and os.lstat(path).st_ctime >= since:
-                    os.unlink(path)
+                if os.lstat(path).st_ctime >= since:
+                    yield path
