@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,19 @@ async def test_what_a_resumed_worker_changes_is_its_own_and_nothing_else_is(tmp_
     assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
     undo = theatre.report.partition("## Commands to accept or undo")[2].partition("### `2`")[0]
     assert f"git revert --no-edit {mine}.." in undo
+
+
+async def test_undoing_all_of_a_run_leaves_what_the_user_committed_meanwhile(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
+    edit_readme(theatre)
+    theatre.commit_all("The user's commit")
+    assert (await theatre.resume("--max-iterations", "9")).status == DONE
+    commands = theatre.report.partition("### All of it")[2].splitlines()
+    for command in [line for line in commands if line.startswith("git revert")]:
+        theatre.git(*shlex.split(command, comments=True)[1:])
+    assert (theatre.project / "README.md").read_text() == "the user's own words\n"
+    assert theatre.git("ls-files") == "README.md"
 
 
 async def test_a_pause_between_two_turns_gives_nobody_the_users_edit(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from atomic.workflows.ralph.account import Account
 from atomic.workflows.ralph.evidence import Evidence
 from atomic.workflows.ralph.markdown import code, line, word
 from atomic.workflows.ralph.report_tasks import MOST_FILES
+from atomic.workflows.ralph.state import Span
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
 TITLE = "## Commands to accept or undo"
@@ -119,11 +120,43 @@ def _whole(account: Account) -> str:
     if start.head is None:
         return "### All of it\n\nThe repository had no commit before the run: " + code("git log --stat")
     since = word(start.head)
-    lines = [f"git diff {since}  # all changes except new uncommitted files"]
+    lines = [f"git diff {since}  # all changes since the start, except new uncommitted files"]
     if any(proof.commit != start.head for proof in _left_something(account)):
-        lines.insert(0, f"git log --oneline {since}..HEAD  # its commits, and yours since")
-        lines.append(_undo(account, f"{since}..HEAD"))
+        lines.insert(0, f"git log --oneline {since}..HEAD  # all commits since the start, yours too")
+        lines += _undo_whole(account)
     return f"### All of it\n\n{_shell(*lines)}"
+
+
+def _undo_whole(account: Account) -> list[str]:
+    """Return the commands that undo the commits of the run, and leave those that the user made between its turns."""
+    if account.is_shared:  # the turns overlap, so that their ranges do not say whose a commit is
+        return ["git revert --no-edit COMMIT  # for each commit of the run in that list, newest first"]
+    spans = [] if account.state is None else [span for turns in account.state.spans.values() for span in turns]
+    ranges: list[tuple[str, str]] = []
+    for span in _in_order(spans):
+        before, after = str(span.before.head), str(span.after.head)
+        if ranges and ranges[-1][1] == before:
+            ranges[-1] = (ranges[-1][0], after)
+        else:
+            ranges.append((before, after))
+    return [_undo(account, f"{word(before)}..{word(after)}") for before, after in reversed(ranges)]
+
+
+def _in_order(spans: Sequence[Span]) -> list[Span]:
+    """Return the turns that made commits, oldest first: each begins where the one before it ended.
+
+    Where the user committed in between, the order in which the tasks began decides.
+    """
+    left = [span for span in spans if span.before.head is not None and span.after.head not in (None, span.before.head)]
+    ordered: list[Span] = []
+    while left:
+        head = ordered[-1].after.head if ordered else None
+        ends = {span.after.head for span in left}
+        first = next((span for span in left if span.before.head == head), None)
+        first = first or next((span for span in left if span.before.head not in ends), left[0])
+        left.remove(first)
+        ordered.append(first)
+    return ordered
 
 
 def _outside_git(account: Account, proofs: Sequence[Evidence]) -> str:
