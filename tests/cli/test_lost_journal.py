@@ -108,3 +108,36 @@ async def test_resuming_a_completed_run_makes_no_journal(user: User) -> None:
     path = remove_journal(player.folder)
     assert (await player.resume())[0] == 0
     assert not path.exists()
+
+
+def record_status(player: Player, status: str) -> None:
+    """Write another status into `session.json`, as any program of the user can."""
+    path = player.folder / "session.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "status": status}))
+
+
+async def test_a_run_that_another_program_calls_cancelled_continues(player: Player) -> None:
+    record_status(player, "cancelled")
+    done = await player.user.atomic("resume", player.id, "--max-cost", "9")
+    assert done.exit_code == 0
+    assert [one["task"] for one in player.calls] == ["1", "2", "3"]
+    assert "Another program changed session.json" in done.stdout + done.stderr
+
+
+async def test_a_cancelled_run_stays_cancelled_whatever_its_file_says(player: Player) -> None:
+    assert (await player.user.atomic("stop", "--cancel", player.id)).exit_code == 0
+    record_status(player, "paused")
+    refused = f"Run {player.id} was cancelled for good (atomic stop --cancel), so it does not continue"
+    for _ in range(2):
+        done = await player.user.atomic("resume", player.id, "--max-cost", "9")
+        assert (done.exit_code, refused in done.stderr) == (2, True)
+        (player.folder / "session.json").unlink(missing_ok=True)
+    assert [one["task"] for one in player.calls] == ["1"]
+
+
+async def test_a_run_that_only_its_file_calls_cancelled_can_be_cancelled(player: Player) -> None:
+    record_status(player, "cancelled")
+    done = await player.user.atomic("stop", "--cancel", player.id)
+    assert (done.exit_code, done.stderr) == (0, f"atomic: {player.id} is cancelled\n")
+    record_status(player, "paused")
+    assert (await player.user.atomic("resume", player.id, "--max-cost", "9")).exit_code == 2

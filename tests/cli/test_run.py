@@ -652,6 +652,10 @@ async def test_stop_cancel_ends_it_for_good(user: User) -> None:
         "",
         "cancelled",
     )
+    id = session(user)["id"]
+    (user.home / ".atomic" / "sessions" / id / "session.json").unlink()
+    done = await user.atomic("resume", id)
+    assert (done.exit_code, f"Run {id} was cancelled for good" in done.stderr) == (2, True)
 
 
 async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: User) -> None:

@@ -9,6 +9,7 @@ from atomic.cli.resume import find_session
 from atomic.cli.streams import tell
 from atomic.hosts import ask_to_stop
 from atomic.sessions.model import SessionStatus
+from atomic.sessions.started import believe_journal, cancel_unowned
 from atomic.sessions.store import Session, now, shown
 
 PATIENCE = 30.0  # seconds
@@ -24,13 +25,19 @@ def stop_command(id: str, *, cancel: bool) -> int:
         return OK
     if session.is_owned:
         _ask(session, cancel=cancel)
-    elif cancel and session.record.status not in _OVER:
+    elif cancel and not _is_over(session):
+        cancel_unowned(session)  # first: it has the last word
         session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now(), questions=())
     else:
         tell(f"{session.id} is not running: it is {shown(session.record).status}")
         return OK
     tell(f"{session.id} is {shown(session.record).status}{_way_on(session)}")
     return OK
+
+
+def _is_over(session: Session) -> bool:
+    believe_journal(session)
+    return session.record.status in _OVER
 
 
 def _ask(session: Session, *, cancel: bool) -> None:

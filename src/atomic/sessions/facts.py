@@ -147,25 +147,27 @@ def read_facts(journal: Path, run: str) -> dict[str, Any]:
         return find_facts(opened, run) or {}
 
 
-def read_last_two(journal: Path, run: str, name: str) -> tuple[Any, Any, str]:
-    """Read what a value is and what it was before, for someone who does not own the run; None: it was not set.
+def read_last_two(journal: Path, run: str, *names: str) -> tuple[dict[str, tuple[Any, Any]], str]:
+    """Read what values are and what they were before, for someone who does not own the run.
 
-    The text says that the journal was damaged and recovered, else it is empty. Raises JournalError.
+    A value that was never set is missing; one that was set once was None before. The text says that the journal was
+    damaged and recovered, else it is empty. Raises JournalError.
     """
     from atomic.sessions.journal import SqliteJournal
 
-    now = before = None
+    found: dict[str, tuple[Any, Any]] = {}
     with SqliteJournal(journal) as opened:
         recovered = "" if opened.recovered is None else opened.recovered.message
         try:
             rows = opened.history(f"{run}{_SUFFIX}").rows
         except RunNotFoundError:
-            return None, None, recovered
+            return found, recovered
         for row in rows:
             body = decode_body(row, PartBody)
-            if body.key == name:
-                now, before = msgspec.msgpack.decode(body.value), now
-    return now, before, recovered
+            if body.key in names:
+                before, _ = found.get(body.key, (None, None))
+                found[body.key] = msgspec.msgpack.decode(body.value), before
+    return found, recovered
 
 
 def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
-"""What a run was started with, in its journal.
+"""What a run was started with, and whether it was cancelled, in its journal.
 
 `session.json` has the same for people and for lists. A resume believes the journal: the file is open to every program
-of the user, agents included, and a cap that was raised there would be taken for the user's.
+of the user, agents included. A cap that was raised there would be taken for the user's, and the word `cancelled` would
+end a run for good.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from atomic.sessions.facts import Facts, read_last_two
-from atomic.sessions.model import SessionRecord
+from atomic.sessions.model import SessionRecord, SessionStatus
 
 if TYPE_CHECKING:
     from atomic.sessions.store import Session
 
 COPY = "session.json"
 _STARTED = "started"
+_CANCELLED = "cancelled"
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,18 +48,45 @@ def keep_started(facts: Facts, record: SessionRecord) -> None:
         facts.set(_STARTED, started)
 
 
+def keep_cancelled(facts: Facts) -> None:
+    """Keep that a run was cancelled; it is on the disk when this returns. Raises JournalError."""
+    facts.set(_CANCELLED, True)
+
+
+def cancel_unowned(session: Session) -> None:
+    """Keep that a run was cancelled which no process works on. Raises RunOwnedError, JournalError."""
+    if not session.journal_path.is_file():  # killed before it began: `session.json` is all there is
+        return
+    journal = session.journal()
+    try:
+        facts = Facts(session.dir, session.redactor)
+        facts.open(journal, session.id)
+        keep_cancelled(facts)
+    finally:
+        journal.close()
+
+
 def believe_journal(session: Session) -> None:
-    """Replace what `session.json` says of the start of a run by what the journal has. Raises JournalError."""
+    """Replace what `session.json` says of a run's start and cancellation by what the journal has.
+
+    Raises JournalError.
+    """
     journal = session.dir / "journal.db"
     if not journal.is_file():  # killed before it began
         return
-    now, before, session.recovery = read_last_two(journal, session.id, _STARTED)
-    if now is None:  # of an older version
+    kept, session.recovery = read_last_two(journal, session.id, _STARTED, _CANCELLED)
+    if _CANCELLED in kept:
+        session.record = msgspec.structs.replace(session.record, status=SessionStatus.CANCELLED)
+    if _STARTED not in kept:  # of an older version
         return
+    now, before = kept[_STARTED]
     found = _plain(session.record)
     is_copy = found in (now, before)  # a kill may have come before the copy was written
+    status = session.record.status
+    if status is SessionStatus.CANCELLED and _CANCELLED not in kept:  # another program wrote that
+        is_copy, status = False, SessionStatus.PAUSED
     session.is_copy_changed = session.is_copy_changed or not is_copy
-    session.record = msgspec.structs.replace(session.record, **_fields(now))
+    session.record = msgspec.structs.replace(session.record, status=status, **_fields(now))
 
 
 def rebuilt_record(folder: Path) -> SessionRecord | None:
@@ -68,8 +97,11 @@ def rebuilt_record(folder: Path) -> SessionRecord | None:
     journal = folder / "journal.db"
     if not journal.is_file():
         return None
-    now, _, _ = read_last_two(journal, folder.name, _STARTED)
-    return None if now is None else SessionRecord(id=folder.name, begun=True, **_fields(now))
+    kept, _ = read_last_two(journal, folder.name, _STARTED, _CANCELLED)
+    if _STARTED not in kept:
+        return None
+    status = SessionStatus.CANCELLED if _CANCELLED in kept else SessionStatus.RUNNING
+    return SessionRecord(id=folder.name, begun=True, status=status, **_fields(kept[_STARTED][0]))
 
 
 def _plain(record: SessionRecord) -> dict[str, Any]:

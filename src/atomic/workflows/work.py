@@ -36,7 +36,7 @@ from atomic.sessions.facts import CHANGED_COPIES, Facts, find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import COPY as SESSION_COPY
-from atomic.sessions.started import keep_started
+from atomic.sessions.started import keep_cancelled, keep_started
 from atomic.sessions.store import Session, now, this_owner
 from atomic.workflows.builder import graph
 from atomic.workflows.clean_tasks import CleanTasks
@@ -201,7 +201,7 @@ class Work:
             ending = Ending("failed", "error", _words_of(error), 1, f"atomic resume {self._session.id}")
         finally:
             try:
-                await self._release(journal, has_ended=ending is not None)
+                await self._release(journal, ending)
             finally:  # whatever could not be released, the report is written and the host hears RunEnded
                 try:
                     if ending is not None:
@@ -209,14 +209,17 @@ class Work:
                 finally:
                     self._session.logs.close()
 
-    async def _release(self, journal: Journal | None, *, has_ended: bool) -> None:
+    async def _release(self, journal: Journal | None, ending: Ending | None) -> None:
         """Close what the run used, the journal last."""
+        has_ended = ending is not None
         try:
             self._own.close()
             await self.runtime.close()
             if journal is not None:
                 self._last = self._last_state(journal) if has_ended else None
                 with suppress(JournalError, RunOwnedError):  # it may be what has failed: the end is told all the same
+                    if ending is not None and ending.status == SessionStatus.CANCELLED:
+                        keep_cancelled(self.runtime.facts)
                     self.governor.stop()
                     if has_ended:
                         self.report.keep_tasks()
