@@ -321,7 +321,7 @@ async def test_an_answer_does_not_continue_a_run_inside_the_users_merge(tmp_path
     ("command", "said"),
     [
         ("git checkout -q --detach", "HEAD is detached: the commits of this run will be on no branch"),
-        ("git bisect start -q HEAD HEAD~1", "A git bisect is in progress"),
+        ("git bisect start -q HEAD HEAD~2", "A git bisect is in progress"),
     ],
 )
 async def test_a_run_that_starts_on_no_branch_says_so(tmp_path: Path, command: str, said: str) -> None:
@@ -334,6 +334,19 @@ async def test_a_run_that_starts_on_no_branch_says_so(tmp_path: Path, command: s
     assert outcome.status == ("completed", "done", 0)
     assert outcome.warnings.count("will be on no branch") == 1
     assert said in outcome.warnings
+
+
+async def test_a_bisect_that_is_still_on_the_branch_claims_no_lost_commits(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    theatre.git("bisect", "start", "-q")
+    branch = theatre.git("symbolic-ref", "--short", "HEAD")
+    start = theatre.git("rev-parse", "HEAD")
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "no branch" not in outcome.warnings
+    said = f"A git bisect is in progress and {branch} is checked out: the commits of this run will be on {branch}. "
+    assert said in outcome.warnings
+    assert theatre.git("rev-list", "--count", f"{start}..refs/heads/{branch}") == "2"
 
 
 async def test_variables_that_name_another_repository_do_not_reach_agents_and_checks(tmp_path: Path) -> None:

@@ -345,6 +345,27 @@ MINE = [f"my text {number}\n" for number in range(len(ODD_NAMES))]
 WRECK = {"sh": "git clean -fdqx -e part1.txt && printf theirs > $(printf long; printf 'x%.0s' $(seq 246))"}
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            ["a"],
+            "1 file is not committed and yours: `a`. Workers must not touch it. If a run should change it, commit it",
+        ),
+        (
+            ["a", "b"],
+            "2 files are not committed and yours: `a`, `b`. Workers must not touch them. If a run should change",
+        ),
+    ],
+)
+async def test_one_file_and_several_are_announced_in_good_english(tmp_path: Path, names: list[str], said: str) -> None:
+    theatre = Theatre(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    for name in names:
+        (theatre.project / name).write_text("mine\n")
+    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+    assert said in outcome.warnings
+
+
 async def test_names_that_do_not_print_are_put_back_by_the_worker(tmp_path: Path) -> None:
     again = worker("1", {"obey": True}, attempt=2)
     desk = Odd(tmp_path, PLAN, taking("1", WRECK, attempt=1), again, taking("2"), APPROVE)

@@ -145,10 +145,16 @@ class Checkout:
         if (known := self._known()) is not None and self._were_checks_cut():
             await self._recover_checks(known, repository)
         before, position = self.files, await _position(repository)
-        if repository.operation() == "bisect":
+        is_bisect = repository.operation() == "bisect"
+        if is_bisect and position.branch is None:
             self._desk.say(
                 "A git bisect is in progress: the commits of this run will be on no branch, and git bisect reset leaves"
                 " them. End it first (git bisect reset)"
+            )
+        elif is_bisect:
+            self._desk.say(
+                f"A git bisect is in progress and {position.name} is checked out: the commits of this run will be on "
+                f"{position.name}. If they belong elsewhere, end the bisect first (git bisect reset)"
             )
         elif position.branch is None:
             self._desk.say(
@@ -517,10 +523,10 @@ async def _way_home(repository: Repository, good: Position, now: Position) -> st
 
 def _announced(files: UsersFiles) -> str:
     count = len(files.files) + files.unlisted
-    many = "1 file is" if count == 1 else f"{count} files are"
+    many, them, one = ("1 file is", "it", "it") if count == 1 else (f"{count} files are", "them", "one")
     lost = [path for path, file in files.files.items() if file.not_kept]
     kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
     return (
-        f"{many} not committed and yours: {named(files.paths, most=5)}. Workers must not touch them. "
-        f"If a run should change one, commit it first.{kept}"
+        f"{many} not committed and yours: {named(files.paths, most=5)}. Workers must not touch {them}. "
+        f"If a run should change {one}, commit it first.{kept}"
     )
