@@ -321,7 +321,7 @@ async def test_an_answer_does_not_continue_a_run_inside_the_users_merge(tmp_path
     ("command", "said"),
     [
         ("git checkout -q --detach", "HEAD is detached: the commits of this run will be on no branch"),
-        ("git bisect start -q HEAD HEAD~2", "A git bisect is in progress"),
+        ("git bisect start HEAD HEAD~2", "A git bisect is in progress"),
     ],
 )
 async def test_a_run_that_starts_on_no_branch_says_so(tmp_path: Path, command: str, said: str) -> None:
@@ -338,7 +338,7 @@ async def test_a_run_that_starts_on_no_branch_says_so(tmp_path: Path, command: s
 
 async def test_a_bisect_that_is_still_on_the_branch_claims_no_lost_commits(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    theatre.git("bisect", "start", "-q")
+    theatre.git("bisect", "start")
     branch = theatre.git("symbolic-ref", "--short", "HEAD")
     start = theatre.git("rev-parse", "HEAD")
     outcome = await theatre.ralph(GOAL)
