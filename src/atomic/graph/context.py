@@ -117,6 +117,11 @@ class StepContext:
         known = self._recorded_answer(asked, is_named=is_named)
         return await self._put_question(asked) if known is None else known
 
+    def is_answered(self, question_id: str) -> bool:
+        past = self._token.run.past
+        given = () if past is None else past.answers_of(self.step_id)
+        return any(one.question.id == question_id for one in given)
+
     async def ask_for_agent(self, question: Question) -> Answer:
         """`ask` for somebody who may ask something else the second time: answers are found by the question's words."""
         known = self.answers_for_agent().get(question.text)

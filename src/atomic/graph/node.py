@@ -127,6 +127,10 @@ class NodeContext(Protocol[ReadStateT, ReadDepsT]):
         """Ask a person: a string, or a list of strings for a multi-select."""
         ...
 
+    def is_answered(self, question_id: str) -> bool:
+        """Return whether a question of this step was answered while the run was paused."""
+        ...
+
     async def exec(
         self,
         *argv: str,

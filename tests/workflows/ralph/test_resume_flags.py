@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from atomic.graph.journal import PartBody, Row, RowKind, decode_body, encode_row
+from atomic.sessions.journal import SqliteJournal
 from tests.cli.terminal import in_terminal
 from tests.workflows.ralph.test_checks import ATOMIC, PROMISE
 from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, finding, reviewing, worker, writing
@@ -149,6 +151,36 @@ async def test_an_answer_from_elsewhere_decides_about_a_red_check(tmp_path: Path
     assert '"later" does not say what to do: choose one of the answers.' in outcome.end["message"]
     assert outcome.end["resume"] == f'atomic answer {id} "ANSWER"'
     assert (await theatre.atomic("answer", id, "It is the goal", "--json")).status == DONE
+
+
+def forget_that_it_was_asked(folder: Path) -> None:
+    """Make the journal one of an older version, which did not remember that it had asked."""
+    path, ids = folder / "journal.db", (folder.name, f"{folder.name}/facts")
+    with SqliteJournal(path) as journal:
+        runs = [(id, journal.history(id)) for id in ids]
+    for file in folder.glob("journal.db*"):
+        file.unlink()
+    with SqliteJournal(path) as journal:
+        for id, history in runs:
+            log = journal.create(id, encode_row(RowKind.START, history.start))
+            kept = [row for row in history.rows if not is_asked_row(row)]
+            assert id != folder.name or len(kept) == len(history.rows) - 1
+            log.append(kept)
+
+
+def is_asked_row(row: Row) -> bool:
+    return row.kind == RowKind.PART and decode_body(row, PartBody).key == "asked"
+
+
+async def test_the_answer_to_a_red_check_of_an_older_version_decides(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
+    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
+        await terminal.shows("What should the run do?")
+        terminal.type("\x04")  # Ctrl+D: not now
+        assert await terminal.exit_code() == 5
+    forget_that_it_was_asked(theatre.session)
+    assert (await theatre.atomic("answer", theatre.session.name, "It is the goal", "--json")).status == DONE
 
 
 async def test_attempts_after_a_resume_are_counted_right(tmp_path: Path) -> None:

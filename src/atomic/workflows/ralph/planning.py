@@ -150,8 +150,12 @@ async def _decide(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> None:
 
 
 def _is_asked(ctx: Ralph) -> bool:
-    """Return whether a question about red checks is open, or was answered since it paused the run."""
-    return ctx.remembered(_ASKED, 0) > ctx.remembered(_CLOSED, 0)
+    """Return whether a question about red checks is open, or was answered since it paused the run.
+
+    Older versions did not remember that they had asked: there only the answer is known.
+    """
+    closed = ctx.remembered(_CLOSED, 0)
+    return ctx.remembered(_ASKED, 0) > closed or ctx.is_answered(_id_of(closed + 1))
 
 
 async def _ask_about(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> str:
@@ -173,12 +177,16 @@ async def _ask_about(ctx: Ralph, desk: Desk, red: Sequence[GateResult]) -> str:
             return ""
 
 
+def _id_of(number: int) -> str:
+    return f"red-check-{number}"
+
+
 def _question(red: Sequence[GateResult], number: int, refused: str) -> Question:
     """Return the question without what the checks said: a recorded answer is found by the question's text."""
     again = f'"{one_line(refused)[:60]}" does not say what to do: choose one of the answers. ' if refused else ""
     return Question(
         f"{again}{' '.join(_described(check) for check in red)} What should the run do?",
-        id=f"red-check-{number}",
+        id=_id_of(number),
         header="Red check",
         options=[
             Option(IGNORE, "work without it; the report says so"),
