@@ -473,3 +473,19 @@ async def test_a_submodule_that_git_cannot_read_is_named(tmp_path: Path) -> None
     outcome = await desk.ralph("--verify", "true", GOAL)
     assert "Uncommitted work in `lib/deep` is not protected: git cannot read it" in outcome.warnings
     assert "`lib/notes.txt`" in outcome.warnings
+
+
+async def test_a_kept_copy_that_was_changed_is_not_put_back(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path)
+    copies = f"{theatre.user.home}/.atomic/sessions/*/snapshots/users-files/*"
+    forging = {"sh": f"for f in {copies}; do echo forged > $f; done; echo evil > draft.txt"}
+    theatre.play(PLAN, worker("1", {"write": {"part1.txt": "1\n"}}, forging), writing("2"), APPROVE)
+    (theatre.project / "draft.txt").write_text("mine\n")
+    outcome = await theatre.ralph("--verify", "true", GOAL)
+    assert "draft.txt was changed" in outcome.warnings
+    assert any("another program has changed the copy that was kept of it" in str(one) for one in theatre.prompts)
+    done = await theatre.user.atomic("salvage", theatre.session.name)
+    assert done.exit_code == 1
+    assert "nothing was changed: another program has changed the copy that was kept of it" in done.stdout
+    assert "put back" not in done.stdout
+    assert (theatre.project / "draft.txt").read_text() == "evil\n"

@@ -7,6 +7,7 @@ compared with.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ MOST_FILES = 2_000  # that are listed
 MOST_BYTES = 16 * 1024 * 1024  # of one file that is kept
 MOST_KEPT = 64 * 1024 * 1024  # bytes of all together
 MOST_NAMED = 30  # in one text
+COPY_CHANGED = "another program has changed the copy that was kept of it"
 CHECKS = ""  # in place of a task: a check ran
 _GONE = "deleted"
 _LINK = "link"
@@ -145,11 +147,22 @@ class Store:
         return content == _GONE or content.startswith(f"{_LINK}:") or self.has(content)
 
     def has(self, content: str) -> bool:
-        return (self._folder / content).is_file()
+        return self._exists(content) and content_of(self._folder / content) == content
+
+    def is_changed(self, content: str) -> bool:
+        """Return whether another program has changed the copy: its name is the hash of its bytes."""
+        return self._exists(content) and not self.has(content)
 
     def read(self, content: str) -> bytes:
-        """The bytes of a kept content. Raises OSError."""
-        return (self._folder / content).read_bytes()
+        """Return the bytes of a kept content. Raises OSError, also where another program has changed them."""
+        path = self._folder / content
+        data = path.read_bytes()
+        if sha256(data).hexdigest() != content:
+            raise OSError(errno.EIO, COPY_CHANGED, str(path))
+        return data
+
+    def _exists(self, content: str) -> bool:
+        return bool(content) and os.path.lexists(self._folder / content)
 
     def _size(self) -> int:
         with suppress(FileNotFoundError):
@@ -376,8 +389,9 @@ def _put_back_lines(
 ) -> Iterable[str]:
     word = shell_word(path)
     if trouble.content != file.content:
-        if file.not_kept:
-            yield f"# {shown(path)}: there is no copy, because {file.not_kept}; undo your change by hand"
+        if file.not_kept or not store.can_give(file.content):
+            why = file.not_kept or (COPY_CHANGED if store.is_changed(file.content) else "none was kept")
+            yield f"# {shown(path)}: there is no copy, because {why}; undo your change by hand"
         elif trouble.content != "special" and not store.can_give(trouble.content):
             yield f"# {shown(path)}: no copy can be kept of what is there now; undo your change by hand"
         elif file.content == _GONE:
