@@ -15,11 +15,14 @@ from atomic.cli.streams import confirmed, put
 from atomic.errors import closest
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph.errors import JournalError
+from atomic.sessions.errors import FactsLostError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session
 from atomic.terminal import one_line
 from atomic.workflows.ralph.checkout import index_after_turn, is_staged_otherwise, is_turn_open
 from atomic.workflows.ralph.users_files import (
+    COPY_CHANGED,
+    STORE,
     Entry,
     Store,
     UsersFile,
@@ -67,6 +70,11 @@ def _facts(session: Session) -> Mapping[str, Any]:
         raise CliError(f"The journal of {session.id} is missing: put {session.journal_path} back, then salvage")
     try:
         return read_facts(session.journal_path, session.id)
+    except FactsLostError as error:
+        copies = session.dir / STORE
+        raise CliError(
+            f"Your files cannot be put back by name: {error}. The bytes that were kept of them are in {copies}"
+        ) from error
     except JournalError as error:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
 
@@ -142,6 +150,8 @@ class _Salvage:
         """Return why the file cannot be put back, or nothing."""
         if self._file.not_kept:
             return f"there is no copy of it, because {self._file.not_kept}"
+        if self._store.is_changed(self._file.content):
+            return f"{COPY_CHANGED} during the run or since; look for the file in a backup or in your editor's history"
         if not self._store.can_give(self._file.content):
             return "its copy is gone, because the run has ended and had left the file alone"
         if not Path(os.path.realpath(self._place.parent)).is_relative_to(os.path.realpath(self._root)):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from atomic.errors import AtomicError
+from atomic.graph.errors import JournalError
 
 
 class DamagedError(Exception):
@@ -37,6 +38,19 @@ class Recovery(msgspec.Struct, frozen=True):
     lost_bytes: int = 0  # of the log
     runs_cut: tuple[str, ...] = ()
     runs_dropped: tuple[str, ...] = ()
+
+
+class FactsLostError(JournalError):
+    """Values that a run has kept in its journal are damaged, and nothing else has them."""
+
+    def __init__(self, path: str, reason: str, run: str, *, kept_as: str) -> None:
+        self.run = run
+        super().__init__(
+            f'Run {run} cannot continue: its journal "{path}" is damaged ({reason}), and the checks, the caps, what was'
+            " spent and the list of your uncommitted files cannot be read from it; put back a backup of the journal, or"
+            " start a new run",
+            kept_as=kept_as,
+        )
 
 
 class SessionError(AtomicError):

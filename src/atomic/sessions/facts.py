@@ -14,6 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,13 @@ class Facts(Mapping[str, Any]):
         self._values: dict[str, Any] = {}
         self._before: dict[str, Any] = {}  # what each was before: its copy, if a kill came between value and copy
         self._log: RunLog | None = None
+        self._journal: Journal | None = None
+        self._id = ""
 
     def open(self, journal: Journal, run: str) -> None:
         """Read what is kept of a run, and own it. Raises RunOwnedError, JournalError."""
-        id = f"{run}{_SUFFIX}"
+        self._journal, self._id = journal, f"{run}{_SUFFIX}"
+        id = self._id
         try:
             self._log = journal.acquire(id)
         except RunNotFoundError:
@@ -74,6 +78,11 @@ class Facts(Mapping[str, Any]):
         self._replace(name, plain)
         if name.endswith(_COPIED):
             self._write_copy(name)
+
+    def check_rows(self) -> None:
+        """Raise JournalError where the journal no longer has the rows that were written to it."""
+        if self._journal is not None:
+            self._journal.history(self._id)
 
     def restore_copies(self) -> list[str]:
         """Write again what is not as the journal has it; the names of all copies that were found changed so far."""
@@ -139,6 +148,16 @@ class Facts(Mapping[str, Any]):
         self.note_written(name, is_written=is_written)
 
 
+def is_facts(id: str) -> bool:
+    """Return whether an id of a journal is that of the facts of a run."""
+    return id.endswith(_SUFFIX)
+
+
+def run_of(id: str) -> str:
+    """Return the run whose facts these are."""
+    return id.removesuffix(_SUFFIX)
+
+
 def read_facts(journal: Path, run: str) -> dict[str, Any]:
     """What a run has kept, for someone who does not own it; nothing where there is nothing. Raises JournalError."""
     from atomic.sessions.journal import SqliteJournal
@@ -157,17 +176,14 @@ def read_last_two(journal: Path, run: str, *names: str) -> tuple[dict[str, tuple
 
     found: dict[str, tuple[Any, Any]] = {}
     with SqliteJournal(journal) as opened:
-        recovered = "" if opened.recovered is None else opened.recovered.message
-        try:
-            rows = opened.history(f"{run}{_SUFFIX}").rows
-        except RunNotFoundError:
-            return found, recovered
-        for row in rows:
-            body = decode_body(row, PartBody)
-            if body.key in names:
-                before, _ = found.get(body.key, (None, None))
-                found[body.key] = msgspec.msgpack.decode(body.value), before
-    return found, recovered
+        with suppress(RunNotFoundError):
+            for row in opened.history(f"{run}{_SUFFIX}").rows:
+                body = decode_body(row, PartBody)
+                if body.key in names:
+                    before, _ = found.get(body.key, (None, None))
+                    found[body.key] = msgspec.msgpack.decode(body.value), before
+        # Last, because damage to a row is found when the row is read.
+        return found, "" if opened.recovered is None else opened.recovered.message
 
 
 def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:

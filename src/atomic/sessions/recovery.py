@@ -20,7 +20,8 @@ from atomic.graph.journal import Row, StartBody, decode_body
 from atomic.sessions import chain, database, wal
 from atomic.sessions.chain import Snapshot
 from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, PAGE_SIZE, SQLITE_ERRORS, read_snapshot
-from atomic.sessions.errors import DamagedError, Recovery
+from atomic.sessions.errors import DamagedError, FactsLostError, Recovery
+from atomic.sessions.facts import is_facts, run_of
 from atomic.sessions.files import copy_file, keep_aside, size_of, sync_file, sync_folder
 from atomic.sessions.owner import Owner
 from atomic.sessions.rebuilt import finish, ready
@@ -51,6 +52,7 @@ class _Found:
     execution_id: str
     first: int
     seen: int = 0
+    is_counted: bool = False  # whether `seen` counts all rows that were written
     snapshot: Snapshot | None = None
     behind: int = 0
     owner: Owner | None = None
@@ -86,6 +88,7 @@ def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Reco
 
     Raises:
         JournalError: nothing can be read, or somebody else is at work with it; the file is left as it is.
+        FactsLostError: facts of a run are damaged; the file is left as it is, so each later attempt fails too.
     """
     with suppress(FileNotFoundError):
         shutil.rmtree(_workshop(path))
@@ -98,6 +101,8 @@ def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Reco
         _build(f"{_workshop(path)}/new", runs, ours)
         if not runs and not _was_empty(readings, damage):
             raise JournalError(f'"{path}" is damaged: {damage.reason}; no run in it can be read', kept_as=kept_as)
+        recovery = _report(path, damage, kept_as, readings, runs)
+        _refuse_if_facts_are_lost(path, damage, recovery, readings, runs)
         os.rename(f"{_workshop(path)}/new", ready(path))
         sync_folder(path)
         finish(path)
@@ -108,7 +113,7 @@ def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Reco
         shutil.rmtree(_workshop(path), ignore_errors=True)
         with suppress(FileNotFoundError):
             os.unlink(f"{kept_as}-shm")
-    return _report(path, damage, kept_as, readings, runs)
+    return recovery
 
 
 def _workshop(path: str) -> str:
@@ -235,6 +240,7 @@ def _survey_run(connection: sqlite3.Connection, reading: _Reading, number: int, 
     run.seen = run.kept
     with suppress(*SQLITE_ERRORS):
         (run.seen,) = connection.execute("SELECT count(*) FROM rows WHERE key >= ? AND key < ?", keys).fetchone()
+        run.is_counted = True
 
 
 def _id_of(connection: sqlite3.Connection, key: int, known_id: Any) -> str | None:
@@ -312,6 +318,23 @@ def _refuse_if_owned(path: str, runs: Iterable[_Found], kept_as: str) -> None:
                 "open it again when that has ended",
                 kept_as=kept_as,
             )
+
+
+def _refuse_if_facts_are_lost(
+    path: str, damage: DamagedError, recovery: Recovery, readings: list[_Reading], runs: Mapping[str, _Found]
+) -> None:
+    """Raise FactsLostError where a run would continue without its caps, its checks or the list of the user's files."""
+    lost = [name for name in recovery.runs_dropped if is_facts(name)]
+    for name in filter(is_facts, runs):
+        found = [reading.runs[name] for reading in readings if name in reading.runs]
+        missing = max(run.seen for run in found) - runs[name].kept
+        is_counted = any(run.is_counted and run.end >= runs[name].end for run in found)
+        # The last write may be cut short by a power failure: it was never reported as done.
+        is_cut_short = missing == 1 and damage.lost_bytes > 0 and damage.lost_commits <= 1
+        if (missing > 0 and not is_cut_short) or not is_counted:
+            lost.append(name)
+    if lost:
+        raise FactsLostError(path, damage.reason, run_of(lost[0]), kept_as=recovery.kept_as)
 
 
 def _build(target: str, runs: dict[str, _Found], ours: Mapping[int, Run]) -> None:

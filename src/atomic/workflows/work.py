@@ -31,7 +31,7 @@ from atomic.graph import (
     State,
     StreamEvent,
 )
-from atomic.sessions.errors import JournalLostError
+from atomic.sessions.errors import FactsLostError, JournalLostError
 from atomic.sessions.facts import CHANGED_COPIES, Facts, find_facts
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import SessionStatus
@@ -107,6 +107,7 @@ class Work:
         self._stopped: Stop | None = None
         self._told_copies: set[str] = set()  # copies of facts that the user knows to have been changed
         self._streaming: asyncio.Task[RunResult[Any]] | None = None
+        self._damage = ""  # what to say of a journal that another program has damaged
         self._last: Any = None  # the state, once the run is over
         self._is_ours = not order.resume  # else it may be another's until the journal says so
         owner = this_owner()
@@ -224,9 +225,25 @@ class Work:
                     if has_ended:
                         self.report.keep_tasks()
                     await self._restore_copies()
+                self._damage = await asyncio.to_thread(self._find_damage) if has_ended else ""
         finally:
             if journal is not None:
                 await asyncio.to_thread(journal.close)
+
+    def _find_damage(self) -> str:
+        """Return what to say of facts that another program has damaged while the run was at work, or nothing."""
+        try:
+            self.runtime.facts.check_rows()
+        except FactsLostError as error:
+            return str(error)
+        except (JournalError, RunNotFoundError):
+            path = self._session.journal_path
+            return (
+                f"The journal {path} was changed or damaged while the run went on, so its checks, its caps and the list"
+                " of your uncommitted files cannot be trusted later, and the run cannot continue. Look at the work"
+                " before you keep it; copies of your files were not deleted"
+            )
+        return ""
 
     async def _opened(self, journal: Journal) -> AsyncIterator[StreamEvent]:
         """The stream of the graph; from here on the run is ours. Raises RunOwnedError before anything is changed."""
@@ -453,6 +470,10 @@ class Work:
 
     async def _end(self, ending: Ending) -> None:
         self.report.end_nodes()
+        if self._damage and ending.status == "completed":
+            ending = Ending("failed", "error", self._damage, 1)
+        elif self._damage:
+            self.report.warn(self._damage)
         over, trust = ending.status != "paused", self._own.now()
         questions = tuple(self.report.questions.values()) if ending.status in ("paused", "blocked", "failed") else ()
         with suppress(OSError):
