@@ -9,7 +9,7 @@ from atomic.git.apply import apply_changes
 from atomic.git.errors import GitError, PatchError
 from atomic.git.mail import split_mail, split_patch
 from atomic.git.pictures import FileChange, Picture, Pictures, shared_pictures
-from atomic.git.refs import Refs, branches_elsewhere, read_refs
+from atomic.git.refs import Refs, read_refs
 from atomic.git.repository import Repository, find_repository
 from atomic.git.submodules import uncommitted_in_submodules
 from atomic.git.watch import Changes, FileWatch, watching
@@ -26,7 +26,6 @@ __all__ = [
     "RemoteAddress",
     "Repository",
     "apply_changes",
-    "branches_elsewhere",
     "find_repository",
     "read_address",
     "read_refs",

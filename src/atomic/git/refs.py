@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -70,12 +69,3 @@ def _packed(folder: Path) -> dict[str, str]:
 def _stashes(log: str) -> list[tuple[str, str]]:
     entries = (line.partition("\t") for line in reversed(log.splitlines()))
     return [(facts.split(" ")[1], message) for facts, _, message in entries if facts.count(" ") > 1]
-
-
-def branches_elsewhere(repository: Repository) -> set[str]:
-    """Return the branches that are checked out in other worktrees, where others may work at the same time."""
-    heads: list[Path] = [repository.common_dir / "HEAD"]
-    with suppress(OSError):
-        heads += (Path(entry.path, "HEAD") for entry in os.scandir(repository.common_dir / "worktrees"))
-    others = [head for head in heads if head.parent != repository.git_dir]
-    return {text_of(head).removeprefix("ref: ") for head in others}

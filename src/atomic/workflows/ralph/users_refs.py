@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.git import GitError, Refs, Repository, branches_elsewhere, read_refs
+from atomic.git import GitError, Refs, Repository, read_refs
 from atomic.sessions.facts import Facts
 from atomic.workflows.ralph.users_files import CHECKS, from_fact, shown, to_fact
 
@@ -122,11 +122,11 @@ class UsersRefs:
 
 async def _lost_since(noted: _Noted, now: Refs, repository: Repository, task: str, branch: str | None) -> list[LostRef]:
     """Return the refs that were noted and are gone or moved now."""
-    known, after, others = {one.name: one for one in noted.lost}, _flat(now), branches_elsewhere(repository)
+    known, after = {one.name: one for one in noted.lost}, _flat(now)
     lost: list[LostRef] = []
     for name, (object, message) in _flat(noted.refs).items():
         found = after.get(name, ("", ""))[0]
-        is_free = name == branch or (found and name in others)  # the user may have switched since the beginning
+        is_free = name == branch  # the user may have switched since the beginning
         if found == object or is_free or (found and await _has_grown(repository, name, object, found)):
             continue
         whose = known[name].task if name in known else task
