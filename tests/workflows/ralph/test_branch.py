@@ -47,6 +47,15 @@ async def test_a_turn_that_leaves_the_branch_has_failed(tmp_path: Path, command:
     assert (theatre.project / "part1.txt").exists()
 
 
+async def test_a_branch_that_no_attempt_brings_back_pauses_the_run(tmp_path: Path) -> None:
+    switch = {"sh": "git checkout -q -b mine"}  # by the user, who stays there
+    theatre = Theatre(tmp_path, PLAN, worker("1", switch, attempt=1), writing("1"), writing("2"), APPROVE)
+    outcome = await theatre.ralph(GOAL)
+    assert outcome.status == ("paused", "branch_changed", 5)
+    assert "switched from main to mine, during a turn" in outcome.end["message"]
+    assert theatre.cast == ["planner 1", "worker 1 1", "worker 1 2"]
+
+
 async def test_an_empty_commit_is_no_change(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, worker("1", {"sh": "git commit -q --allow-empty -m Done"}))
     outcome = await theatre.ralph(GOAL)
@@ -219,6 +228,17 @@ async def test_a_check_that_loses_a_stash_is_in_the_title(tmp_path: Path) -> Non
     outcome = await theatre.ralph("--verify", "git stash clear", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert "the stash On main: it's mine 2 was deleted while a check ran" in theatre.report.partition("\n")[0]
+
+
+@pytest.mark.parametrize("is_rewound", [True, False], ids=["rewound", "grown"])
+async def test_a_branch_of_another_worktree_may_grow_and_not_be_rewound(tmp_path: Path, is_rewound: bool) -> None:
+    grow = "git update-ref refs/heads/feature $(git commit-tree -p feature -m more feature^{tree})"
+    command = "git update-ref refs/heads/feature main~1" if is_rewound else grow
+    theatre = Refs(tmp_path, PLAN, moving(command, attempt=1), moving("true"), writing("2"), APPROVE)
+    theatre.git("commit", "-q", "--allow-empty", "-m", "Second")
+    theatre.git("worktree", "add", "-q", str(tmp_path / "other"), "feature")
+    assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
+    assert ("the branch feature was moved" in theatre.report.partition("\n")[0]) is is_rewound
 
 
 async def test_what_the_user_or_a_worker_may_do_with_refs_is_no_loss(tmp_path: Path) -> None:

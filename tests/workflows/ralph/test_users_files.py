@@ -134,6 +134,20 @@ async def test_a_worker_does_not_replace_bytes_of_which_no_copy_can_be_kept(tmp_
     assert "draft.md: no copy can be kept of what is there now" in desk.prompts[2]["prompt"]
 
 
+async def test_a_file_that_the_user_edits_once_during_a_turn_does_not_block_the_run(tmp_path: Path) -> None:
+    edit = {"sh": "echo more >> draft.md; git reset -q"}  # by the user
+    second = worker("1", {"write": {"part1.txt": "again\n"}}, attempt=2)
+    rest = worker("2", {"write": {"part2.txt": "2\n"}})
+    desk = Desk(tmp_path, PLAN, taking("1", edit, attempt=1), second, rest, APPROVE)
+    outcome = await desk.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    touched = "your uncommitted work was touched by a turn or by you: `draft.md` was changed"
+    assert touched in desk.report.partition("\n")[0]
+    assert touched in outcome.end["message"]
+    assert (desk.project / "draft.md").read_text() == f"{DRAFT}more\n"
+
+
 async def test_undo_commands_leave_them_alone(tmp_path: Path) -> None:
     desk = Desk(tmp_path, PLAN, taking("1", TAKE_ALL), APPROVE)
     await desk.ralph(GOAL)

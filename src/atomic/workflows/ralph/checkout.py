@@ -324,7 +324,7 @@ class Checkout:
             self._desk.say(f"{what}. The run continues from commit {str(now.head)[:12]}, because you resumed it there")
             return msgspec.structs.replace(known, good=now)
         way = await _way_to(repository, good, now)
-        raise self._pause(known, now, f"{what}, {'by a turn' if now == seen else 'while no agent worked'}", way)
+        raise self._pause(known, now, f"{what}, {'during a turn' if now == seen else 'while no agent worked'}", way)
 
     def _pause(self, known: Known, now: Position, what: str, way: str) -> Suspend:
         self._note(msgspec.structs.replace(known, told=now))
@@ -400,7 +400,13 @@ class Checkout:
         troubles = await self._find_troubles(known.good.head, repository, task)
         if not any(trouble.kind == "committed" for trouble in troubles.values()):
             self._note(msgspec.structs.replace(known, good=now))
-        own = {path: trouble for path, trouble in troubles.items() if trouble.task == task}
+        # A file that stays touched fails no second attempt: it may have been the user, and the report says it anyway.
+        # One that stays in a commit would be published with the work.
+        own = {
+            path: trouble
+            for path, trouble in troubles.items()
+            if trouble.task == task and (trouble.kind == "committed" or path not in files.troubles)
+        }
         if not own:
             return None
         kept = with_versions(self.files, own, self._store, time.time())
@@ -409,7 +415,7 @@ class Checkout:
         text = way_back(files, own, known.good.head, self._store, self._desk.make_notes())
         reason = "; ".join(describe(shown(path), trouble) for path, trouble in list(own.items())[:3])
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
-        return Try("git", text, f"your uncommitted work was touched: {reason}{more}")
+        return Try("git", text, f"your uncommitted work was touched: {reason}{more} (by the turn, or by you)")
 
     async def _find_troubles(self, since: str, repository: Repository, task: str) -> dict[str, Trouble]:
         """Note what is wrong with the user's files now, and keep what is there instead."""

@@ -20,7 +20,7 @@ from atomic.workflows.ralph.report_banner import late_part, loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
 from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
 from atomic.workflows.ralph.report_undo import undo_section
-from atomic.workflows.ralph.users_files import STORE, describe, named, shown
+from atomic.workflows.ralph.users_files import CHECKS, STORE, describe, named, shown
 
 REPORT = "report.md"
 
@@ -164,7 +164,8 @@ def _touched(account: Account) -> str:
     if not troubles:
         return ""
     told = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
-    return f"; your uncommitted work was touched: {_first(told)}"
+    by_checks = all(trouble.task == CHECKS for trouble in troubles.values())
+    return f"; your uncommitted work was touched{'' if by_checks else ' by a turn or by you'}: {_first(told)}"
 
 
 def _lost(account: Account) -> str:

@@ -33,7 +33,7 @@ def _users_files(account: Account) -> str:
     back = f"> {code(f'atomic salvage {account.id}')} puts back what can be restored and prints these commands again."
     return "\n".join(
         [
-            "> **Your uncommitted work is not as you left it.**",
+            "> **Your uncommitted work is not as it was.** You may have changed it yourself during a turn or a check.",
             ">",
             *lines,
             ">",

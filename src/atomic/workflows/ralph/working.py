@@ -88,7 +88,8 @@ async def work(ctx: Ralph) -> NodeResult:
     desk.check_folder()
     tries = ctx.state.tries.get(task.id, [])
     checkout = Checkout(desk)
-    puts_back = bool(tries) and tries[-1].kind == "git"
+    # One attempt may bring back what another has moved. Then the run pauses: it may have been the user.
+    puts_back = [one.kind == "git" for one in tries[-2:]] in ([True], [False, True])
     with _begun(ctx, task), desk.turn(task.id):
         async with checkout.turn(task.id, is_repair=puts_back):
             prompt = worker_prompt(
