@@ -76,3 +76,26 @@ async def test_compiled_python_that_git_tracks_is_not_removed(tmp_path: Path) ->
     assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
     assert [path.name for path in (theatre.project / "lib" / "__pycache__").iterdir()] == ["a.pyc"]
     assert theatre.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("rm zz.txt", id="deleted"),
+        pytest.param("git add -A; git commit -q -m 'Take all'; rm zz.txt", id="committed", marks=pytest.mark.full),
+    ],
+)
+async def test_each_of_thousands_of_uncommitted_files_is_watched(tmp_path: Path, step: str) -> None:
+    first = worker("1", {"sh": f"echo 1 > part1.txt; {step}"}, attempt=1)
+    theatre = Theatre(tmp_path, ONE_TASK, first, worker("1", {"obey": True}, attempt=2), APPROVE)
+    tracked = theatre.git("ls-files").split()
+    (theatre.project / "data").mkdir()
+    for number in range(2_100):
+        (theatre.project / "data" / f"{number}.csv").write_text("x\n")
+    (theatre.project / "zz.txt").write_text("years of work\n")
+    outcome = await theatre.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    assert "2101 files are not committed and yours" in outcome.warnings
+    assert "your uncommitted work was touched" in outcome.warnings
+    assert (theatre.project / "zz.txt").read_text() == "years of work\n"
+    assert {*theatre.git("ls-files").split()} - {"part1.txt"} == {*tracked}

@@ -532,6 +532,8 @@ def _announced(files: UsersFiles) -> str:
     many, them, one = ("1 file is", "it", "it") if count == 1 else (f"{count} files are", "them", "one")
     lost = [path for path, file in files.files.items() if file.not_kept]
     kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
+    if files.unlisted:
+        kept += f" Only the first {len(files.files):,} are watched: commit or ignore the others."
     return (
         f"{many} not committed and yours: {named(files.paths, most=5)}. Workers must not touch {them}. "
         f"If a run should change {one}, commit it first.{kept}"

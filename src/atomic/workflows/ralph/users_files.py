@@ -26,11 +26,13 @@ from atomic.sessions.files import make_folder
 
 FACT = "users_files.json"
 STORE = "snapshots/users-files"  # below the session's folder: a file for each content, by its hash
-MOST_FILES = 2_000  # that are listed
+MOST_FILES = 20_000  # that are listed and watched
+MOST_COPIES = 2_000  # that are kept
 MOST_BYTES = 16 * 1024 * 1024  # of one file that is kept
 MOST_KEPT = 64 * 1024 * 1024  # bytes of all together
 MOST_NAMED = 30  # in one text
 COPY_CHANGED = "another program has changed the copy that was kept of it"
+MOST_COMMANDS = 100  # in a prompt; more are put into a script
 CHECKS = ""  # in place of a task: a check ran
 _GONE = "deleted"
 _LINK = "link"
@@ -120,6 +122,7 @@ class Store:
 
     def __init__(self, session: Path, redactor: Redactor) -> None:
         self._folder, self._redactor = session / STORE, redactor
+        self._kept: tuple[int, int] | None = None  # how many copies there are, and their bytes; None: not looked yet
 
     def keep(self, path: Path, content: str) -> str:
         """Keep what a file has; why that is not done, or nothing."""
@@ -136,11 +139,19 @@ class Store:
     def keep_bytes(self, data: bytes, content: str) -> str:
         if self._redactor.finds_in_file(data):
             return "it holds something that looks like a secret"
-        if self._size() + len(data) > MOST_KEPT:
+        count, size = self._kept or self._count()
+        if count >= MOST_COPIES:
+            return f"you have more than {MOST_COPIES:,} uncommitted files"
+        if size + len(data) > MOST_KEPT:
             return "your uncommitted files are larger than 64 MiB together"
         make_folder(str(self._folder))
         replace_file(self._folder / content, data)
+        self._kept = count + 1, size + len(data)
         return ""
+
+    @property
+    def is_full(self) -> bool:
+        return self._kept is not None and self._kept[0] >= MOST_COPIES
 
     def can_give(self, content: str) -> bool:
         """Return whether a file of this content can be made: no file and a link need no copy."""
@@ -164,10 +175,11 @@ class Store:
     def _exists(self, content: str) -> bool:
         return bool(content) and os.path.lexists(self._folder / content)
 
-    def _size(self) -> int:
+    def _count(self) -> tuple[int, int]:
         with suppress(FileNotFoundError):
-            return sum(entry.stat().st_size for entry in os.scandir(self._folder))
-        return 0
+            sizes = [entry.stat().st_size for entry in os.scandir(self._folder)]
+            return len(sizes), sum(sizes)
+        return 0, 0
 
 
 def put_back(path: Path, file: UsersFile, store: Store) -> None:
@@ -251,7 +263,8 @@ async def _listed(
     content = content_of(place)
     entry = staged.get(path)
     kept, why = "", store.keep(place, content)
-    if entry is not None and entry[0] != "160000":
+    # The repository has what is staged as an object; only the first files get a copy of that too.
+    if entry is not None and entry[0] != "160000" and not store.is_full:
         data = (await repository.git("cat-file", "blob", entry[1])).encode("utf-8", "surrogateescape")
         kept = sha256(data).hexdigest()
         why = why or ("" if store.has(kept) else store.keep_bytes(data, kept))
@@ -271,13 +284,14 @@ async def troubles_of(known: UsersFiles, repository: Repository, since: str, tas
     head, _ = await repository.head()
     committed = set[str]() if head is None or head == since else await repository.differing(since, head)
     staged = {} if head is None else await repository.staged(head)
+    commits = await _commits_of(repository, since, committed & known.files.keys())
     found: dict[str, Trouble] = {}
     for path, file in known.files.items():
         content = content_of(repository.root / path)
         before = known.troubles.get(path)
         whose = task if before is None else before.task
         if path in committed:
-            found[path] = Trouble("committed", whose, await _commit_of(repository, since, path), content)
+            found[path] = Trouble("committed", whose, commits.get(path, ""), content)
         elif content != file.content:
             found[path] = Trouble("deleted" if content == _GONE else "changed", whose, "", content)
         elif file.is_staged and staged.get(path, ("", "")) != file.staged:
@@ -292,10 +306,15 @@ def changed_late(known: UsersFiles) -> list[str]:
     return [path for path, file in others.items() if content_of(root / path) != file.content]
 
 
-async def _commit_of(repository: Repository, since: str, path: str) -> str:
-    """The first commit since then that has changed a file."""
-    words = ("log", "--format=%H", "--reverse", f"{since}..HEAD", "--", path)
-    return next(iter((await repository.git(*words)).split()), "")
+async def _commits_of(repository: Repository, since: str, paths: Collection[str]) -> dict[str, str]:
+    """Return for each file the first commit since then that has changed it."""
+    found: dict[str, str] = {}
+    before, commits = since, await repository.commits(since, "HEAD") if paths else []
+    for commit in reversed(commits):
+        changed = await repository.differing(before, commit)
+        found = {path: commit for path in paths if path in changed} | found
+        before = commit
+    return found
 
 
 # Words --------------------------------------------------------------------------------------------------------------
@@ -367,13 +386,20 @@ def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, sto
     lines = [f"cd {quote(known.root)}"]
     committed = [path for path, trouble in troubles.items() if trouble.kind == "committed"]
     if committed:
-        words = " ".join(shell_word(path) for path in committed)
-        undo = f"git read-tree HEAD && git restore --staged --source={since} -- {words}"
-        script = f'{undo} && git commit -q -m "Leave out files that are not part of this work"'
-        lines.append(f"GIT_INDEX_FILE=$(mktemp -u) sh -c {quote(script)}")
+        groups = (" ".join(map(shell_word, committed[at : at + 500])) for at in range(0, len(committed), 500))
+        undo = [f"git restore --staged --source={since} -- {words}" for words in groups]
+        commit = 'git commit -q -m "Leave out files that are not part of this work"'
+        steps = " && ".join(("git read-tree HEAD", *undo, commit))
+        lines.append(f"(GIT_INDEX_FILE=$(mktemp -u); export GIT_INDEX_FILE; {steps})")
     for path, trouble in troubles.items():
         lines += _put_back_lines(path, known.files[path], trouble, since, store, notes)
-    told = "\n".join(f"- {describe(f'`{shown(path)}`', trouble)}" for path, trouble in troubles.items())
+    if len(lines) > MOST_COMMANDS:
+        script = notes / "put-files-back.sh"
+        replace_file(script, os.fsencode("\n".join(lines) + "\n"), durable=False)
+        lines = [f"sh -e {quote(str(script))}"]
+    told = "\n".join(f"- {describe(f'`{shown(path)}`', one)}" for path, one in list(troubles.items())[:MOST_COMMANDS])
+    if len(troubles) > MOST_COMMANDS:
+        told += f"\n- and {len(troubles) - MOST_COMMANDS} more"
     return (
         "While your turn ran, files of the user that were uncommitted before this run were touched:\n"
         f"{told}\n\n"
