@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from atomic.tasks import NoTaskListError, Task, TaskList, TaskStatus, convert_feature_list
+from atomic.tasks import NoTaskListError, ProblemKind, Task, TaskList, TaskStatus, convert_feature_list
 
 NAMED: dict[str, Any] = {
     "features": [
@@ -89,7 +89,7 @@ def test_named_features_keep_their_ids_and_statuses(read: Callable[[object], Tas
 def test_features_without_an_id_get_their_position_and_a_title() -> None:
     tasks = TaskList.parse({"features": [{}, {"steps": "look"}]})
     assert [(task.id, task.title) for task in tasks.tasks] == [("1", "Task 1"), ("2", "Task 2")]
-    assert tasks.problems == ()
+    assert [(problem.task_id, problem.kind) for problem in tasks.problems] == [("1", ProblemKind.NO_TEXT)]
 
 
 @pytest.mark.parametrize(

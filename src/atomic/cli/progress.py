@@ -15,9 +15,12 @@ from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, read_lin
 from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, json_line, message, screen_width
 from atomic.columns import cut
+from atomic.config import atomic_home
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question
+from atomic.sessions.errors import SessionError
+from atomic.sessions.store import SessionStore
 from atomic.step_names import split_first, without_items
 from atomic.tasks import Task, TaskStatus
 from atomic.terminal import harmless, one_line
@@ -108,6 +111,8 @@ class Board:
         match event:
             case RunStarted():
                 self.session_dir = event.session_dir
+                if event.resumed:
+                    self._take_up_cost(event.run)
                 yield f"{'Resuming' if event.resumed else 'Session:'} {event.run}"
             case NodeStarted():
                 self.running[event.step_id] = event
@@ -129,6 +134,15 @@ class Board:
                     yield f"{event.status} after {_seconds(event.time - self.began)}{self._money()}"
             case Warning():
                 return  # it goes to standard error
+
+    def _take_up_cost(self, run: str) -> None:
+        """Begin with what earlier processes of the run have spent."""
+        try:
+            cost = SessionStore(atomic_home()).find(run).record.cost
+        except SessionError:  # the run says what is wrong with its folder
+            return
+        self.cost = cost.usd or 0.0
+        self.tokens = cost.input_tokens + cost.output_tokens
 
     def _node_ended(self, event: NodeEnded) -> Iterator[str]:
         self.running.pop(event.step_id, None)

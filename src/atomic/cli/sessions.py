@@ -18,7 +18,7 @@ from atomic.columns import cut, table, width
 from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
-from atomic.sessions.model import SessionRecord
+from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import dollars, duration, facts_of, local_time, report_of
 from atomic.sessions.store import Session, SessionStore, shown
 from atomic.sessions.timeline import Row, bar, rows_of
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 64 * 1024 * 1024  # of a report
 MOST_ROWS = 200  # of a timeline, on a screen or in a pipe; --json has all
+CANCELLED = "This run was cancelled for good (atomic stop --cancel): it cannot be resumed."
 _WHO, _BAR, _WIDE = 28, 40, 100
 # In this order: what is going on, or went wrong, is seen before what is done.
 _MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "‖", "blocked": "‖", "completed": "✓"}
@@ -96,9 +97,14 @@ def _look(id: str) -> tuple[Session, History]:
 
 def _report(session: Session, history: History) -> str:
     try:
-        return read_bounded_text(session.dir / "report.md", _MOST_BYTES)
+        report = read_bounded_text(session.dir / "report.md", _MOST_BYTES)
     except OSError:  # also where something else is in its place
         return report_of(history)
+    if history.record.status is not SessionStatus.CANCELLED or "was cancelled" in report.partition("\n")[0]:
+        return report
+    # It was written when the run paused, and cancelled from elsewhere later.
+    kept = [line for line in report.splitlines() if not line.startswith("- **To continue**")]
+    return "\n".join([f"> **{CANCELLED}** What follows is its report from before that.", "", *kept]) + "\n"
 
 
 def _private(name: str, flags: int) -> int:

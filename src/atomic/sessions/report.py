@@ -12,7 +12,7 @@ import msgspec
 from atomic.sessions.history import History, seconds_since_1970
 from atomic.sessions.model import Cost, SessionRecord
 
-GOES_ON = ("paused", "interrupted", "failed", "blocked", "cancelled")  # a resume tries these again
+GOES_ON = ("paused", "interrupted", "failed", "blocked")  # a resume tries these again
 
 
 class RoleFigures(msgspec.Struct, frozen=True):

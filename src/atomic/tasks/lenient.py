@@ -141,7 +141,7 @@ class _Draft:
             problems.append(TaskProblem(id, kind, message))
 
         description, title = text_of(self._one("description")), self._one("title")
-        return Task(
+        task = Task(
             id=id,
             title=text_of(title) if title is not None else _first_line(description) or f"Task {id}",
             description=description,
@@ -151,6 +151,10 @@ class _Draft:
             acceptance=[text_of(line) for line in (*self._all("acceptance"), *self._all("steps"))],
             metadata=self._metadata(report),
         )
+        has_text = text_of(title).strip() or description.strip() or task.acceptance
+        if not has_text and not task.status.is_done:
+            report(ProblemKind.NO_TEXT, "has neither a title nor a description, so nobody can work on it: add one")
+        return task
 
     def _one(self, field: str) -> Any:
         """Take the best value for a field: the first that says something; the others become metadata."""

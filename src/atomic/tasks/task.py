@@ -51,6 +51,7 @@ class ProblemKind(StrEnum):
     MISSING_ID = "missing_id"
     UNKNOWN_STATUS = "unknown_status"
     UNREADABLE = "unreadable"
+    NO_TEXT = "no_text"
 
 
 class TaskProblem(msgspec.Struct, frozen=True):

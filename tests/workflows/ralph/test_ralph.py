@@ -507,6 +507,55 @@ async def test_a_feature_list_whose_features_all_pass_is_refused(tmp_path: Path)
     assert (done.exit_code, "completed already" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("word", ["failing", "failed"])
+async def test_a_failing_feature_of_a_list_is_work_to_do(tmp_path: Path, word: str) -> None:
+    theatre = Theatre(tmp_path, writing("1"), writing("2"), APPROVE)
+    features = [{"id": task["id"], "name": task["title"], "status": word} for task in TASKS]
+    (theatre.project / "list.json").write_text(json.dumps({"features": features}))
+    outcome = await theatre.ralph("--feature-list", "list.json")
+    assert outcome.status == DONE
+    assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert 'tasks: "1", "2" failed before this run, and will be worked on' in outcome.warnings
+
+
+@pytest.mark.parametrize("listed", [{"tasks": [{"id": "1"}]}, {"features": [{"foo": 1}]}], ids=["tasks", "features"])
+async def test_a_task_without_any_text_is_refused_before_anything_is_paid(tmp_path: Path, listed: Any) -> None:
+    theatre = Theatre(tmp_path)
+    (theatre.project / "list.json").write_text(json.dumps(listed))
+    told = "1: has neither a title nor a description, so nobody can work on it: add one"
+    done = await theatre.user.atomic("run", "ralph", "--tasks", "list.json")
+    assert (done.exit_code, told in done.stderr) == (2, True)
+    assert theatre.cast == []
+    checked = await theatre.user.atomic("tasks", "check", "list.json")
+    assert (checked.exit_code, checked.stdout) == (1, f"list.json: {told}\n")
+
+
+@pytest.mark.parametrize(
+    ("flag", "why"),
+    [
+        ("--workers", "--workers has no effect with --yolo: one agent works on the prompt"),
+        ("--reviewers", "--reviewers has no effect: a run with --yolo has no review"),
+        ("--review-rounds", "--review-rounds has no effect: a run with --yolo has no review"),
+    ],
+)
+async def test_a_flag_that_yolo_has_no_use_for_is_refused(tmp_path: Path, flag: str, why: str) -> None:
+    theatre = Theatre(tmp_path)
+    done = await theatre.user.atomic("run", "ralph", "--yolo", flag, "4", GOAL)
+    assert (done.exit_code, done.stderr) == (2, f"atomic: {why}; leave it out\n")
+
+
+async def test_workers_of_the_settings_are_no_warning_of_yolo(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, {"role": "worker", "do": [{"write": {"a.txt": "a\n"}}, {"say": PROMISE}]})
+    file = theatre.user.home / ".atomic" / "config.toml"
+    file.write_text(f"{file.read_text()}[workflows.ralph]\nworkers = 4\n")
+    outcome = await theatre.ralph("--yolo", GOAL)
+    assert outcome.status == DONE
+    assert "share one checkout" not in outcome.warnings
+    assert theatre.report.startswith(
+        "# Ralph completed, not verified: the agent says that it is done after 1 turn, not "
+    )
+
+
 async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path)
     for folder in ("research", "inner"):

@@ -97,6 +97,35 @@ async def test_the_last_line_at_the_cap_of_turns_raises_it(tmp_path: Path) -> No
     assert outcome.end["resume"] == f"atomic resume {theatre.session.name} --max-iterations 2"
 
 
+async def test_the_last_line_names_more_turns_than_are_used(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewing(finding("one")))
+    assert (await theatre.ralph("--max-iterations", "2", GOAL)).status == ("paused", "max_iterations", 6)
+    outcome = await theatre.resume("--max-iterations", "1")
+    assert outcome.end["resume"] == f"atomic resume {theatre.session.name} --max-iterations 3"
+
+
+async def test_a_cancelled_run_does_not_say_that_it_can_be_resumed(tmp_path: Path) -> None:
+    theatre = await paused(tmp_path)
+    id = theatre.session.name
+    await theatre.user.atomic("stop", id, "--cancel")
+    report = (await theatre.user.atomic("sessions", "report", id)).stdout
+    assert report.startswith("> **This run was cancelled for good (atomic stop --cancel): it cannot be resumed.**")
+    assert "To continue" not in report
+    shown = (await theatre.user.atomic("sessions", "show", id)).stdout
+    assert "cancelled" in shown
+    assert "atomic resume" not in shown
+
+
+async def test_the_last_line_of_a_resumed_run_has_the_cost_of_all_of_it(tmp_path: Path) -> None:
+    paid = [{**writing(task), "do": [{"cost": cost}, *writing(task)["do"]]} for task, cost in (("1", 1.6), ("2", 0.9))]
+    theatre = Theatre(tmp_path, PLAN, *paid, APPROVE)
+    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
+    done = await theatre.user.atomic("resume", theatre.session.name, "--max-iterations", "9")
+    assert done.exit_code == 0, done.stderr
+    last = next(line for line in done.stdout.splitlines() if line.startswith("completed after "))
+    assert last.endswith(", $2.50")
+
+
 @pytest.mark.parametrize(("check", "flag"), [("test -f part2.txt", " --red-checks goal"), ("pytets -q", "")])
 async def test_the_last_line_of_a_red_check_says_what_it_can_mean(tmp_path: Path, check: str, flag: str) -> None:
     theatre = Theatre(tmp_path, PLAN)

@@ -128,12 +128,13 @@ class Desk:
         if task in turns.open and _was_limited(self.facts, task):
             return  # Atomic was killed while it waited for the limit's end
         if most and turns.turns >= most:
+            more = max(most * 2, turns.turns + most)
             raise Suspend(
                 f"max_iterations reached: {turns.turns} of {most} worker and fixer turns are used "
-                f"(to continue: atomic resume {self.session.name} --max-iterations {most * 2})",
+                f"(to continue: atomic resume {self.session.name} --max-iterations {more})",
                 code="max_iterations",
                 begun=False,
-                remedy=f"--max-iterations {most * 2}",
+                remedy=f"--max-iterations {more}",
             )
         self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
 

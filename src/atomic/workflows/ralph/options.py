@@ -28,7 +28,7 @@ PLAN = "the plan"  # where a check is from that a planner named
 SETTINGS = "config.toml"  # where a check is from that the user's own configuration sets
 PROJECT_SETTINGS = ".atomic/config.toml"  # where a check is from that the project's configuration sets
 MAX_SPEC = 1_000_000  # characters of a spec that a planner could still read
-_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
+_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER, ProblemKind.NO_TEXT)
 _SPEC_ENDINGS = (".md", ".markdown", ".txt", ".rst", ".adoc")
 
 
@@ -69,7 +69,7 @@ def read_options(params: WorkflowStateParams) -> Options:
         gate_timeout=_timeout(config["gate_timeout"]),
         review_rounds=_count(config, "review_rounds", least=0),
         reviewers=_count(config, "reviewers", least=1),
-        workers=_count(config, "workers", least=1),
+        workers=1 if mode == "yolo" else _count(config, "workers", least=1),
         pr=bool(config["pr"]),
         dry_run=bool(config["dry_run"]),
         project=params.project,
@@ -97,6 +97,18 @@ def check_resume(params: ResumeParams) -> None:
         raise StartError(
             f"--review-rounds cannot be {rounds}: this run was started {was} reviews, and a resume cannot change that"
         )
+
+
+def check_yolo(params: WorkflowStateParams) -> None:
+    """Refuse flags that have no effect with `--yolo`. Raises StartError."""
+    given, config = params.given, {**DEFAULTS, **params.config}
+    if not config["yolo"]:
+        return
+    if given.get("workers", 1) != 1:
+        raise StartError("--workers has no effect with --yolo: one agent works on the prompt; leave it out")
+    for key, flag in (("reviewers", "--reviewers"), ("review_rounds", "--review-rounds")):
+        if given.get(key):
+            raise StartError(f"{flag} has no effect: a run with --yolo has no review; leave it out")
 
 
 def most_iterations(config: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from atomic.tasks import NoTaskListError, ProblemKind, Task, TaskList, TaskStatu
 MOST_TASKS = 500
 MOST_CHECK = 1000  # characters of a check
 MOST_DOCUMENTS = 1000  # in one answer
-_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER)
+_FATAL = (ProblemKind.CYCLE, ProblemKind.UNKNOWN_BLOCKER, ProblemKind.NO_TEXT)
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",

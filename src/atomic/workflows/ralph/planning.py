@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from atomic.errors import AtomicError
 from atomic.git import find_repository
 from atomic.graph import RunStatus, Suspend
@@ -16,7 +18,8 @@ from atomic.providers.errors import ProviderError
 from atomic.questions import Option, Question
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import SessionStore
-from atomic.tasks import TaskList
+from atomic.tasks import TaskList, TaskStatus
+from atomic.tasks.task import named
 from atomic.terminal import one_line
 from atomic.workflows import NodeResult
 from atomic.workflows.errors import TurnFailedError
@@ -63,7 +66,7 @@ async def prepare(ctx: Ralph) -> NodeResult:
     desk = Desk(ctx)
     desk.check_folder()
     if desk.options.mode == "tasks":
-        _take(desk, read_list(Path(desk.options.origin)))
+        _take(desk, _with_failed_as_work(desk, read_list(Path(desk.options.origin))))
     _choose_gates(desk)
     _warn_of_variables(desk)
     await asyncio.to_thread(_warn_of_others, desk)
@@ -86,6 +89,19 @@ async def prepare(ctx: Ralph) -> NodeResult:
     if red:
         await _decide(ctx, desk, red)
     return NodeResult({"start": start})
+
+
+def _with_failed_as_work(desk: Desk, tasks: TaskList) -> TaskList:
+    """Return a list in which what failed before the run is to be done: a failing feature is work, not an obstacle."""
+    failed = [task.id for task in tasks.tasks if task.status is TaskStatus.FAILED]
+    if not failed:
+        return tasks
+    desk.say(f"tasks: {named(failed)} failed before this run, and will be worked on")
+    fresh = [
+        msgspec.structs.replace(task, status=TaskStatus.PENDING) if task.status is TaskStatus.FAILED else task
+        for task in tasks.tasks
+    ]
+    return TaskList(fresh, metadata=tasks.metadata, problems=tasks.problems)
 
 
 def _choose_gates(desk: Desk) -> None:

@@ -89,6 +89,8 @@ def _dry(account: Account) -> str:
 
 def _yolo(account: Account, completed: bool) -> str:
     turns = "" if account.state is None else f" after {_number(account.state.iteration, 'turn')}"
+    if completed and not account.verifying:  # only the agent says so
+        return f"the agent says that it is done{turns}"
     return f"the promise was kept{turns}" if completed else f"the promise is not kept{turns}"
 
 
@@ -229,6 +231,8 @@ _DECIDE_BEFORE = (
 
 def _go_on(ending: RunEnd, account: Account) -> str:
     id = account.id
+    if ending.status == "cancelled":
+        return "the run was cancelled for good and cannot be resumed; start a new run to work on what is left."
     if ending.reason == "check_red" and not account.calls:
         return _DECIDE_BEFORE.format(id=id)
     return _DECIDE.get(ending.reason, "`atomic resume {id}`: what is finished is not done again.").format(id=id)

@@ -9,7 +9,7 @@ from atomic.workflows import END, LoadedWorkflow, Node, NodeKind, NodeResult, Wo
 from atomic.workflows.definition import Capabilities, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.ralph import planning, publishing, reviewing, working, yolo
 from atomic.workflows.ralph.desk import TASKS, Desk, Ralph
-from atomic.workflows.ralph.options import check_operation, check_resume, check_trust, read_options
+from atomic.workflows.ralph.options import check_operation, check_resume, check_trust, check_yolo, read_options
 from atomic.workflows.ralph.report import at_end
 from atomic.workflows.ralph.state import RalphState
 from atomic.workflows.task_loop import task_loop_node
@@ -42,6 +42,7 @@ def agent(id: str, run: Callable[[Ralph], Awaitable[NodeResult]]) -> Node[RalphS
 def check_start(params: WorkflowStateParams) -> None:
     """Refuse what cannot work, before there is a session. Raises StartError, UntrustedError."""
     options = read_options(params)
+    check_yolo(params)
     check_trust(params, options)
     if not options.dry_run:
         check_operation(params.cwd)
