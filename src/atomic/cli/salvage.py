@@ -31,6 +31,7 @@ from atomic.workflows.ralph.users_files import (
     content_of,
     other_versions,
     put_back,
+    read_existing,
     read_users_files,
     shown,
     take_out,
@@ -43,11 +44,19 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
     if session.is_owned:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
     facts = _facts(session)
-    users = read_users_files(facts)
+    users, existing = read_users_files(facts), read_existing(facts)
+    if existing.files and not users.files:  # the run began without a commit
+        users = existing
     replaced = other_versions(users)
     wanted = _wanted(users, paths, replaced, touched=None if is_turn_open(facts) else users.troubles)
     if paths:
         replaced = {path: versions for path, versions in replaced.items() if path in wanted}
+    if not wanted and not replaced and users is existing:
+        put(
+            "There was no commit when the run began, and none of the files that were there is missing. "
+            f"atomic salvage {session.id} PATH puts back a file that was changed.\n"
+        )
+        return OK
     if not wanted and not replaced:
         put("The run has left your uncommitted files as they were: there is nothing to put back.\n")
         return OK

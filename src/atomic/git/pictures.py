@@ -185,6 +185,10 @@ class Pictures:
                     found.add(_shown(path))
         return frozenset(found)
 
+    async def names(self, picture: Picture) -> list[str]:
+        """Return the paths of all files, as the file system has them."""
+        return split(await (await self._opened()).git("ls-tree", "-r", "-z", "--name-only", picture.tree))
+
     async def uncommitted(self, picture: Picture) -> frozenset[str]:
         """Return the files that are not as the commit has them that was checked out then; none if there was none."""
         return frozenset(_shown(path) for path in await self.uncommitted_names(picture))

@@ -99,3 +99,27 @@ async def test_each_of_thousands_of_uncommitted_files_is_watched(tmp_path: Path,
     assert "your uncommitted work was touched" in outcome.warnings
     assert (theatre.project / "zz.txt").read_text() == "years of work\n"
     assert {*theatre.git("ls-files").split()} - {"part1.txt"} == {*tracked}
+
+
+@pytest.mark.parametrize("has_git", [False, True])
+async def test_files_of_a_folder_without_a_commit_can_be_put_back(tmp_path: Path, *, has_git: bool) -> None:
+    wreck = {"sh": "echo 1 > part1.txt; rm thesis.txt; echo worse > notes.txt"}
+    theatre = Theatre(tmp_path, ONE_TASK, worker("1", wreck), APPROVE, git=False)
+    if has_git:
+        theatre.git("init", "-q")
+    (theatre.project / "thesis.txt").write_text("years of work\n")
+    (theatre.project / "notes.txt").write_text("my notes\n")
+    outcome = await theatre.ralph("--verify", "true", GOAL)
+    assert outcome.status == ("completed", "done", 0)
+    commands = "git add -A && git commit" if has_git else "git init && git add -A && git commit"
+    assert "This folder has no commit" in outcome.warnings
+    assert f"run {commands} first" in outcome.warnings
+    assert "1 file of yours that was in no commit was deleted: `thesis.txt`" in theatre.report.splitlines()[0]
+    assert "There was no commit when the run began" in theatre.report
+    salvage = await theatre.user.atomic("salvage", theatre.session.name)
+    assert (salvage.exit_code, salvage.stdout) == (0, "thesis.txt: put back\n")
+    assert (theatre.project / "thesis.txt").read_text() == "years of work\n"
+    again = await theatre.user.atomic("salvage", theatre.session.name)
+    assert "none of the files that were there is missing" in again.stdout
+    await theatre.user.atomic("salvage", theatre.session.name, "notes.txt", "--force")
+    assert (theatre.project / "notes.txt").read_text() == "my notes\n"

@@ -25,7 +25,14 @@ from atomic.workflows.ralph.options import Options
 from atomic.workflows.ralph.prompts import role_of
 from atomic.workflows.ralph.review import Finding, Review
 from atomic.workflows.ralph.state import Span, Try
-from atomic.workflows.ralph.users_files import UsersFiles, Version, changed_late, other_versions, read_users_files
+from atomic.workflows.ralph.users_files import (
+    UsersFiles,
+    Version,
+    changed_late,
+    other_versions,
+    read_existing,
+    read_users_files,
+)
 from atomic.workflows.ralph.users_refs import LostRef, lost_refs
 from atomic.workflows.ralph.yolo import TASK as YOLO
 
@@ -60,6 +67,7 @@ class Account:
     calls: Sequence[Call]
     spent: Spent
     users: UsersFiles  # the user's uncommitted files
+    existing: UsersFiles  # all files that were there, where the run began without a commit
     versions: Mapping[str, Sequence[Version]]  # of the user's files, that a turn has replaced
     late: Sequence[str]  # those that have changed since the last turn or check
     lost_refs: Sequence[LostRef]  # branches, tags and stashes of the user
@@ -167,6 +175,7 @@ def read_account(session: Path, state: object, facts: Mapping[str, Any]) -> Acco
         calls=calls_of(facts),
         spent=read_past(facts).spent,
         users=users,
+        existing=read_existing(facts),
         versions=other_versions(users),
         late=changed_late(users),
         lost_refs=lost_refs(facts),

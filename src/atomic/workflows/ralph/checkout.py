@@ -26,6 +26,7 @@ from atomic.workflows.ralph.own_work import changed_at, last_sign_of_life
 from atomic.workflows.ralph.state import Try
 from atomic.workflows.ralph.users_files import (
     CHECKS,
+    EXISTING,
     FACT,
     MOST_FILES,
     Entry,
@@ -36,6 +37,7 @@ from atomic.workflows.ralph.users_files import (
     describe,
     from_fact,
     list_again,
+    list_existing,
     list_users_files,
     named,
     read_users_files,
@@ -141,6 +143,7 @@ class Checkout:
         """
         repository = find_repository(self._desk.cwd)
         if repository is None:
+            await self._keep_existing(self._desk.cwd, now, "git init && git add -A && git commit")
             return
         if (known := self._known()) is not None and self._were_checks_cut():
             await self._recover_checks(known, repository)
@@ -163,6 +166,7 @@ class Checkout:
         self._note(Known(position, Seen(position, now.tree)))
         # Without a commit there is no line between the user's files and the project: all of it is the project.
         if position.head is None:
+            await self._keep_existing(repository.root, now, "git add -A && git commit")
             return
         uncommitted = await self._desk.pictures.uncommitted_names(now)
         written = {*self._desk.book.leftovers} - before.files.keys()
@@ -176,6 +180,24 @@ class Checkout:
             self._desk.say(_announced(files))
         if files.unreadable:
             self._desk.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")
+
+    async def _keep_existing(self, root: Path, now: Picture, commands: str) -> None:
+        """Keep copies of the files that are there before the first turn of a run without a commit."""
+        if self._facts.get(EXISTING) is not None:
+            return
+        files = await asyncio.to_thread(list_existing, root, await self._desk.pictures.names(now), self._store)
+        self._facts.set(EXISTING, to_fact(files))
+        if not files.files:
+            return
+        lost = [path for path, file in files.files.items() if file.not_kept]
+        kept = f" No copy is kept of {named(lost, most=3)}: {files.files[lost[0]].not_kept}." if lost else ""
+        if files.unlisted:
+            kept += f" Only the first {len(files.files):,} files are watched."
+        self._desk.say(
+            "This folder has no commit: agents may change and delete every file in it, and git cannot bring one back. "
+            f"To be safe, run {commands} first. After the run, atomic salvage {self._desk.session.name} PATH puts a "
+            f"file back.{kept}"
+        )
 
     # around checks -------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from atomic.workflows.ralph.report_banner import late_part, loud_part
 from atomic.workflows.ralph.report_costs import chosen_section, cost_section
 from atomic.workflows.ralph.report_tasks import done_section, findings_section, left_section
 from atomic.workflows.ralph.report_undo import undo_section
-from atomic.workflows.ralph.users_files import CHECKS, STORE, describe, named, shown
+from atomic.workflows.ralph.users_files import CHECKS, STORE, changed_late, describe, named, shown
 
 REPORT = "report.md"
 
@@ -35,9 +35,11 @@ def at_end(end: RunEnd) -> EndNote | None:
         return None
     shutil.rmtree(session / PICTURES, ignore_errors=True)  # only a run that goes on needs them
     account = read_account(session, end.state, end.facts)
-    if not account.users.troubles and not account.late and not account.versions:
+    existing = account.existing
+    is_needed = account.users.troubles or account.late or account.versions or existing.troubles
+    if not is_needed and not changed_late(existing):
         shutil.rmtree(session / STORE, ignore_errors=True)
-    more = plain(_refused(account) + _touched(account) + _lost(account) + _late(account), 1000)
+    more = plain(_refused(account) + _touched(account) + _deleted(account) + _lost(account) + _late(account), 1000)
     opened = f"; pull request: {plain(account.record.pr)}" if account.record.pr else ""
     said = f"{sentence(account, completed=True)}{more}{opened}; report: {session / REPORT}"
     if account.options.dry_run:
@@ -144,7 +146,8 @@ def _head(account: Account, ending: RunEnd) -> str:
     unknown = "The run's state is not known: reviews and the authors of commits are missing here." * (
         account.state is None
     )
-    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{_refused(account)}{_touched(account)}{_lost(account)}"
+    harm = f"{_refused(account)}{_touched(account)}{_deleted(account)}{_lost(account)}"
+    title = f"# Ralph{_word(account, ending)}: {line(told, 500)}{harm}"
     if completed:  # otherwise a resume takes them for the user's
         title += _late(account)
     return "\n\n".join(part for part in (title, unknown, "\n".join(lines)) if part)
@@ -168,6 +171,17 @@ def _touched(account: Account) -> str:
     told = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
     by_checks = all(trouble.task == CHECKS for trouble in troubles.values())
     return f"; your uncommitted work was touched{'' if by_checks else ' by a turn or by you'}: {_first(told)}"
+
+
+def _deleted(account: Account) -> str:
+    """That files are gone which were there before the run and in no commit."""
+    gone = list(account.existing.troubles)
+    if not gone:
+        return ""
+    many = "1 file of yours that was in no commit was"
+    if len(gone) > 1:
+        many = f"{len(gone)} files of yours that were in no commit were"
+    return f"; {many} deleted: {named(gone, most=3)}"
 
 
 def _lost(account: Account) -> str:

@@ -15,6 +15,7 @@ def loud_part(account: Account) -> str:
     """What the reader must look at first, as quotes; nothing where there is nothing."""
     parts = (
         _users_files(account),
+        _existing(account),
         _versions(account),
         _users_refs(account),
         _protected(account),
@@ -56,6 +57,22 @@ def _taking_out(account: Account, troubles: Mapping[str, Trouble]) -> list[str]:
         return []
     place = "> To take a file out of the branch again and keep it as yours, in the root of the repository:"
     return [place, ">", "> ```sh", *(f"> {command}" for command in commands), "> ```", ">"]
+
+
+def _existing(account: Account) -> str:
+    """Say that the run began without a commit, and which files are gone."""
+    existing = account.existing
+    if not existing.files:
+        return ""
+    gone = list(existing.troubles)
+    lines = ["> **There was no commit when the run began**: git cannot bring back what agents changed or deleted."]
+    if gone:
+        back = code(f"atomic salvage {account.id}")
+        lines.append(f"> Deleted: {named(gone)}. {back} puts back what can be restored.")
+    if lost := [path for path in gone if existing.files[path].not_kept]:
+        lines.append(f"> **There is no copy** of {named(lost)}: {existing.files[lost[0]].not_kept}.")
+    lines.append(f"> {code(f'atomic salvage {account.id} PATH')} puts back a file that was changed.")
+    return "\n".join(lines)
 
 
 def _versions(account: Account) -> str:

@@ -25,6 +25,7 @@ from atomic.saving import replace_file
 from atomic.sessions.files import make_folder
 
 FACT = "users_files.json"
+EXISTING = "existing_files"  # the fact of what was there where the run began without a commit
 STORE = "snapshots/users-files"  # below the session's folder: a file for each content, by its hash
 MOST_FILES = 20_000  # that are listed and watched
 MOST_COPIES = 2_000  # that are kept
@@ -234,6 +235,16 @@ async def list_users_files(
         path: await _listed(repository, path, staged, store, inner.files.get(path, "")) for path in paths[:MOST_FILES]
     }
     return UsersFiles(str(repository.root), files, len(paths) - len(files), unreadable=inner.unreadable)
+
+
+def list_existing(root: Path, paths: Sequence[str], store: Store) -> UsersFiles:
+    """List all files of a project that has no commit, and keep their bytes."""
+    files: dict[str, UsersFile] = {}
+    for path in paths[:MOST_FILES]:
+        content = content_of(root / path)
+        why = store.keep(root / path, content)
+        files[path] = UsersFile(content=content, mode=_mode_of(root / path), not_kept=why)
+    return UsersFiles(str(root), files, len(paths) - len(files))
 
 
 async def list_again(
@@ -447,6 +458,14 @@ _HALVES = {private: half for half, private in _PRIVATE.items()}
 
 def read_users_files(facts: Mapping[str, Any]) -> UsersFiles:
     return msgspec.convert(from_fact(facts.get(FACT, {})), UsersFiles)
+
+
+def read_existing(facts: Mapping[str, Any]) -> UsersFiles:
+    """Return the files that were there before a run that began without a commit; those deleted since are troubles."""
+    found = msgspec.convert(from_fact(facts.get(EXISTING, {})), UsersFiles)
+    root = Path(found.root)
+    gone = {path: Trouble("deleted", CHECKS, "", _GONE) for path in found.files if not os.path.lexists(root / path)}
+    return msgspec.structs.replace(found, troubles=gone)
 
 
 def to_fact(value: Any) -> Any:
