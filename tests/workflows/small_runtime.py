@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,6 +133,9 @@ class Runtime:
 
     def provider_of(self, role: str) -> str | None:
         return None
+
+    def timed(self, what: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     def publish(self, url: str) -> None:
         raise AtomicError(f"nobody publishes {url} here")

@@ -55,15 +55,13 @@ LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; what lies behin
 class CapReached(AtomicError):
     """A cap is reached and nobody works any more: the run pauses. `kind` is the reason it pauses for."""
 
-    def __init__(
-        self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", is_cut: bool = False
-    ) -> None:
+    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", cut: str = "") -> None:
         self.kind, self.limit, self.spent = kind, limit, spent
         self.flag = f"--{kind.replace('_', '-')}"
         shown = _SHOWN[kind]
         self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
         self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
-        cut = "; the turn at work was interrupted, and what it did is kept" if is_cut else ""
+        cut = f"; the {cut} at work was interrupted, and what it did is kept" if cut else ""
         super().__init__(
             f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
             f" (to continue: {self.raise_with})"
@@ -296,7 +294,7 @@ class Governor:
         )
         for kind, limit, bound, taken, spent in found:
             if limit is not None and bound is not None and taken > bound:
-                return CapReached(kind, limit, spent, run=self._run, is_cut=True)
+                return CapReached(kind, limit, spent, run=self._run, cut="turn")
         return None
 
     @property
@@ -308,6 +306,21 @@ class Governor:
         """How long the turns at work may still take by `--max-time`; None: any time."""
         end = self._time_to_cut
         return None if end is None else max(0.0, end - self._watch.seconds) + 0.001  # then it is beyond, not at it
+
+    @asynccontextmanager
+    async def timed(self, what: str) -> AsyncGenerator[None]:
+        """Interrupt what is done inside, and is no turn, when `--max-time` and its grace are over.
+
+        Raises CapReached then; it names `what` was interrupted.
+        """
+        limit = asyncio.timeout(self.seconds_to_cut)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired() or self.caps.max_time is None:
+                raise
+            raise CapReached("max_time", self.caps.max_time, self._watch.seconds, run=self._run, cut=what) from None
 
     def _dollars(self, amount: Amount) -> float:
         """Dollars, with tokens without a price where no other cap counts them."""

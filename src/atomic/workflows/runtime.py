@@ -7,6 +7,7 @@ ones; a test brings a few lines. There is no global and no setter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -201,6 +202,10 @@ class WorkflowRuntime(Protocol):
     @property
     def check_variables(self) -> Sequence[str]:
         """The variables that checks get though they look like secrets."""
+        ...
+
+    def timed(self, what: str) -> AbstractAsyncContextManager[None]:
+        """Interrupt work of the step that is no turn when `--max-time` and its grace are over; the run pauses then."""
         ...
 
     @property

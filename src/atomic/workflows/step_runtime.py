@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +22,7 @@ from atomic.workflows.broker import LiveBroker
 from atomic.workflows.door import Caller, Door, GuardedProvider, GuardedSession, Limited
 from atomic.workflows.errors import TurnFailedError
 from atomic.workflows.finished_work import FinishedWork
-from atomic.workflows.governor import Governor, Parked
+from atomic.workflows.governor import CapReached, Governor, Parked
 from atomic.workflows.named_sessions import NamedSessions
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, Tools, Workflows
 
@@ -85,6 +86,15 @@ class StepRuntime:
     def check_variables(self) -> Sequence[str]:
         """The variables that checks get though they look like secrets."""
         return self._host.settings.checks.env
+
+    @asynccontextmanager
+    async def timed(self, what: str) -> AsyncGenerator[None]:
+        """Interrupt work of the step that is no turn when `--max-time` and its grace are over; the run pauses then."""
+        try:
+            async with self.governor.timed(what):
+                yield
+        except CapReached as reached:
+            raise self._door.suspend(reached, is_cut=True) from reached
 
     @property
     def trusted(self) -> bool:

@@ -244,3 +244,24 @@ async def test_a_pipe_or_a_folder_in_place_of_the_log_of_calls_does_not_stop_the
     assert "agent-calls.jsonl" in theatre.report
     outcome = await theatre.resume("--max-iterations", "9")
     assert outcome.status == ("completed", "done", 0)
+
+
+@pytest.mark.timed
+async def test_max_time_interrupts_a_check_and_the_attempt_has_not_failed(tmp_path: Path) -> None:
+    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    with open(theatre.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
+        file.write('[caps]\ngrace = "1s"\n')
+    late, quick = tmp_path / "late", tmp_path / "quick"
+    check = f"test ! -e part1.txt -o -e {quick} || {{ sleep 300; touch {late}; }}"
+    began = time.monotonic()
+    outcome = await theatre.ralph("--max-time", "8s", "--verify", check, GOAL, timeout=200)
+    judge(time.monotonic() - began, 100)
+    assert outcome.status == ("paused", "max_time", 6)
+    assert "the check at work was interrupted" in outcome.end["message"]
+    assert "attempt 1" not in outcome.warnings
+    assert not late.exists()
+    quick.touch()
+    outcome = await theatre.resume("--max-time", "1h")
+    assert outcome.status == ("completed", "done", 0)
+    assert theatre.cast[:2] == ["planner 1", "worker 1 1"]
+    assert theatre.cast.count("worker 1 2") == 0

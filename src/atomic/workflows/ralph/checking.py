@@ -73,7 +73,8 @@ async def watch_checks(
     await checkout.begin_checks(before)
     try:
         with beating(desk.session):
-            result = await checks()
+            async with desk.timed("check"):
+                result = await checks()
     finally:
         after = await checkout.end_checks(before)
     return result, after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -50,6 +50,10 @@ class Desk:
         """Raises FolderGoneError where the project is not there any more."""
         if not self.cwd.is_dir():
             raise FolderGoneError(f"{self.cwd}, where the work is done, no longer exists: restore it and resume")
+
+    def timed(self, what: str) -> AbstractAsyncContextManager[None]:
+        """Interrupt what is done inside when `--max-time` and its grace are over. Raises Suspend then."""
+        return self._ctx.deps.timed(what)
 
     @property
     def pictures(self) -> Pictures:
