@@ -230,7 +230,7 @@ def _write_version(root: Path, path: str, version: Version, store: Store) -> boo
     except OSError as error:
         put(f"{name}: its version of {time} cannot be written: {error.strerror}\n")
         return False
-    put(f"{name}: a turn replaced what it had at {time}; that version is now {one_line(shown(aside.name))}\n")
+    put(f"{name}: replaced during the run; its version of {time} is now {one_line(shown(aside.name))}\n")
     return True
 
 

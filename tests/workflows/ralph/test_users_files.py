@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,12 @@ async def test_what_the_user_saves_during_a_turn_is_kept_when_a_worker_puts_the_
     desk = Desk(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
     assert (await desk.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
     assert desk.state == desk.before
-    assert "changed during a turn and were put back: `draft.md`." in desk.report
+    assert "was replaced during the run: `draft.md`." in desk.report
     assert f"atomic salvage {desk.session.name}" in desk.report
     for number in range(2):  # the second time there is nothing left to do
         done = await desk.user.atomic("salvage", desk.session.name)
         assert (done.exit_code, done.stderr) == (0, "")
-        assert ("that version is now draft.md.changed-1" in done.stdout) is (number == 0)
+        assert (" is now draft.md.changed-1" in done.stdout) is (number == 0)
     assert (desk.project / "draft.md.changed-1").read_text() == "my new paragraph\n"
     assert not (desk.project / "draft.md.changed-2").exists()
     assert desk.state == desk.before
@@ -146,6 +147,25 @@ async def test_a_file_that_the_user_edits_once_during_a_turn_does_not_block_the_
     assert touched in desk.report.partition("\n")[0]
     assert touched in outcome.end["message"]
     assert (desk.project / "draft.md").read_text() == f"{DRAFT}more\n"
+
+
+async def test_what_the_user_commits_during_a_turn_stays_committed(tmp_path: Path) -> None:
+    commit = {"sh": "git add part1.txt; git commit -q --only -m 'Part 1' -- part1.txt"}
+    users = {"sh": "echo more >> draft.md; git add draft.md; git commit -q --only -m 'My draft' -- draft.md README.md"}
+    rest = worker("2", {"write": {"part2.txt": "2\n"}})
+    desk = Desk(tmp_path, PLAN, taking("1", commit, users, attempt=1), worker("1", {"obey": True}), rest, APPROVE)
+    assert (await desk.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert desk.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert desk.git("log", "-1", "--format=%s") == "My draft"
+    title = desk.report.partition("\n")[0]
+    assert "committed during a turn, probably by you: `README.md` (commit " in title
+    assert "`draft.md` (commit " in title
+    block = desk.report.partition("If it was not you")[2].partition("```sh\n")[2].partition("> ```")[0]
+    for line in block.splitlines():
+        desk.sh(line.removeprefix("> "))
+    assert desk.state == (f"{DRAFT}more\n", *desk.before[1:])
+    assert (await desk.user.atomic("salvage", desk.session.name)).exit_code == 0
+    assert (desk.project / "draft.md.changed-1").read_text() == DRAFT
 
 
 async def test_undo_commands_leave_them_alone(tmp_path: Path) -> None:
@@ -197,9 +217,8 @@ async def test_an_uncommitted_file_that_a_check_writes_each_time_blames_no_worke
 )
 async def test_what_the_user_does_after_a_kill_is_not_undone(tmp_path: Path, committed: bool) -> None:
     obedient = worker("1", {"obey": True}, {"write": {"part1.txt": "part 1\n"}})
-    desk = Desk(
-        tmp_path, PLAN, worker("1", KILL, times=1), obedient, worker("2", {"write": {"part2.txt": "part 2\n"}}), APPROVE
-    )
+    rest = worker("2", {"write": {"part2.txt": "part 2\n"}})
+    desk = Desk(tmp_path, PLAN, worker("1", KILL, times=1), obedient, rest, APPROVE)
     assert (await desk.ralph("--verify", "true", GOAL)).exit_code == -9
     alive = desk.session / "alive"
     os.utime(alive, (alive.stat().st_atime, alive.stat().st_mtime - 60))  # a minute passes
@@ -212,6 +231,22 @@ async def test_what_the_user_does_after_a_kill_is_not_undone(tmp_path: Path, com
     assert (desk.project / "draft.md").read_text() == "a better draft\n"
     assert "your uncommitted work" not in outcome.warnings
     assert desk.git("ls-files", "draft.md").strip() == ("draft.md" if committed else "")
+
+
+async def test_a_commit_after_a_kill_is_the_users_though_the_turn_has_committed_too(tmp_path: Path) -> None:
+    commit = {"sh": "echo 0 > part0.txt; git add part0.txt; git commit -q --only -m 0 -- part0.txt"}
+    obedient = worker("1", {"obey": True}, {"write": {"part1.txt": "part 1\n"}})
+    rest = worker("2", {"write": {"part2.txt": "part 2\n"}})
+    desk = Desk(tmp_path, PLAN, worker("1", commit, KILL, times=1), obedient, rest, APPROVE)
+    assert (await desk.ralph("--verify", "true", GOAL)).exit_code == -9
+    (desk.project / "mine.txt").write_text("mine\n")
+    desk.git("add", "draft.md", "mine.txt")
+    later = f"GIT_COMMITTER_DATE='@{int(time.time()) + 60} +0000'"
+    desk.sh(f"{later} git commit -q --only -m 'my draft' -- draft.md mine.txt")
+    outcome = await desk.resume()
+    assert outcome.status == ("completed", "done", 0), outcome.end["message"]
+    assert "your uncommitted work" not in outcome.warnings
+    assert desk.git("log", "-1", "--format=%s") == "my draft"
 
 
 WITH_CHECK = ("--verify", "sh check.sh")

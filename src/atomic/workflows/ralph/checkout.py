@@ -33,6 +33,7 @@ from atomic.workflows.ralph.users_files import (
     Store,
     Trouble,
     UsersFiles,
+    Version,
     content_of,
     describe,
     from_fact,
@@ -40,6 +41,7 @@ from atomic.workflows.ralph.users_files import (
     list_existing,
     list_users_files,
     named,
+    own_commits,
     read_users_files,
     shown,
     to_fact,
@@ -172,7 +174,7 @@ class Checkout:
         written = {*self._desk.book.leftovers} - before.files.keys()
         files = await list_users_files(repository, position.head, uncommitted, self._store, without=written)
         files = _with_old_troubles(files, before)
-        if files.files or before.files or before.versions:
+        if files.files or before.files or before.versions or before.committed:
             self._facts.set(FACT, to_fact(files))
             staged = await self._staged(repository, position)
             self._note(Known(position, Seen(position, now.tree, staged, self._inner(repository))))
@@ -385,9 +387,12 @@ class Checkout:
         """
         end, good, now = last_sign_of_life(self._desk.session), known.good, await _position(repository)
         changed = await asyncio.to_thread(_changed_after, repository.root, list(self.files.files), end)
-        if good.head is not None and good.head != now.head and await _is_users(repository, good, now, end):
-            changed |= await repository.differing(good.head, str(now.head))
-            known = msgspec.structs.replace(known, good=now)
+        if good.head is not None and good.head != now.head:
+            last = await _last_of_turn(repository, good, now, end)
+            if last is not None:
+                changed |= await repository.differing(last, str(now.head))
+            if last == good.head:
+                known = msgspec.structs.replace(known, good=now)
         if changed and now.head is not None:
             uncommitted = await self._desk.pictures.uncommitted_names(await self._desk.pictures.take())
             files = await list_again(self.files, repository, now.head, uncommitted, changed, self._store)
@@ -419,6 +424,8 @@ class Checkout:
         if not files.files or known.good.head is None:
             self._note(msgspec.structs.replace(known, good=now))
             return None
+        await self._adopt_own_commits(known.good.head, str(now.head), repository)
+        files = self.files
         troubles = await self._find_troubles(known.good.head, repository, task)
         if not any(trouble.kind == "committed" for trouble in troubles.values()):
             self._note(msgspec.structs.replace(known, good=now))
@@ -438,6 +445,27 @@ class Checkout:
         reason = "; ".join(describe(shown(path), trouble) for path, trouble in list(own.items())[:3])
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
         return Try("git", text, f"your uncommitted work was touched: {reason}{more} (by the turn, or by you)")
+
+    async def _adopt_own_commits(self, since: str, head: str, repository: Repository) -> None:
+        """Take files for the project's that the user has probably committed during the turn; the title says it.
+
+        What such a file had before is kept, where the commit has changed it.
+        """
+        files = self.files
+        own = await own_commits(files, repository, since, head)
+        if not own:
+            return
+        versions = dict(files.versions)
+        for path, file in files.files.items():
+            if path in own and self._store.has(file.content) and content_of(repository.root / path) != file.content:
+                versions[path] = [*versions.get(path, []), Version(file.content, file.mode, time.time())]
+        others = {path: trouble for path, trouble in files.troubles.items() if path not in own}
+        uncommitted = await self._desk.pictures.uncommitted_names(await self._desk.pictures.take())
+        again = await list_again(
+            msgspec.structs.replace(files, troubles=others), repository, head, uncommitted, own, self._store
+        )
+        committed = {**files.committed, **own}
+        self._facts.set(FACT, to_fact(msgspec.structs.replace(again, committed=committed, versions=versions)))
 
     async def _find_troubles(self, since: str, repository: Repository, task: str) -> dict[str, Trouble]:
         """Note what is wrong with the user's files now, and keep what is there instead."""
@@ -478,7 +506,11 @@ def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
     troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
     known = {**files.files, **{path: before.files[path] for path in troubles}}
     return msgspec.structs.replace(
-        files, files=dict(sorted(known.items())), troubles=troubles, versions=before.versions
+        files,
+        files=dict(sorted(known.items())),
+        troubles=troubles,
+        versions=before.versions,
+        committed=before.committed,
     )
 
 
@@ -503,12 +535,13 @@ def _changed_after(root: Path, paths: Sequence[str], end: float) -> set[str]:
     return {path for path in paths if os.path.lexists(root / path) and changed_at(root / path) > end}
 
 
-async def _is_users(repository: Repository, good: Position, now: Position, end: float) -> bool:
-    """Return whether all commits since the good one were made after this time, on the same branch."""
+async def _last_of_turn(repository: Repository, good: Position, now: Position, end: float) -> str | None:
+    """Return the commit since which all were made after this time; None where the branch has changed otherwise."""
     if now.branch != good.branch or not await _follows(repository, good, now):
-        return False
-    times = (await repository.git("log", "--format=%ct", f"{good.head}..{now.head}")).split()
-    return all(int(time) > end for time in times)
+        return None
+    commits = (await repository.git("log", "--format=%H %ct", f"{good.head}..{now.head}")).split()
+    pairs = zip(commits[::2], commits[1::2], strict=True)
+    return next((commit for commit, time in pairs if int(time) <= end), good.head)
 
 
 def _said(good: Position, now: Position) -> str:

@@ -165,12 +165,14 @@ def _refused(account: Account) -> str:
 
 def _touched(account: Account) -> str:
     """That the user's own files are not as they were."""
-    troubles = account.users.troubles
+    troubles, own = account.users.troubles, account.users.committed
+    committed = [f"{code(shown(path))} (commit {commit[:12]})" for path, commit in own.items()]
+    told_own = f"; committed during a turn, probably by you: {_first(committed)}" if committed else ""
     if not troubles:
-        return ""
+        return told_own
     told = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
     by_checks = all(trouble.task == CHECKS for trouble in troubles.values())
-    return f"; your uncommitted work was touched{'' if by_checks else ' by a turn or by you'}: {_first(told)}"
+    return f"; your uncommitted work was touched{'' if by_checks else ' by a turn or by you'}: {_first(told)}{told_own}"
 
 
 def _deleted(account: Account) -> str:

@@ -16,6 +16,7 @@ def loud_part(account: Account) -> str:
     parts = (
         _users_files(account),
         _existing(account),
+        _own_commits(account),
         _versions(account),
         _users_refs(account),
         _protected(account),
@@ -75,14 +76,36 @@ def _existing(account: Account) -> str:
     return "\n".join(lines)
 
 
+def _own_commits(account: Account) -> str:
+    """Name the user's files that were committed during a turn, in commits without any work of the run."""
+    own = dict(list(account.users.committed.items())[:MOST_NAMED])
+    if not own:
+        return ""
+    lines = [f"> - {code(shown(path))} is in commit {commit[:12]}" for path, commit in own.items()]
+    commands = [command for path, commit in own.items() for command in take_out(path, UsersFile(content=""), commit)]
+    return "\n".join(
+        [
+            "> **Uncommitted files of yours were committed during a turn, probably by you.**",
+            ">",
+            *lines,
+            ">",
+            "> If it was not you, these commands take them out of the branch again, in the root of the repository:",
+            ">",
+            "> ```sh",
+            *(f"> {command}" for command in commands),
+            "> ```",
+        ]
+    )
+
+
 def _versions(account: Account) -> str:
-    """Name the user's files that changed during a turn and were put back after it: the user may have changed them."""
+    """Name the user's files of which a version was replaced during the run: the user may have written it."""
     if not account.versions:
         return ""
     names = named([*account.versions])
     return (
-        f"> **Uncommitted files of yours changed during a turn and were put back: {names}.** If you made that change,"
-        f" {code(f'atomic salvage {account.id}')} writes your version next to the file."
+        f"> **A version of uncommitted files of yours was replaced during the run: {names}.** You may have written it:"
+        f" {code(f'atomic salvage {account.id}')} writes it next to the file."
     )
 
 

@@ -76,6 +76,7 @@ def _undo(account: Account, commits: str) -> str:
     """The command that undoes commits and leaves the user's own files alone."""
     users = account.users
     taken = [path for path, trouble in users.troubles.items() if trouble.kind == "committed"]
+    taken += users.committed
     # A revert deletes a file that a commit has taken along, and refuses to work while something is staged.
     if not taken and not any(file.is_staged for file in users.files.values()):
         return f"git revert --no-edit {commits}  # undo them, newest first"

@@ -84,6 +84,7 @@ class UsersFiles(msgspec.Struct, frozen=True):
     troubles: dict[str, Trouble] = {}
     unreadable: list[str] = []  # submodules that git cannot read
     versions: dict[str, list[Version]] = {}  # that a worker was told to replace
+    committed: dict[str, str] = {}  # during turns, in commits that have only files of the user: file, commit
 
     @property
     def paths(self) -> list[str]:
@@ -326,6 +327,25 @@ async def _commits_of(repository: Repository, since: str, paths: Collection[str]
         found = {path: commit for path in paths if path in changed} | found
         before = commit
     return found
+
+
+async def own_commits(known: UsersFiles, repository: Repository, since: str, head: str) -> dict[str, str]:
+    """Return the user's files that are only in commits which have nothing but files of the user, each with its commit.
+
+    A worker commits its work: such a commit is probably the user's.
+    """
+    if head == since or (await repository.differing(since, head)).isdisjoint(known.files):
+        return {}
+    own: dict[str, str] = {}
+    others: set[str] = set()
+    words = ("rev-list", "--reverse", "--min-parents=1", "--end-of-options", head, f"^{since}")
+    for commit in (await repository.git(*words)).split():
+        paths = await repository.differing(f"{commit}^1", commit)
+        if paths <= known.files.keys():
+            own |= dict.fromkeys(paths, commit)
+        else:
+            others |= paths
+    return {path: commit for path, commit in own.items() if path not in others}
 
 
 # Words --------------------------------------------------------------------------------------------------------------
