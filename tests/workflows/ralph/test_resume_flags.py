@@ -153,6 +153,20 @@ async def test_who_decides_about_a_check_is_told_that_it_was_not_found(tmp_path:
     assert "`pytets -q` was not found (exit code 127): its name may be misspelled" in outcome.warnings
 
 
+@pytest.mark.parametrize("how", ["tasks", "no change", "yolo"])
+async def test_a_check_that_stays_red_is_named_with_its_exit_code_and_output(tmp_path: Path, how: str) -> None:
+    busy = {"sh": "date +%N >> work.txt"}
+    worker_does = {"role": "worker", "do": [busy, PROMISE]}
+    fixer = {"role": "fixer", "do": [] if how == "no change" else [busy]}
+    theatre = Theatre(tmp_path, PLAN, worker_does, fixer, APPROVE)
+    flags = ["--yolo"] if how == "yolo" else []
+    check = "echo the sum is wrong; exit 3"
+    outcome = await theatre.ralph(*flags, "--red-checks", "goal", "--verify", check, GOAL)
+    assert outcome.status == ("blocked", "stuck" if how == "yolo" else "check_red", 5)
+    assert f"{check} ended with exit code 3. The report has the end of the output" in outcome.end["message"]
+    assert "the sum is wrong" in theatre.report.replace(check, "")
+
+
 async def test_free_text_does_not_decide_about_a_red_check(tmp_path: Path) -> None:
     theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)

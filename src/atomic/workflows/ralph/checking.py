@@ -16,6 +16,7 @@ from atomic.workflows.project_gate import Gate
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
+from atomic.workflows.ralph.gates import NOT_FOUND
 from atomic.workflows.ralph.options import project_check
 from atomic.workflows.ralph.own_work import beating, is_cache
 from atomic.workflows.ralph.prompts import gate_trouble
@@ -113,8 +114,21 @@ def repair_task(desk: Desk, red: Sequence[GateResult]) -> Task:
     """A task for red checks. No other task is begun before it is done."""
     known = {task.id for task in desk.tasks.tasks}  # a list may have a task of such a name
     number = next(number for number in count(1) if f"check-{number}" not in known)
-    metadata = {"role": "fixer", "repairs": "checks", COMES_FIRST: True}
+    metadata = {"role": "fixer", "repairs": "checks", "red": said_of(red), COMES_FIRST: True}
     return Task(f"check-{number}", "Make the checks pass", gate_trouble(red), priority=0, metadata=metadata)
+
+
+def said_of(results: Sequence[GateResult]) -> str:
+    """How checks ended, in one line."""
+    return "; ".join(f"{one.command} {_ended(one)}" for one in results)
+
+
+def _ended(result: GateResult) -> str:
+    if result.timed_out:
+        return "took too long"
+    if result.exit_code == NOT_FOUND:
+        return f"was not found (exit code {NOT_FOUND})"
+    return f"ended with exit code {result.exit_code}"
 
 
 def is_repair(task: Task) -> bool:

@@ -218,7 +218,7 @@ _DECIDE = {
     "`atomic resume {id}`: failed tasks get three more attempts.",
     "stuck": "see below what happened, change the task, the check or the agent, then "
     "`atomic resume {id}`: it gets three more attempts.",
-    "check_red": "see what the check says; make it green, then `atomic resume {id}`: it is checked again.",
+    "check_red": "see below what the check says; make it green, then `atomic resume {id}`: it is checked again.",
     "moving_tree": "find out what changes the files, stop it, then `atomic resume {id}`: they are checked and reviewed "
     "again.",
     "same_blocker": "the fixers cannot fix it, or it is not a defect: decide, fix it yourself if needed, then "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from atomic.sessions.report import duration
 from atomic.tasks import Task, TaskStatus
 from atomic.workflows.ralph.account import Account, is_failed
+from atomic.workflows.ralph.checking import is_repair
 from atomic.workflows.ralph.evidence import Evidence, GateResult
 from atomic.workflows.ralph.gates import readable
 from atomic.workflows.ralph.markdown import code, line
@@ -127,7 +128,9 @@ def _left(account: Account, task: Task, waiting: str | None) -> str:
     facts = [f"{state}: {line(why, MOST_WORDS)}", *_claims(account, task)]
     parts = [f"### {code(task.id)} {line(task.title)}\n\n" + "\n".join(f"- {fact}" for fact in facts)]
     if proof is not None and proof.status == "failed":
-        parts += _red(proof.gates)
+        red = _red(account, proof.gates)
+        # Where no file changed the checks did not run again: what they said first is in the task.
+        parts += red or ([task.description] if is_repair(task) else [])
     return "\n\n".join(parts)
 
 
@@ -152,8 +155,9 @@ def _tried(proof: Evidence) -> str:
     return f"{proof.reason or 'no reason is known'} (after {attempts})"
 
 
-def _red(gates: Iterable[GateResult]) -> list[str]:
-    red = [gate for gate in gates if gate.blocking and gate.exit_code != 0]
+def _red(account: Account, gates: Iterable[GateResult]) -> list[str]:
+    failed = [gate for gate in gates if gate.exit_code != 0]
+    red = [gate for gate in failed if gate.blocking or account.book.must_pass(gate.command)]
     return [f"{_gate(gate)}. The end of what it said:\n\n{_output(gate.output_tail)}" for gate in red]
 
 
@@ -169,7 +173,7 @@ def _yolo_left(account: Account) -> list[str]:
     claim = f"\n- the worker said, unproven: {line(said, MOST_WORDS)}" if said else ""
     if proof is None:
         return [f"- The agent has not given its promise.{claim}"]
-    return [f"- {line(proof.reason, MOST_WORDS)}{claim}", *_red(proof.gates)]
+    return [f"- {line(proof.reason, MOST_WORDS)}{claim}", *_red(account, proof.gates)]
 
 
 # findings ------------------------------------------------------------------------------------------------------------

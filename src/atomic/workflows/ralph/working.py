@@ -17,7 +17,7 @@ from atomic.tasks import Task
 from atomic.workflows import END, NodeResult
 from atomic.workflows.errors import TurnCutError, TurnFailedError
 from atomic.workflows.ralph.calls import ask_once
-from atomic.workflows.ralph.checking import check_tree, is_known_green, is_repair, look_for_check, repair_task
+from atomic.workflows.ralph.checking import check_tree, is_known_green, is_repair, look_for_check, repair_task, said_of
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import Evidence, GateResult, diffstat, protected
@@ -259,14 +259,6 @@ def result_line(evidence: Evidence) -> str:
     return f"attempt {evidence.attempt}, {result} ({', '.join(facts)})"
 
 
-def said_of(results: Sequence[GateResult]) -> str:
-    """How gates ended, in one line."""
-    return "; ".join(
-        f"{one.command} " + ("took too long" if one.timed_out else f"ended with exit code {one.exit_code}")
-        for one in results
-    )
-
-
 def same_words(error: str) -> str:
     """An error as it is compared with another: a process, a time or a line has another number each time."""
     return re.sub(r"\d+", "#", error)
@@ -274,7 +266,11 @@ def same_words(error: str) -> str:
 
 def _given_up(task: Task, tries: Sequence[Try]) -> TaskFailedError:
     if is_repair(task):
-        return ChecksRedError(f"the checks are still red after {len(tries)} attempts: {tries[-1].reason}")
+        seen = [one.reason for one in tries if one.kind == "gate"]
+        red = seen[-1] if seen else str(task.metadata.get("red", tries[-1].reason))
+        return ChecksRedError(
+            f"the checks are still red after {len(tries)} attempts: {red}. The report has the end of the output"
+        )
     kinds, words = {one.kind for one in tries}, {same_words(one.trouble) for one in tries}
     if kinds == {"unchanged"}:
         return TaskStuckError(f"{len(tries)} attempts changed no file")

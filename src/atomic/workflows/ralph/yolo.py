@@ -8,14 +8,14 @@ from typing import Any
 
 from atomic.graph import RunStatus, Suspend
 from atomic.workflows import NodeResult
-from atomic.workflows.ralph.checking import MOST_RUNS, check_tree, look_for_check, moving
+from atomic.workflows.ralph.checking import MOST_RUNS, check_tree, look_for_check, moving, said_of
 from atomic.workflows.ralph.checkout import Checkout
 from atomic.workflows.ralph.desk import Desk, Ralph
 from atomic.workflows.ralph.evidence import GateResult
 from atomic.workflows.ralph.own_work import has_committed, joined, own_changes, watch_turn
 from atomic.workflows.ralph.prompts import PROMISE, gate_trouble, yolo_prompt
 from atomic.workflows.ralph.state import Halt, RalphState
-from atomic.workflows.ralph.working import ask, evidence_of, said_of, same_words
+from atomic.workflows.ralph.working import ask, evidence_of, same_words
 from atomic.workflows.task_loop import ends_with_signal
 
 TASK = "yolo"  # the name of its evidence
@@ -97,7 +97,7 @@ async def _denied(ctx: Ralph, desk: Desk) -> list[GateResult]:
     if checked.moved:
         raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
     now, results, red = checked.after, checked.results, checked.missing(desk)
-    reason = f"the promise does not hold: {red[0].command} is red" if red else ""
+    reason = f"the promise does not hold: {said_of(red)}" if red else ""
     desk.write_evidence(await evidence_of(desk, TASK, state.iteration, state.spans[TASK], now, results, reason))
     return red
 
@@ -115,7 +115,10 @@ def _denial(red: Sequence[GateResult]) -> str:
 def _denied_again(denials: int, red: Sequence[GateResult]) -> Halt | None:
     if denials < STUCK:
         return None
-    return Halt("stuck", f"{denials} promises were denied by the same error: {said_of(red)}")
+    return Halt(
+        "stuck",
+        f"{denials} promises were denied by the same error: {said_of(red)}. The report has the end of the output",
+    )
 
 
 def _stuck(state: RalphState, still: int) -> Halt | None:
