@@ -115,7 +115,7 @@ async def test_an_agent_without_a_login_is_refused_before_anything_is_created(us
     user.has("copilot", "print('1.0.102')")
     if "=" in agent:
         user.has("claude", CLAUDE)
-    done = await user.atomic("run", "ralph", "add x", "--agent", agent, "--red-checks", "ignore")
+    done = await user.atomic("run", "ralph", "--agent", agent, "--red-checks", "ignore", "add x")
     assert (done.exit_code, sessions(user)) == (1, [])
     assert complaint(done).startswith("copilot: it has no login: run 'copilot login'")
     user.env["ATOMIC_AGENT"] = "copilot"

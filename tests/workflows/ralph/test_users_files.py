@@ -158,7 +158,8 @@ async def test_what_the_user_commits_during_a_turn_stays_committed(tmp_path: Pat
     assert desk.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
     assert desk.git("log", "-1", "--format=%s") == "My draft"
     title = desk.report.partition("\n")[0]
-    assert "committed during a turn, probably by you: `README.md` (commit " in title
+    assert "committed during a turn, probably by you: `" in title
+    assert "`README.md` (commit " in title
     assert "`draft.md` (commit " in title
     block = desk.report.partition("If it was not you")[2].partition("```sh\n")[2].partition("> ```")[0]
     for line in block.splitlines():
