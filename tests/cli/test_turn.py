@@ -237,9 +237,7 @@ async def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_working(user
     )
     try:
         async with asyncio.timeout(60):
-            while select.select([], [output], [], 0)[
-                1
-            ]:  # a full pipe may hold less than its size
+            while select.select([], [output], [], 0)[1]:  # a full pipe may hold less than its size
                 await asyncio.sleep(0.01)
             program.send_signal(signal.SIGINT)
             assert await program.wait() == 130
