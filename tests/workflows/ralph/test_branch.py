@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import ATOMIC
-from tests.cli.terminal import in_terminal
 from tests.workflows.ralph.test_own_work import KILL
-from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, with_open_question, worker, writing
 
 COMMIT = "git add -- part1.txt && git commit -q -m one -- part1.txt"
 
@@ -320,12 +318,7 @@ async def test_a_resume_waits_until_the_users_merge_is_finished(tmp_path: Path, 
 
 
 async def test_an_answer_does_not_continue_a_run_inside_the_users_merge(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
-    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
-        await terminal.shows("What should the run do?")
-        terminal.type("\x04")  # Ctrl+D: not now
-        assert await terminal.exit_code() == 5
+    theatre = await with_open_question(tmp_path)
     begin(theatre, BEGUN["merge"])
     before, cast, id = theatre.git("status", "--porcelain=v2"), theatre.cast, theatre.session.name
     done = await theatre.user.atomic("answer", id, "It is the goal")

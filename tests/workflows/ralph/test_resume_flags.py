@@ -11,7 +11,17 @@ from atomic.graph.journal import PartBody, Row, RowKind, decode_body, encode_row
 from atomic.sessions.journal import SqliteJournal
 from tests.cli.terminal import in_terminal
 from tests.workflows.ralph.test_checks import ATOMIC, PROMISE
-from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, finding, reviewing, worker, writing
+from tests.workflows.ralph.theatre import (
+    APPROVE,
+    GOAL,
+    PLAN,
+    Theatre,
+    finding,
+    reviewing,
+    with_open_question,
+    worker,
+    writing,
+)
 
 DONE = ("completed", "done", 0)
 RED = ("blocked", "check_red", 5)
@@ -180,12 +190,7 @@ async def test_free_text_does_not_decide_about_a_red_check(tmp_path: Path) -> No
 
 
 async def test_an_answer_from_elsewhere_decides_about_a_red_check(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
-    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
-        await terminal.shows("What should the run do?")
-        terminal.type("\x04")  # Ctrl+D: not now
-        assert await terminal.exit_code() == 5
+    theatre = await with_open_question(tmp_path)
     id = theatre.session.name
     record = json.loads((theatre.session / "session.json").read_text())
     assert record["status"] == "paused"
@@ -216,12 +221,7 @@ def is_asked_row(row: Row) -> bool:
 
 
 async def test_the_answer_to_a_red_check_of_an_older_version_decides(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
-    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
-        await terminal.shows("What should the run do?")
-        terminal.type("\x04")  # Ctrl+D: not now
-        assert await terminal.exit_code() == 5
+    theatre = await with_open_question(tmp_path)
     forget_that_it_was_asked(theatre.session)
     assert (await theatre.atomic("answer", theatre.session.name, "It is the goal", "--json")).status == DONE
 

@@ -14,7 +14,8 @@ import msgspec
 from atomic.graph import MemoryJournal
 from atomic.redact import Redactor
 from atomic.sessions.facts import Facts
-from tests.cli.command import User
+from tests.cli.command import ATOMIC, User
+from tests.cli.terminal import in_terminal
 from tests.workflows.ralph import actor
 
 GOAL = "write the parts"
@@ -139,3 +140,14 @@ class Theatre:
     def statuses(self) -> dict[str, str]:
         tasks: Sequence[Mapping[str, Any]] = json.loads((self.session / "tasks.json").read_text())["tasks"]
         return {task["id"]: task["status"] for task in tasks}
+
+
+async def with_open_question(folder: Path) -> Theatre:
+    """Start a run whose check is red, at a terminal, and leave with Ctrl+D when the question about it is asked."""
+    theatre = Theatre(folder, PLAN, writing("1"), writing("2"), APPROVE)
+    words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
+    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
+        await terminal.shows("What should the run do?")
+        terminal.type("\x04")
+        assert await terminal.exit_code() == 5
+    return theatre
