@@ -5,8 +5,8 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-# Two at once, the tests of a file together; `make test PYTEST_ARGS=` runs one after the other.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# Three at once, because tests wait for programs, the tests of a file together; `make test PYTEST_ARGS=` runs one after the other.
+PYTEST_ARGS ?= -n 3 --dist loadfile
 N ?= 200
 SEED ?= 1
 
@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test setup-demo terminal-tools agents test test-ci test-full check fmt demo record-demo torture torture-ralph bench providers-doc clean
+.PHONY: help setup setup-test setup-demo terminal-tools agents test test-ci test-full coverage check fmt demo record-demo torture torture-ralph bench prose house providers-doc clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -67,6 +67,13 @@ test-ci: setup ## run what `make test` leaves out and each commit needs: real ag
 test-full: setup ## run all tests, those of `make test` and `make test-ci` too
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+coverage: setup ## run the quick tests and report which lines and branches of the package they reach
+	rm -rf .coverage && mkdir .coverage
+	@# Tests of what a start imports fail while coverage is loaded; `make test` judges them.
+	-HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(PY) -m coverage run -m pytest -m "not ci and not full" $(PYTEST_ARGS)
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report
+
 check: setup ## all that must be clean before a commit lands
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
@@ -98,6 +105,12 @@ bench: setup ## measure side by side with the others, and judge the time limits 
 	ATOMIC_JUDGE_TIMES=1 $(PY) -m pytest -m timed
 	$(PY) bench/run.py
 
+prose: ## report how plain the prose is: make prose ARGS="--room cli --show 20"
+	@$(PYTHON) scripts/prose.py $(ARGS)
+
+house: ## count what makes the code hard to read: make house ARGS="--show doors 20"
+	@$(PYTHON) scripts/house.py $(ARGS)
+
 providers-doc: setup ## play the contract on every agent, offline, and write docs/providers.md (half an hour)
 	-$(PY) scripts/offline.py $(PY) -m pytest tests/providers/conformance tests/providers/acp -k contract --junitxml=.programs/conformance.xml
 	for agent in claude opencode copilot; do \
@@ -106,5 +119,5 @@ providers-doc: setup ## play the contract on every agent, offline, and write doc
 	$(PY) -m tests.providers.conformance.report .programs/conformance.xml .programs/interruptions.txt
 
 clean: ## remove all that make has made
-	rm -rf .venv .programs .bench build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .programs .bench .coverage build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

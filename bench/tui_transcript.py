@@ -25,8 +25,8 @@ from typing import Any
 from textual.app import App, ComposeResult
 from textual.widgets import Static
 
+from atomic.chat.protocol import Activity, RunEnded, RunKind, RunStarted
 from atomic.providers.events import TextDelta
-from atomic.tui.protocol import Activity, RunEnded, RunKind, RunStarted
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from atomic.cli.demo import PROJECT, RECORDING, identity, make_project, python_name
+from atomic.loading.builtin import builtin_workflows
 from atomic.testing import Call, ModelServer, Pause, Say, Think, Tokens, claude_env
-from atomic.workflows.builtin import builtin_workflows
 
 ROOT = Path(__file__).resolve().parents[1]
 START, FILES = (Path(__file__).parent / "demo" / name for name in ("start", "end"))

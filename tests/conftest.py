@@ -32,6 +32,7 @@ PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "repeatable")
 settings.load_profile(PROFILE)
 
 use_programs()
+os.environ.setdefault("ATOMIC_START_SECONDS", "600")  # a busy machine is not an agent that does not start
 # Tests that are started in the background, or under nohup, have children that ignore these, and programs respect that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

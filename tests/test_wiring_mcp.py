@@ -13,7 +13,7 @@ from atomic.mcp import Transport
 from atomic.providers import AgentProvider, McpServer, SessionOptions, require_provider
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.wiring import SessionMcp, Wiring
-from tests.mcp_config.servers import over_events
+from tests.mcp.servers import over_events
 
 BOX = {"command": sys.executable, "args": [str(MCP_SERVER)]}
 REMOTE = {"type": "local", "command": [sys.executable, str(MCP_SERVER)]}

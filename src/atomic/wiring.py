@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atomic.config import Settings, atomic_home, find_project, load_settings
+from atomic.loading.catalog import WorkflowCatalog
 from atomic.workflows import WorkflowDefinition
-from atomic.workflows.catalog import WorkflowCatalog
 
 if TYPE_CHECKING:  # each is imported by who asks for it: a run may need no entities, a list of servers no agents
     from atomic.commands import CommandRegistry
@@ -63,7 +63,7 @@ class Wiring:
         return EntityRegistry.load(self.project, self._user, is_trusted=self._is_approved)
 
     def _is_listed(self) -> bool:
-        from atomic.workflows import trust
+        from atomic.loading import trust
 
         return trust.look(self.project, home=None if self._user is None else self._user / ".atomic").approved
 
@@ -145,7 +145,7 @@ class Wiring:
     ) -> tuple[list[McpServer], list[McpVariableError]]:
         """The servers as a session takes them, and those that lack a variable."""
         from atomic.mcp import McpVariableError
-        from atomic.mcp.folders import started_in
+        from atomic.mcp.start_folder import started_in
 
         servers: list[McpServer] = []
         missing: list[McpVariableError] = []
@@ -161,7 +161,7 @@ class Wiring:
 
     def _elsewhere(self, entries: Sequence[McpEntry]) -> Iterator[str]:
         """What to say of servers that mean the current folder and do not get it."""
-        from atomic.mcp.folders import names_current_folder
+        from atomic.mcp.start_folder import names_current_folder
 
         for entry in entries:
             if names_current_folder(entry):
@@ -181,13 +181,13 @@ class Wiring:
         """Start the servers and ask for their tools: in the project if it is trusted, else in the home folder."""
         if not entries:
             return []
-        from atomic.mcp.asking import ask_for_tools
+        from atomic.mcp.tool_queries import ask_for_tools
         from atomic.providers.environment import child_environment
 
         env = child_environment((), passed=self.settings.env.pass_)
         if trusted:
             return await ask_for_tools(entries, variables=os.environ, env=env, cwd=self.project)
-        from atomic.mcp.folders import with_variables
+        from atomic.mcp.start_folder import with_variables
 
         apart = [with_variables(entry, self._home) for entry in entries]
         answers = await ask_for_tools(apart, variables=os.environ, env=env, cwd=self._home)

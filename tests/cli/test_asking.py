@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, shown
+from atomic.cli.terminal_questions import WrongAnswerError, prompt_of, read_answer, shown
 from atomic.questions import Option, Question
 
 COLOUR = Question("Which colour?", options=["Blue", "Red", "Blue, light"], header="Colour")

@@ -111,6 +111,7 @@ async def test_a_description_cannot_write_to_the_terminal(user: User) -> None:
 # how long it takes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.timed
 @pytest.mark.parametrize(
     "words", [("",), ("sessions", "show", ""), ("workflows", "show", ""), ("entities", "show", "")]
@@ -145,6 +146,7 @@ def bash_offers(user: User, line: str) -> list[str]:
     return said.stdout.split()
 
 
+@pytest.mark.ci
 def test_bash_offers_what_atomic_does(user: User) -> None:
     workflow(user, "first.py", 'name = "my-flow"\n')
     assert bash_offers(user, "atomic ses") == ["sessions"]
@@ -168,6 +170,7 @@ async def test_a_real_bash_completes_at_tab(user: User) -> None:
         assert await terminal.exit_code() == 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 async def test_the_script_is_what_is_printed(user: User, shell: str) -> None:
     done = await user.atomic("completion", shell)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from atomic.loading.builtin import builtin_workflows
 from atomic.processes import ExecResult
-from atomic.workflows.builtin import builtin_workflows
 from tests.cli.command import ATOMIC, SDKS, User
 from tests.cli.flows import session, sessions
 from tests.cli.terminal import in_terminal

@@ -72,7 +72,7 @@ async def test_a_program_that_a_variable_names_must_be_there(user: User, agent: 
     variable = f"ATOMIC_{agent.upper()}_PATH"
     user.env[variable] = "nowhere/agent"
     done = await user.atomic("-p", "hello", "--agent", agent)
-    message = f"{agent}: {variable} names 'nowhere/agent', which is no program (correct or remove it)"
+    message = f"{agent}: {variable} names 'nowhere/agent', which is not a program (correct or remove it)"
     assert (done.exit_code, complaint(done)) == (1, message)
 
 
@@ -81,7 +81,7 @@ async def test_no_other_agent_takes_the_place_of_one_that_was_named_wrongly(user
     user.has("copilot", "print('1.0.102')")
     user.env |= {"COPILOT_GITHUB_TOKEN": "x", "ATOMIC_CLAUDE_PATH": "/nowhere/claude"}
     done = await user.atomic("-p", "hello")
-    message = "claude: ATOMIC_CLAUDE_PATH names '/nowhere/claude', which is no program (correct or remove it)"
+    message = "claude: ATOMIC_CLAUDE_PATH names '/nowhere/claude', which is not a program (correct or remove it)"
     assert (done.exit_code, complaint(done)) == (1, message)
 
 
@@ -166,6 +166,7 @@ async def test_a_program_is_not_asked_in_the_folder_of_a_stranger(user: User, tm
     assert str(user.project) not in folders
 
 
+@pytest.mark.ci
 async def test_ctrl_c_ends_it(user: User) -> None:
     user.has_only_claude("import time; time.sleep(1000)")
     async with running(ATOMIC, "doctor", cwd=user.project, env=user.env, stdin=False) as program:
@@ -178,6 +179,7 @@ async def test_ctrl_c_ends_it(user: User) -> None:
     assert processes(user.home) == {}
 
 
+@pytest.mark.ci
 async def test_a_relative_program_is_meant_from_where_one_is(user: User) -> None:
     user.has_only_claude("print('2.1.325 (Claude Code)')")
     (user.bin / "claude").rename(user.project / "mine")
@@ -186,6 +188,7 @@ async def test_a_relative_program_is_meant_from_where_one_is(user: User) -> None
     assert (providers["claude"]["ok"], providers["claude"]["program"]) == (True, f"{user.project}/mine")
 
 
+@pytest.mark.ci
 async def test_problems_of_the_configuration_have_a_line_each(user: User) -> None:
     user.has_no_agents()
     own = user.sets('agnet = "claude"\n\nmodle = "x"\n')
@@ -199,6 +202,7 @@ async def test_problems_of_the_configuration_have_a_line_each(user: User) -> Non
     ]
 
 
+@pytest.mark.ci
 async def test_a_configuration_that_cannot_be_used_does_not_hide_the_agents(user: User) -> None:
     file = user.sets("\nagent = 3\n")
     user.has_only_claude("print('2.1.325 (Claude Code)')")
@@ -210,6 +214,7 @@ async def test_a_configuration_that_cannot_be_used_does_not_hide_the_agents(user
     assert (done.exit_code, complaint(done)) == (2, reason)
 
 
+@pytest.mark.ci
 async def test_a_home_that_cannot_be_written_is_named(user: User) -> None:
     user.has_no_agents()
     (user.home / "file").write_text("")
@@ -219,6 +224,7 @@ async def test_a_home_that_cannot_be_written_is_named(user: User) -> None:
     assert (home["ok"], home["detail"]) == (False, f"{user.home}/file/inside cannot be written")
 
 
+@pytest.mark.ci
 async def test_keys_are_named_and_never_shown(user: User) -> None:
     user.has_no_agents()
     user.env |= {"ANTHROPIC_API_KEY": "sk-ant-api-123", "OTHER_TOKEN": "hidden-from-agents", "MY_TOKEN": "passed"}
@@ -233,6 +239,7 @@ async def test_keys_are_named_and_never_shown(user: User) -> None:
     assert "sk-ant" not in done.stdout
 
 
+@pytest.mark.ci
 async def test_what_was_kept_and_cannot_be_read_is_named(user: User) -> None:
     user.has_no_agents()
     workflow(user, "hello", "workflow = graph(S).tool('a', lambda: 1).compile()\n")
@@ -249,6 +256,7 @@ async def test_what_was_kept_and_cannot_be_read_is_named(user: User) -> None:
     assert checks[-1]["detail"].endswith("(and 1 more)")
 
 
+@pytest.mark.ci
 async def test_models_are_listed_one_a_line_or_as_json(user: User) -> None:
     async with ModelServer() as server:
         user.env |= claude_env(server, user.home) | {"PATH": user.env["PATH"]}
@@ -261,13 +269,14 @@ async def test_models_are_listed_one_a_line_or_as_json(user: User) -> None:
     assert "opus" in [model["id"] for model in models]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
         ("cluade", 'Unknown agent: "cluade" (did you mean "claude"?)'),
         ("claude:x", 'Unknown agent: "claude:x" (did you mean "claude"?)'),
-        ("acp", '"acp" is not enough to go on (name the agent: '),
-        ("replay", '"replay" is not enough to go on (name the recording: replay:FILE)'),
+        ("acp", '"acp" is incomplete (name the agent: '),
+        ("replay", '"replay" is incomplete (name the recording: replay:FILE)'),
     ],
 )
 async def test_an_agent_that_there_is_not_is_exit_code_2(user: User, agent: str, message: str) -> None:
@@ -282,6 +291,7 @@ async def test_an_agent_that_there_is_not_is_exit_code_2(user: User, agent: str,
     assert complaint(done).endswith(", set by ATOMIC_AGENT or the configuration")
 
 
+@pytest.mark.ci
 async def test_what_a_stranger_configures_is_ignored_with_one_warning(user: User) -> None:
     file = user.project_sets('[providers.claude]\npath = "./evil"\n')
     user.has_no_agents()

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.graph.errors import RunNotFoundError
-from atomic.graph.journal import PartBody, decode_body
+from atomic.graph.engine.errors import RunNotFoundError
+from atomic.graph.engine.journal import PartBody, decode_body
 from atomic.processes import ExecResult, Program, running
+from atomic.runs.spending import CallRecord, read_calls
 from atomic.sessions.journal import SqliteJournal
 from atomic.testing import ModelServer, claude_env
-from atomic.workflows.ledger import CallRecord, read_calls
 from tests.cli.command import ATOMIC, User, complaint, objects
 from tests.cli.files import write
 
@@ -202,6 +202,7 @@ async def test_a_cap_pauses_the_run_and_a_higher_one_lets_it_go_on(player: Playe
     assert [one["task"] for one in player.calls] == ["1", "2", "3"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("work", ["work", "spread"])
 async def test_a_node_cannot_swallow_a_cap(player: Player, work: str) -> None:
     await player.plays(call(1), call(2), call(3), flow=SWALLOWING.replace("WORK", work))
@@ -219,6 +220,7 @@ async def test_a_node_cannot_swallow_a_limit_of_the_provider(player: Player) -> 
     assert (code, ended["status"], ended["reason"]) == (7, "paused", "provider_limit")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [(("--max-tokens", "200"), "max_tokens"), (("--max-time", "1s"), "max_time")],
@@ -237,6 +239,7 @@ async def test_the_configuration_has_caps_too_and_a_flag_beats_it(player: Player
     assert (await player.run("--max-cost", "9"))[0] == 0
 
 
+@pytest.mark.ci
 async def test_what_a_resume_says_is_kept_for_the_next(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     assert (await player.run("--max-cost", "0.5"))[0] == 6
@@ -245,15 +248,17 @@ async def test_what_a_resume_says_is_kept_for_the_next(player: Player) -> None:
     assert (code, "$1.20 of $1.00 spent" in str(ended["message"]), len(player.calls)) == (6, True, 2)
 
 
+@pytest.mark.ci
 async def test_without_a_price_that_is_said_once_and_tokens_count(player: Player) -> None:
     await player.plays(call(1, cost=None), call(2, cost=None), call(3, cost=None))
     code, ended = await player.run("--max-cost", "0.002")  # 200 tokens
     assert (code, ended["reason"], len(player.calls)) == (6, "max_cost", 2)
     warnings = [str(one["text"]) for one in player.said if one["type"] == "warning"]
-    assert [text for text in warnings if "does not tell what its turns cost" in text] == [warnings[0]]
+    assert [text for text in warnings if "does not report prices" in text] == [warnings[0]]
     assert "--max-tokens N" in warnings[0]
 
 
+@pytest.mark.ci
 async def test_a_turn_that_a_kill_has_cut_counts_with_its_last_figure(player: Player) -> None:
     figure = {"type": "usage_reported", "usage": usage(0.9)}
     await player.plays(call(1, (0.0, figure), (600.0, {"type": "notice", "text": "x"})), call(1), call(2), call(3))
@@ -274,6 +279,7 @@ async def test_parallel_workers_pass_a_cap_by_one_turn_each_at_most(player: Play
     assert (code, sorted(int(one["task"]) for one in player.calls)) == (0, list(range(12)))
 
 
+@pytest.mark.ci
 async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: Player) -> None:
     await player.plays(call(1), call(2, (600.0, {"type": "notice", "text": "x"})), call(3))
     user = player.user
@@ -297,6 +303,7 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
     assert (await player.resume())[0] == 0  # nothing of it was disturbed
 
 
+@pytest.mark.ci
 async def test_what_a_run_records_can_be_played(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     file = str(player.user.home / "again.jsonl")
@@ -312,6 +319,7 @@ async def test_what_a_run_records_can_be_played(player: Player) -> None:
 # limits of providers -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_a_usage_limit_is_waited_for_and_is_no_attempt(player: Player) -> None:
     reset = time.time() + 16
     await player.plays(limited(1, reset), call(1), call(2), call(3))
@@ -339,6 +347,7 @@ async def test_a_restart_waits_for_the_same_reset(player: Player, seconds: float
     assert reset <= player.calls[1]["time"] - player.calls[1]["seconds"] <= reset + 60
 
 
+@pytest.mark.ci
 async def test_stop_ends_with_exit_code_7_and_can_go_on_later(player: Player) -> None:
     reset = time.time() + 5
     await player.plays(limited(1, reset), call(1), call(2), call(3))

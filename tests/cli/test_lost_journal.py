@@ -42,8 +42,8 @@ async def test_a_deleted_journal_is_refused_and_nothing_is_done_again(player: Pl
     for verb in (["resume", "--max-cost", "9"], ["resume"]):
         said = refusal(await player.user.atomic(*verb, "--json", player.id))
         assert said == (
-            f"Run {player.id} cannot continue: its journal {path} is missing, and nothing else says which steps are "
-            "finished and what was spent; put the file back from a backup, or start a new run"
+            f"Run {player.id} cannot continue: its journal {path} is missing, so its finished steps and its "
+            "cost are unknown; put the file back from a backup, or start a new run"
         )
         assert not path.exists()
     assert [one["task"] for one in player.calls] == ["1"]
@@ -66,10 +66,11 @@ async def test_an_empty_file_in_its_place_is_refused(player: Player) -> None:
     path.touch(mode=0o600)
     for _ in range(2):
         said = refusal(await player.user.atomic("resume", "--json", "--max-cost", "9", player.id))
-        assert f"its journal {path} was replaced by one without this run, and nothing else says" in said
+        assert f"its journal {path} was replaced by one without this run, so its finished steps" in said
     assert [one["task"] for one in player.calls] == ["1"]
 
 
+@pytest.mark.ci
 async def test_the_journal_of_another_run_is_refused(player: Player) -> None:
     first = player.folder
     assert (await player.run("--max-cost", "0.5"))[0] == 6
@@ -81,6 +82,7 @@ async def test_the_journal_of_another_run_is_refused(player: Player) -> None:
     assert [one["task"] for one in player.calls] == ["1"]
 
 
+@pytest.mark.ci
 async def test_a_run_of_an_older_version_without_its_journal_is_refused(player: Player) -> None:
     record = msgspec.json.decode((player.folder / "session.json").read_bytes())
     record.pop("begun", None)
@@ -89,6 +91,7 @@ async def test_a_run_of_an_older_version_without_its_journal_is_refused(player: 
     assert "is missing" in refusal(await player.user.atomic("resume", "--json", player.id))
 
 
+@pytest.mark.ci
 async def test_looking_at_the_run_makes_no_journal(player: Player) -> None:
     path = remove_journal(player.folder)
     assert (await player.user.atomic("sessions", "show", player.id)).exit_code == 0
@@ -101,6 +104,7 @@ async def test_looking_at_the_run_makes_no_journal(player: Player) -> None:
     assert not path.exists()
 
 
+@pytest.mark.ci
 async def test_resuming_a_completed_run_makes_no_journal(user: User) -> None:
     player = Player(user)
     await player.plays(call(1), call(2), call(3))
@@ -116,6 +120,7 @@ def record_status(player: Player, status: str) -> None:
     path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "status": status}))
 
 
+@pytest.mark.ci
 async def test_a_run_that_another_program_calls_cancelled_continues(player: Player) -> None:
     record_status(player, "cancelled")
     done = await player.user.atomic("resume", player.id, "--max-cost", "9")
@@ -124,6 +129,7 @@ async def test_a_run_that_another_program_calls_cancelled_continues(player: Play
     assert "Another program changed session.json" in done.stdout + done.stderr
 
 
+@pytest.mark.ci
 async def test_a_cancelled_run_stays_cancelled_whatever_its_file_says(player: Player) -> None:
     assert (await player.user.atomic("stop", "--cancel", player.id)).exit_code == 0
     record_status(player, "paused")
@@ -135,6 +141,7 @@ async def test_a_cancelled_run_stays_cancelled_whatever_its_file_says(player: Pl
     assert [one["task"] for one in player.calls] == ["1"]
 
 
+@pytest.mark.ci
 async def test_a_run_that_only_its_file_calls_cancelled_can_be_cancelled(player: Player) -> None:
     record_status(player, "cancelled")
     done = await player.user.atomic("stop", "--cancel", player.id)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.processes.leftovers import temporary_prefix
+from atomic.processes.temporary_folders import temporary_prefix
 from tests.cli.command import ATOMIC, User, complaint
 from tests.cli.flows import call, end, recording, sessions, workflow
 from tests.providers.acp.stage import PUPPET
@@ -74,6 +74,7 @@ async def test_a_folder_that_others_can_write_is_refused(user: User, shared: Pat
     assert not (shared.parent / "ran").exists()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("words", LINES)
 async def test_a_folder_of_another_user_is_refused(user: User, shared: Path, words: list[str]) -> None:
     give_away(user, shared)
@@ -84,6 +85,7 @@ async def test_a_folder_of_another_user_is_refused(user: User, shared: Path, wor
     )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("place", [".", ".atomic", ".atomic/config.toml"])
 async def test_a_projects_configuration_of_another_user_is_not_read(user: User, place: str) -> None:
     user.project_sets('theme = "light"\n')
@@ -94,6 +96,7 @@ async def test_a_projects_configuration_of_another_user_is_not_read(user: User, 
     assert "belongs to another user" in json.dumps(data["warnings"])
 
 
+@pytest.mark.ci
 async def test_a_log_that_is_a_link_is_not_followed(user: User, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("mine\n")
@@ -118,6 +121,7 @@ workflow = graph(S).node("first", first).compile()
     assert target.read_text() == "mine\n"
 
 
+@pytest.mark.ci
 async def test_no_core_is_left_by_atomic_and_what_it_starts(user: User, tmp_path: Path) -> None:
     agent = ["/bin/sh", "-c", f"ulimit -c > '{tmp_path}/limit'; exec '{sys.executable}' '{PUPPET}'"]
     user.sets(f"[acp.puppet]\ncommand = {json.dumps(agent)}\n")
@@ -137,6 +141,7 @@ async def test_no_core_is_left_by_atomic_and_what_it_starts(user: User, tmp_path
     assert (tmp_path / "limit").read_text().strip() == "0"
 
 
+@pytest.mark.ci
 async def test_temporary_folders_of_killed_processes_are_removed_and_no_others(user: User, tmp_path: Path) -> None:
     place = tmp_path / "tmp"
     place.mkdir()

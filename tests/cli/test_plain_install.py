@@ -20,9 +20,9 @@ import pytest
 from atomic.processes import execute
 from tests.cli.command import User
 from tests.programs import FOLDER
+from tests.ralph.agents import Stage, stage_for
+from tests.ralph.agents_game import APPROVAL
 from tests.tui.terminal.window import window
-from tests.workflows.ralph.agents import Stage, stage_for
-from tests.workflows.ralph.agents_game import APPROVAL
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("claude", "opencode", "copilot")

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.graph.errors import RunNotFoundError
-from atomic.graph.journal import RowKind
+from atomic.graph.engine.errors import RunNotFoundError
+from atomic.graph.engine.journal import RowKind
 from atomic.sessions import SqliteJournal
 from tests.cli.command import ATOMIC, User, complaint, cpu_seconds, objects, processes
 from tests.cli.flows import (
@@ -321,6 +321,7 @@ workflow = graph(S).node("work", work).parallel([node("cut", cut)]).compile()
 """
 
 
+@pytest.mark.ci
 async def test_a_run_always_says_how_it_ended(user: User) -> None:
     """A question or a cap inside a task group of a node pauses the run; a cancelled helper of a node is a failure."""
     workflow(user, "groups", GROUPS)
@@ -351,6 +352,7 @@ workflow = graph(S).node("work", work).compile()
     assert (done.exit_code, last["type"], last["reason"]) == (6, "run_ended", "max_cost"), done.stderr
 
 
+@pytest.mark.ci
 async def test_the_same_answer_may_be_given_twice(user: User) -> None:
     code = """
 async def both(ctx):
@@ -375,6 +377,7 @@ workflow = graph(S).node("both", both).compile()
     assert ledger(user) == ["Bob 42"]
 
 
+@pytest.mark.ci
 async def test_a_refused_answer_is_not_recorded(user: User) -> None:
     code = 'class T(S):\n    old: int = 1\n\nworkflow = graph(T).ask_user("q", "Well?").compile()\n'
     workflow(user, "grow", f"state_version = 1\n{code}")
@@ -393,6 +396,7 @@ async def test_a_refused_answer_is_not_recorded(user: User) -> None:
     assert (session(user)["status"], session(user)["state_version"]) == ("completed", 2)
 
 
+@pytest.mark.ci
 async def test_a_finished_node_that_was_renamed_continues_when_the_file_says_so(user: User) -> None:
     code = (
         'workflow = graph(S).tool("build", lambda: "built").ask_user("q", "Well?").tool("ship", lambda: 1).compile()\n'
@@ -409,6 +413,7 @@ async def test_a_finished_node_that_was_renamed_continues_when_the_file_says_so(
     assert (done.exit_code, session(user)["status"]) == (0, "completed"), complaint(done)
 
 
+@pytest.mark.ci
 async def test_a_question_that_is_asked_again_is_not_answered_by_the_first_answer(user: User) -> None:
     code = """
 async def heard(ctx):
@@ -427,6 +432,7 @@ workflow = graph(S).loop(body, until=lambda s: len(s.said) > 1).compile()
     assert ledger(user) == [secret, "two"]
 
 
+@pytest.mark.ci
 async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
@@ -437,6 +443,7 @@ async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
     assert ledger(user)[-1] == "last green Hello you."
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -455,6 +462,7 @@ async def test_an_answer_to_nothing_is_refused(user: User, words: tuple[str, ...
     assert session(user)["status"] == "paused"
 
 
+@pytest.mark.ci
 async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
     workflow(user, "ask", ASK)
     words = [ATOMIC, "run", "ask", "-a", recording(user, HELLO), "go"]
@@ -465,6 +473,7 @@ async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
     assert ledger(user)[-1] == "last red Hello you."
 
 
+@pytest.mark.ci
 async def test_of_two_questions_at_once_it_is_said_which_one_is_asked(user: User) -> None:
     code = """
 branches = {"a": ask_user_node("size", "Which size?"), "b": ask_user_node("colour", "Which colour?")}
@@ -483,6 +492,7 @@ workflow = graph(S).parallel(branches).node("last", last).compile()
     assert ledger(user) == ["big red"]
 
 
+@pytest.mark.ci
 async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:
     workflow(user, "slow", SLOW)
     evil = "\x1b[2J\x1b]0;owned\x07gone"
@@ -491,13 +501,14 @@ async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:
     words = [ATOMIC, "run", "slow", "-a", agent, "x"]
     async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
         await terminal.shows("  two ")
-        await terminal.shows(" s · Bash ls ␛[2J␛]0;owned␇gone")
+        await terminal.shows("s · Bash ls ␛[2J␛]0;owned␇gone")
         await terminal.shows("[two] All ␛[2J␛]0;owned␇gone.")
         assert await terminal.exit_code() == 0
     assert "\x1b[2J" not in terminal.screen
     assert "\x1b[4A\r\x1b[J" in terminal.screen  # three agents and the sum are painted again
 
 
+@pytest.mark.ci
 async def test_what_an_agent_asks_pauses_the_run_and_its_answer_reaches_the_next_turn(user: User) -> None:
     workflow(user, "talk", "")
     asked = {"type": "question_asked", "questions": [{"text": "Tabs or blanks?", "options": [{"label": "Tabs"}]}]}
@@ -508,6 +519,7 @@ async def test_what_an_agent_asks_pauses_the_run_and_its_answer_reaches_the_next
     assert (done.exit_code, "[chat] Blanks then." in done.stdout) == (0, True)
 
 
+@pytest.mark.ci
 async def test_what_a_run_was_started_with_lets_it_go_on_and_nothing_else(user: User) -> None:
     workflow(user, "ask", ASK)
     file = user.project / ".atomic" / "workflows" / "ask.py"
@@ -554,6 +566,7 @@ async def trust_all(user: User) -> None:
     assert (await user.atomic("trust", shown["hash"])).exit_code == 0
 
 
+@pytest.mark.ci
 async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(user: User) -> None:
     workflow(user, "change", CHANGE)
     in_the_project(user, "change")
@@ -580,6 +593,7 @@ async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(u
     assert (done.exit_code, ledger(user)) == (0, ["changed 2", "3"])
 
 
+@pytest.mark.ci
 async def test_a_resume_takes_the_workflow_that_the_run_was_started_with(user: User) -> None:
     """Whatever an agent or a `git pull` has put in its place since, also in a project that is trusted."""
     (user.project / ".mcp.json").write_text("{}")
@@ -602,10 +616,11 @@ async def test_a_resume_takes_the_workflow_that_the_run_was_started_with(user: U
     assert not (user.project / "evil").exists()
     (user.home / ".atomic" / "workflows" / "change.py").unlink()
     done = await user.atomic("resume", id)
-    assert (done.exit_code, "put it back" in done.stderr) == (2, True)
+    assert (done.exit_code, "restore it" in done.stderr) == (2, True)
     assert not (user.project / "evil").exists()
 
 
+@pytest.mark.ci
 async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_not_trusted(user: User) -> None:
     workflow(user, "ask", ASK)
     hooks = user.project / ".mcp.json"
@@ -622,6 +637,7 @@ async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_
 # -- other terminals --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_stop_does_in_the_owner_what_ctrl_c_does_and_the_run_goes_on_later(user: User) -> None:
     workflow(user, "slow", SLOW)
     agent = recording(user, *[slow_call(60)] * 3, *[call(end("done."))] * 3)
@@ -641,6 +657,7 @@ async def test_stop_does_in_the_owner_what_ctrl_c_does_and_the_run_goes_on_later
     assert ledger(user).count("before") == 1
 
 
+@pytest.mark.ci
 async def test_stop_cancel_ends_it_for_good(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
@@ -658,6 +675,7 @@ async def test_stop_cancel_ends_it_for_good(user: User) -> None:
     assert (done.exit_code, f"Run {id} was cancelled for good" in done.stderr) == (2, True)
 
 
+@pytest.mark.ci
 async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
@@ -667,6 +685,7 @@ async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: 
     assert session(user)["status"] == "cancelled"
 
 
+@pytest.mark.ci
 async def test_a_cancelled_run_is_not_resumed(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
@@ -681,6 +700,7 @@ async def test_a_cancelled_run_is_not_resumed(user: User) -> None:
     assert (ledger(user), session(user)) == (before, record)
 
 
+@pytest.mark.ci
 async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(2)] * 3), "--json", "x") as run:
@@ -693,6 +713,7 @@ async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -
     assert [e for e in kinds(watching.events) if "node" in e] == [e for e in kinds(run.events) if "node" in e]
 
 
+@pytest.mark.ci
 async def test_attach_hears_the_last_words_of_who_has_just_left(user: User) -> None:
     workflow(user, "hello", SAY)
     await user.atomic("run", "hello", "-a", recording(user, {**HELLO, "role": "worker", "task": "3"}), "x")
@@ -707,6 +728,7 @@ async def test_attach_hears_the_last_words_of_who_has_just_left(user: User) -> N
     assert kinds(watching.events)[-1] == "run_ended"
 
 
+@pytest.mark.ci
 async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
@@ -720,6 +742,7 @@ async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
     assert f"atomic resume {run.events[0]['run']}" in said.decode()
 
 
+@pytest.mark.ci
 async def test_a_live_run_belongs_to_one_process(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
@@ -734,6 +757,7 @@ async def test_a_live_run_belongs_to_one_process(user: User) -> None:
         assert await run.over() == 130
 
 
+@pytest.mark.ci
 async def test_an_answer_reaches_a_run_that_is_still_at_work(user: User) -> None:
     code = ASK.replace(
         "workflow =", "async def slow(ctx):\n    await asyncio.sleep(4)\n    note('slow')\n\nworkflow ="
@@ -752,6 +776,7 @@ async def test_an_answer_reaches_a_run_that_is_still_at_work(user: User) -> None
 # -- kills and signals ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_a_killed_run_is_interrupted_and_resumes_where_it_was(user: User) -> None:
     workflow(user, "slow", SLOW)
     agent = recording(user, *[slow_call(60)] * 3)
@@ -793,6 +818,7 @@ async def rows_of_kind(user: User, kind: RowKind, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.ci
 async def test_agents_that_were_through_when_the_run_was_killed_are_not_paid_again(user: User) -> None:
     workflow(user, "crew", CREW)
     calls = [call(end(name), match=f"task {name}") for name in ("one", "two")]
@@ -807,6 +833,7 @@ async def test_agents_that_were_through_when_the_run_was_killed_are_not_paid_aga
     assert (done.exit_code, ledger(user)) == (0, ["one two three"])
 
 
+@pytest.mark.ci
 @pytest.mark.timed
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> None:
@@ -822,6 +849,7 @@ async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> No
     assert (session(user)["status"], session(user)["owner"]) == ("paused", None)
 
 
+@pytest.mark.ci
 async def test_ctrl_c_twice_leaves_at_once_and_the_journal_holds(user: User) -> None:
     stubborn = LINGER + SLOW.replace(
         "    await ctx.deps.turn", "    try: await asyncio.sleep(60)\n    finally: await linger(); str"
@@ -839,6 +867,7 @@ async def test_ctrl_c_twice_leaves_at_once_and_the_journal_holds(user: User) -> 
     assert ledger(user).count("before") == 1
 
 
+@pytest.mark.ci
 async def test_a_closed_standard_output_does_not_end_a_run(user: User) -> None:
     workflow(user, "slow", SLOW)
     reading, writing = os.pipe()
@@ -867,6 +896,7 @@ async def test_signals_at_random_moments_leave_a_run_that_resumes(user: User) ->
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.timed
 async def test_the_first_agent_call_comes_within_half_a_second_of_work(user: User) -> None:
     workflow(user, "talk", "")
@@ -876,6 +906,7 @@ async def test_the_first_agent_call_comes_within_half_a_second_of_work(user: Use
     judge(cpu_seconds(user, "run", "talk", "-a", agent, "x"), 0.5)  # the whole run, not only that
 
 
+@pytest.mark.ci
 def test_a_run_imports_only_what_it_needs(user: User) -> None:
     workflow(user, "talk", "")
     agent = recording(user, call(end("Hi.")))
@@ -912,6 +943,7 @@ workflow = graph(S).agent("before", "Hi.").node("meet", meet).agent("after", "Hi
         assert len((folder / "logs" / "agent-calls.jsonl").read_bytes().splitlines()) == 2
 
 
+@pytest.mark.ci
 async def test_a_thousand_old_sessions_slow_nothing_down(user: User) -> None:
     workflow(user, "talk", "")
     agent = recording(user, *[call(end("Hi."))] * 4)
@@ -948,6 +980,7 @@ workflow = (graph(S).node("look", look)
 """
 
 
+@pytest.mark.ci
 async def test_people_read_sentences_without_the_names_of_nodes(user: User) -> None:
     workflow(user, "flow", TASKS)
     done = await user.atomic("run", "flow")
@@ -966,6 +999,7 @@ async def test_people_read_sentences_without_the_names_of_nodes(user: User) -> N
     ]
 
 
+@pytest.mark.ci
 async def test_a_failed_run_ends_with_its_reason_and_programs_see_the_node(user: User) -> None:
     workflow(user, "flow", 'def no(): raise ValueError("no luck")\nworkflow = graph(S).tool("roll", no).compile()\n')
     done = await user.atomic("run", "flow")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import complaint
-from tests.workflows.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker
+from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 
@@ -64,6 +64,7 @@ async def test_newer_bytes_of_the_user_are_replaced_only_with_force_and_are_kept
     assert run.text("draft.md.replaced-1") == "my newer draft\n"
 
 
+@pytest.mark.ci
 async def test_a_file_with_a_secret_is_not_kept_and_that_is_said(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "rm secret.env"})
     (run.project / "secret.env").write_text(f"GITHUB={TOKEN}\n")
@@ -73,12 +74,14 @@ async def test_a_file_with_a_secret_is_not_kept_and_that_is_said(tmp_path: Path)
     done = await run.salvage("secret.env")
     assert done.exit_code == 1
     assert done.stdout == (
-        "secret.env: nothing was changed: there is no copy of it, because it holds something that looks like a secret\n"
+        "secret.env: nothing was changed: there is no copy of it, because it contains something that looks like a"
+        " secret\n"
     )
     for path in run.session.rglob("*"):
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes()
 
 
+@pytest.mark.ci
 async def test_what_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "true"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -101,6 +104,7 @@ async def test_a_path_may_be_given_from_a_folder_below(tmp_path: Path, inside: b
     assert (done.exit_code, done.stdout) == (0, "deep/run.sh: put back\n")
 
 
+@pytest.mark.ci
 async def test_what_was_staged_is_staged_again_once(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "git reset -q && rm staged.txt"})
     (run.project / "staged.txt").write_text("staged\n")
@@ -116,6 +120,7 @@ async def test_what_was_staged_is_staged_again_once(tmp_path: Path) -> None:
     assert (await run.salvage()).stdout == "Nothing to put back: it is as you left it.\n"
 
 
+@pytest.mark.ci
 async def test_a_file_that_is_in_a_commit_comes_with_the_way_out(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "git add -A && git commit -q -m all"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -133,6 +138,7 @@ async def test_a_file_that_is_in_a_commit_comes_with_the_way_out(tmp_path: Path)
     assert run.git("status", "--porcelain=v1", "--", "draft.md") == "?? draft.md"
 
 
+@pytest.mark.ci
 async def test_a_staged_file_that_is_in_a_commit_is_staged_again_by_the_commands(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "git add -A && git commit -q -m all"})
     for name in ("staged.txt", "other.txt"):
@@ -231,6 +237,7 @@ async def test_permissions_come_back(tmp_path: Path) -> None:
     assert modes == [0o600, 0o750]
 
 
+@pytest.mark.ci
 async def test_what_the_run_left_alone_is_not_offered(tmp_path: Path) -> None:
     run = Wrecked(tmp_path)
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
@@ -243,6 +250,7 @@ async def test_what_the_run_left_alone_is_not_offered(tmp_path: Path) -> None:
     assert run.text("draft.md") == "my newer draft\n"
 
 
+@pytest.mark.ci
 async def test_a_file_without_its_copy_stays_where_it_is(tmp_path: Path) -> None:
     run = Wrecked(tmp_path)
     part = worker("2", {"write": {"part2.txt": "2\n"}})
@@ -256,6 +264,7 @@ async def test_a_file_without_its_copy_stays_where_it_is(tmp_path: Path) -> None
     assert not (run.project / "draft.md.replaced-1").exists()
 
 
+@pytest.mark.ci
 async def test_nothing_is_written_through_a_link_that_leads_out_of_the_project(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()

@@ -169,6 +169,7 @@ async def test_a_step_that_a_kill_has_cut_is_shown(user: User) -> None:
     ]
 
 
+@pytest.mark.ci
 async def test_the_graph_is_drawn_only_if_the_workflow_is_trusted(user: User, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     write(user.project / ".atomic" / "workflows" / "review.py", GRAPH.format(canary=str(canary)))
@@ -211,6 +212,7 @@ class Page(HTMLParser):
         ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -291,6 +293,7 @@ async def test_without_one_it_is_made_from_what_is_there(user: User) -> None:
 # export ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_the_archive_has_everything_and_no_secret(user: User, tmp_path: Path) -> None:
     user.env["MY_API_KEY"] = "correct-horse-battery"
     id = make_session(user.home, prompt="use correct-horse-battery", steps=["plan"])
@@ -328,6 +331,7 @@ def _is_whole(journal: bytes, id: str, folder: Path) -> None:
         assert [record.node_id for record in copy.records(id)] == ["plan"]
 
 
+@pytest.mark.ci
 async def test_an_archive_replaces_nothing_and_leaves_nothing_half_written(user: User) -> None:
     id = make_session(user.home)
     mine = write(user.project / "run.tar.gz", "mine")
@@ -340,6 +344,7 @@ async def test_an_archive_replaces_nothing_and_leaves_nothing_half_written(user:
 # prune ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_prune_needs_to_know_which_ones(user: User) -> None:
     make_session(user.home)
     done = await user.atomic("sessions", "prune", "--yes")
@@ -349,6 +354,7 @@ async def test_prune_needs_to_know_which_ones(user: User) -> None:
     assert len(await as_json(user, "list")) == 1
 
 
+@pytest.mark.ci
 async def test_prune_deletes_by_age_and_status_and_never_one_that_runs(user: User) -> None:
     new = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     running = make_session(user.home, status="running", owner=owned_by(os.getpid()))
@@ -364,6 +370,7 @@ async def test_prune_deletes_by_age_and_status_and_never_one_that_runs(user: Use
     assert folder_of(user.home, running).exists()
 
 
+@pytest.mark.ci
 async def test_prune_follows_no_link(user: User, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     id = make_session(user.home)
@@ -376,6 +383,7 @@ async def test_prune_follows_no_link(user: User, tmp_path: Path) -> None:
     assert not folder_of(user.home, inner).exists()
 
 
+@pytest.mark.ci
 async def test_without_a_person_prune_needs_yes(user: User) -> None:
     make_session(user.home)
     done = await user.atomic("sessions", "prune", "--status", "completed")
@@ -384,6 +392,7 @@ async def test_without_a_person_prune_needs_yes(user: User) -> None:
     assert len(await as_json(user, "list")) == 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("typed", "left"), [("\n", 1), ("n\n", 1), ("y\n", 0)])
 async def test_a_person_is_asked_and_enter_alone_is_no(user: User, typed: str, left: int) -> None:
     make_session(user.home)

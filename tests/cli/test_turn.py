@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from atomic.processes import ExecResult, running
-from atomic.providers.starting import start_seconds
+from atomic.providers.start_limit import start_seconds
 from tests.cli.command import ATOMIC, User, complaint, objects, told
 from tests.cli.terminal import in_terminal
 
@@ -179,6 +179,7 @@ async def test_what_an_agent_says_cannot_write_to_the_terminal(user: User) -> No
     assert done.stdout == "red \x1b[31m\u202e.\n\n\tDone.\n"  # a file gets what was said
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("words", "input", "prompt"),
     [
@@ -206,6 +207,7 @@ def _with_flag(words: list[str], flag: str) -> list[str]:
     return [flag, *words]
 
 
+@pytest.mark.ci
 async def test_a_pipe_that_stays_open_is_waited_for_and_that_is_said(user: User) -> None:
     user.env["ATOMIC_AGENT"] = record(user, text("Ok."), end())
     async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
@@ -218,6 +220,7 @@ async def test_a_pipe_that_stays_open_is_waited_for_and_that_is_said(user: User)
             assert await program.wait() == 0
 
 
+@pytest.mark.ci
 async def test_ctrl_c_while_waiting_for_input_ends_it(user: User) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
@@ -229,6 +232,7 @@ async def test_ctrl_c_while_waiting_for_input_ends_it(user: User) -> None:
             assert "Traceback" not in program.last_words
 
 
+@pytest.mark.ci
 async def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_working(user: User) -> None:
     agent = record(user, *(text("x" * 100_000) for _ in range(20)), end())
     unread, output = os.pipe()
@@ -249,6 +253,7 @@ async def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_working(user
             await program.wait()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
 )
@@ -268,6 +273,7 @@ async def test_a_signal_stops_the_turn(user: User, number: int, code: int) -> No
     assert program.last_words == "atomic: interrupted"
 
 
+@pytest.mark.ci
 async def test_a_reader_who_goes_does_not_end_the_turn(user: User) -> None:
     gone, output = os.pipe()
     os.close(gone)
@@ -293,6 +299,7 @@ async def test_a_full_disk_is_told(user: User) -> None:
     assert done.stderr == b"atomic: standard output could not take all of it: No space left on device\n"
 
 
+@pytest.mark.ci
 async def test_a_turn_that_cannot_be_recorded_does_not_begin(user: User) -> None:
     agent = record(user, text("Ok."), end())
     for file in ("no/such/file", "."):
@@ -301,12 +308,14 @@ async def test_a_turn_that_cannot_be_recorded_does_not_begin(user: User) -> None
         assert complaint(done).startswith("--record cannot write to /")
 
 
+@pytest.mark.ci
 async def test_what_was_recorded_can_be_played(user: User) -> None:
     first = await user.atomic("-p", "x", "-a", record(user, text("Ok."), end()), "--record", "again.jsonl")
     again = await user.atomic("-p", "x", "-a", "replay:again.jsonl")
     assert first.stdout == again.stdout == "Ok.\n"
 
 
+@pytest.mark.ci
 async def test_an_agent_that_would_run_a_strangers_code_is_not_started(user: User) -> None:
     plugin = user.project / ".opencode" / "plugin" / "evil.js"
     plugin.parent.mkdir(parents=True)
@@ -317,6 +326,7 @@ async def test_an_agent_that_would_run_a_strangers_code_is_not_started(user: Use
     assert ".opencode/plugin/evil.js" in complaint(done)
 
 
+@pytest.mark.ci
 async def test_a_folder_that_is_gone_is_one_line(user: User) -> None:
     agent = record(user, end())
     code = f"rmdir {user.project}; exec {ATOMIC} -p x -a {agent}"
@@ -328,6 +338,7 @@ async def test_a_folder_that_is_gone_is_one_line(user: User) -> None:
     assert done.stderr == "atomic: the current folder no longer exists (change to another one)\n"
 
 
+@pytest.mark.ci
 async def test_a_mistake_of_ours_is_one_line_too(user: User) -> None:
     broken = user.home / "broken"
     broken.mkdir()
@@ -344,6 +355,7 @@ async def test_a_mistake_of_ours_is_one_line_too(user: User) -> None:
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("agent", ["claude", "acp:slow"])
 async def test_an_agent_that_has_not_started_in_time_is_an_error(user: User, agent: str) -> None:
     hangs = (
@@ -356,7 +368,7 @@ async def test_an_agent_that_has_not_started_in_time_is_an_error(user: User, age
     done = await user.atomic("-p", "hi", "--agent", agent, timeout=60)
     assert done.exit_code == 1
     last = done.stderr.splitlines()[-1]
-    assert "has not started within 2 s" in last
+    assert "did not start within 2 s" in last
     assert last.endswith("or give it more time: ATOMIC_START_SECONDS=120)")  # the agent is not tried once more
 
 

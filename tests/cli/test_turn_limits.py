@@ -77,6 +77,7 @@ async def test_a_turn_within_the_grace_ends_by_itself(player: Player) -> None:
     assert (code, ended["reason"], [one["reason"] for one in player.calls]) == (6, "max_time", ["done"])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("flag", "words"),
     [("--turn-limit", "the turn took longer than 1s"), ("--idle-limit", "the agent was silent for 1s")],
@@ -90,6 +91,7 @@ async def test_a_turn_that_passes_its_own_limit_fails_its_node(player: Player, f
     assert [(one["reason"], words in one["error"]) for one in player.calls] == [("interrupted", True)]
 
 
+@pytest.mark.ci
 async def test_an_agent_that_does_something_is_not_idle(player: Player) -> None:
     busy = [(at * 0.25, {"type": "notice", "text": "x"}) for at in range(20)]
     await player.plays(call(1, *busy), call(2), call(3))
@@ -97,6 +99,7 @@ async def test_an_agent_that_does_something_is_not_idle(player: Player) -> None:
     assert code == 0
 
 
+@pytest.mark.ci
 async def test_the_configuration_has_the_limits_of_a_turn_and_a_flag_beats_it(player: Player) -> None:
     await player.plays(call(1, (2.5, {"type": "notice", "text": "x"})), call(2), call(3))
     player.user.sets('[caps]\nturn_limit = "1s"\n')
@@ -104,6 +107,7 @@ async def test_the_configuration_has_the_limits_of_a_turn_and_a_flag_beats_it(pl
     assert (await player.run("--turn-limit", "0"))[0] == 0
 
 
+@pytest.mark.ci
 async def test_a_project_cannot_lift_the_limits_of_a_turn(player: Player) -> None:
     user = player.user
     for line in ("turn_limit = 0", 'turn_limit = "3h"', 'grace = "1h"'):
@@ -116,6 +120,7 @@ async def test_a_project_cannot_lift_the_limits_of_a_turn(player: Player) -> Non
     assert "a project may not set it higher" in shown.stdout + shown.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("flag", ["--turn-limit", "--idle-limit"])
 @pytest.mark.parametrize("value", ["soon", "5"])
 async def test_a_wrong_limit_is_refused(player: Player, flag: str, value: str) -> None:

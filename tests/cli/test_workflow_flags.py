@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.workflows.builtin import builtin_workflows
+from atomic.loading.builtin import builtin_workflows
 from atomic.workflows.definition import WorkflowDefinition
 from tests.cli.command import User, complaint, objects
 from tests.cli.flows import call, end, ledger, recording, session, sessions, workflow
@@ -114,6 +114,7 @@ async def test_a_value_that_cannot_be_is_told(flow: User, words: tuple[str, ...]
     assert (said["type"], said["exit_code"], said["message"]) == ("error", 2, message)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -157,6 +158,7 @@ async def test_the_author_may_say_what_a_flag_does(flow: User) -> None:
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.ci
 async def test_a_project_that_nobody_trusts_tells_its_flags_and_runs_nothing(flow: User) -> None:
     file = flow.project / ".atomic" / "workflows" / "theirs.py"
     file.parent.mkdir(parents=True)
@@ -190,6 +192,7 @@ async def test_a_resume_may_raise_a_value_and_nodes_see_it(flow: User, verb: tup
     assert seen == [2, 4]
 
 
+@pytest.mark.ci
 async def test_an_answer_takes_the_same_flags_and_the_nodes_behind_it_see_them(flow: User) -> None:
     await run(flow, "flow", "--review-rounds", "2", "go")
     id = session(flow)["id"]
@@ -205,6 +208,7 @@ async def test_an_answer_takes_the_same_flags_and_the_nodes_behind_it_see_them(f
     assert [eval(line)["review_rounds"] for line in ledger(flow)[1:]] == [2, 4]
 
 
+@pytest.mark.ci
 async def test_flags_of_an_answer_that_is_only_kept_are_told_to_be_without_effect(flow: User) -> None:
     await run(flow, "flow", "go")
     id = session(flow)["id"]
@@ -214,6 +218,7 @@ async def test_flags_of_an_answer_that_is_only_kept_are_told_to_be_without_effec
     assert config(flow)["review_rounds"] == 3
 
 
+@pytest.mark.ci
 async def test_a_resume_in_a_project_finds_the_flags_of_its_workflow_from_any_folder(flow: User) -> None:
     file = flow.project / ".atomic" / "workflows" / "theirs.py"
     file.parent.mkdir(parents=True)
@@ -224,6 +229,7 @@ async def test_a_resume_in_a_project_finds_the_flags_of_its_workflow_from_any_fo
     assert (done.exit_code, config(flow)["deep"]) == (ASKED, True)
 
 
+@pytest.mark.ci
 async def test_what_cannot_go_on_is_refused(flow: User) -> None:
     workflow(flow, "other", "")
     await run(flow, "flow", "go")
@@ -243,6 +249,7 @@ async def test_what_cannot_go_on_is_refused(flow: User) -> None:
 # -- slash commands ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_a_slash_command_takes_the_same_flags(flow: User) -> None:
     text = """/flow --max-cost 2 --verify "make test" --verify 'a "b"' --yolo don't  "stop" --now"""
     done = await flow.atomic("-p", text, "-m", "tiny")
@@ -252,6 +259,7 @@ async def test_a_slash_command_takes_the_same_flags(flow: User) -> None:
     assert (session(flow)["options"]["caps"]["max_cost"], session(flow)["options"]["models"]) == (2, {"": "tiny"})
 
 
+@pytest.mark.ci
 async def test_a_slash_command_refuses_helps_and_resumes(flow: User) -> None:
     done = await flow.atomic("-p", "/flow --reviw-rounds 2 go")
     assert (done.exit_code, complaint(done)) == (
@@ -264,6 +272,7 @@ async def test_a_slash_command_refuses_helps_and_resumes(flow: User) -> None:
     assert (done.exit_code, objects(done)[0]["resumed"], config(flow)["review_rounds"]) == (ASKED, True, 8)
 
 
+@pytest.mark.ci
 async def test_what_is_piped_in_holds_no_flags(flow: User) -> None:
     done = await flow.atomic("-p", "/flow", input="--yolo go\n")
     assert (done.exit_code, session(flow)["prompt"], config(flow)["yolo"]) == (ASKED, "--yolo go", False)
@@ -271,6 +280,7 @@ async def test_what_is_piped_in_holds_no_flags(flow: User) -> None:
     assert (done.exit_code, complaint(done)) == (2, "--tasks needs a value: --tasks TEXT")
 
 
+@pytest.mark.ci
 async def test_a_flag_in_a_slash_command_beats_that_of_the_command_line(flow: User) -> None:
     workflow(flow, "talk", "")
     agent = recording(flow, call(end("Hi.")))
@@ -287,6 +297,7 @@ async def offered(user: User, *words: str) -> list[str]:
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
 
+@pytest.mark.ci
 async def test_tab_offers_them(flow: User) -> None:
     assert await offered(flow, "run", "flow", "--re") == ["--record", "--resume", "--review-rounds"]
     assert await offered(flow, "run", "fl", "--no") == ["--no-gates"]
@@ -304,6 +315,7 @@ def names_of_ours() -> list[str]:
     return [word for one in builtin_workflows() for word in (one.name, *one.aliases)]
 
 
+@pytest.mark.ci
 async def test_tab_offers_what_comes_with_atomic_with_what_it_does(user: User) -> None:
     assert await offered(user, "run", "") == names_of_ours()
     for one in builtin_workflows():
@@ -315,6 +327,7 @@ async def test_tab_offers_what_comes_with_atomic_with_what_it_does(user: User) -
                 assert rows[f"--{key.replace('_', '-')}"].startswith(description[:70])
 
 
+@pytest.mark.ci
 async def test_tab_tells_what_the_flags_of_a_file_do(flow: User) -> None:
     workflow(flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep to go'}\n")
     done = await flow.atomic("complete", "run", "told", "--de")
@@ -328,6 +341,7 @@ def flags_of(one: WorkflowDefinition) -> list[str]:
     return [f"--{key.replace('_', '-')}" for key in one.default_config]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["ralph", "loop"])
 async def test_help_of_ralph_has_its_flags_and_its_alias(user: User, name: str) -> None:
     (ralph,) = builtin_workflows()
@@ -346,6 +360,7 @@ async def test_help_of_ralph_has_its_flags_and_its_alias(user: User, name: str) 
     assert {flag: f"  {flag} " in of_run for flag in flags_of(ralph)} == dict.fromkeys(flags_of(ralph), True)
 
 
+@pytest.mark.ci
 async def test_a_hint_names_a_flag_once(flow: User) -> None:
     workflow(flow, "hinted", "argument_hint = 'PROMPT [--deep]'\ndefault_config = {'deep': False, 'rounds': 2}\n")
     done = await flow.atomic("-p", "/help hinted")
@@ -372,6 +387,7 @@ async def test_loop_is_ralph(user: User, words: tuple[str, ...]) -> None:
     assert "This is a run of" not in again.stderr
 
 
+@pytest.mark.ci
 async def test_a_workflow_of_that_name_goes_before_the_alias(user: User) -> None:
     workflow(user, "loop", "")
     assert (await user.atomic("workflows", "show", "loop")).stdout.startswith("loop (workflow)")
@@ -403,6 +419,7 @@ AS_DATA = (
 )
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("code", "flags", "limit"),
     [
@@ -424,6 +441,7 @@ async def test_the_limit_of_iterations_is_the_flag_or_the_graphs_or_100(
     assert ledger(user) == [f"start {limit}", f"state {limit}", f"node {limit}"]
 
 
+@pytest.mark.ci
 async def test_a_limit_of_iterations_that_is_no_count_is_refused(user: User) -> None:
     workflow(user, "limited", CHAIN)
     done = await user.atomic("run", "limited", "--max-iterations", "many")
@@ -432,6 +450,7 @@ async def test_a_limit_of_iterations_that_is_no_count_is_refused(user: User) -> 
     assert (done.exit_code, complaint(done)) == (2, '--max-iterations cannot be "-1": give a whole number, 0 or more')
 
 
+@pytest.mark.ci
 async def test_the_limit_of_iterations_is_a_flag_only_where_it_is_read(user: User) -> None:
     workflow(user, "limited", CHAIN)
     workflow(user, "free", "workflow = graph(S).tool('a', run=lambda: 1).compile()\n")
@@ -442,6 +461,7 @@ async def test_the_limit_of_iterations_is_a_flag_only_where_it_is_read(user: Use
     assert (done.exit_code, "Unknown flag" in complaint(done)) == (2, True)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("words", "flag"),
     [
@@ -460,6 +480,7 @@ async def test_a_flag_after_the_prompt_is_a_part_of_it_and_that_is_said(
     assert flag in session(flow)["prompt"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("words", [("add --max-cost to the help",), ("--", "add", "--yolo"), ("add", "--verbose")])
 async def test_no_word_is_said_of_what_only_looks_like_a_flag(flow: User, words: tuple[str, ...]) -> None:
     done = await flow.atomic("run", "flow", *words)
@@ -467,6 +488,7 @@ async def test_no_word_is_said_of_what_only_looks_like_a_flag(flow: User, words:
     assert "part of the prompt" not in done.stderr
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("typed", "code"), [("n\n", 2), ("y\n", ASKED)])
 async def test_who_sits_at_a_terminal_is_asked_before_a_flag_becomes_a_part_of_the_goal(
     flow: User, typed: str, code: int

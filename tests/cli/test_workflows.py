@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.workflows.builtin import builtin_workflows
+from atomic.loading.builtin import builtin_workflows
 from tests.cli.command import User, complaint, told
 from tests.cli.files import write
 from tests.cli.flows import call, end, recording, session
@@ -211,6 +211,7 @@ async def test_a_graph_is_drawn_as_text_mermaid_and_svg(user: User) -> None:
     assert (done.exit_code, complaint(done)) == (2, "--mermaid and --svg exclude each other: choose one")
 
 
+@pytest.mark.ci
 async def test_a_workflow_is_shown_and_what_it_can_do_only_if_it_may_run(user: User) -> None:
     text = (
         HEAD + "default_config = {'depth': 2}\nworkflow = graph(State).ask_user('q', 'ok?').agent('a', 'x').compile()\n"
@@ -229,6 +230,7 @@ async def test_a_workflow_is_shown_and_what_it_can_do_only_if_it_may_run(user: U
     assert msgspec.json.decode((await user.atomic("workflows", "show", "ask", "--json")).stdout)["name"] == "ask"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -255,6 +257,7 @@ async def test_a_workflow_that_does_not_load_is_exit_code_2(user: User) -> None:
 # new -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 async def test_a_new_workflow_is_there_at_once(user: User) -> None:
     done = await user.atomic("workflows", "new", "my-tale")
     path = user.project / ".atomic" / "workflows" / "my-tale.py"
@@ -273,6 +276,7 @@ async def test_a_new_workflow_is_there_at_once(user: User) -> None:
     assert (await user.atomic("workflows", "check")).exit_code == 4
 
 
+@pytest.mark.ci
 async def test_a_new_workflow_runs_at_once_and_again_after_a_change_that_is_approved(user: User) -> None:
     agent = recording(
         user,
@@ -302,6 +306,7 @@ workflow = graph(State).tool("make", run=make).ask_user("q", "Go on?").tool("end
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("changed_by", ["the run alone", "somebody else", "the user, who took it back"])
 async def test_a_run_goes_on_with_what_it_changed_itself_and_with_nothing_else(user: User, changed_by: str) -> None:
     path = flow(user, "ask", ASKS)
@@ -317,6 +322,7 @@ async def test_a_run_goes_on_with_what_it_changed_itself_and_with_nothing_else(u
     assert done.exit_code == (0 if changed_by == "the run alone" else 4), (path, done.stderr)
 
 
+@pytest.mark.ci
 async def test_what_is_not_as_it_was_approved_is_named_first(user: User) -> None:
     for name in ("one", "two"):
         await user.atomic("workflows", "new", name)
@@ -327,6 +333,7 @@ async def test_what_is_not_as_it_was_approved_is_named_first(user: User) -> None
     assert would_run in complaint(await user.atomic("run", "one", "x"))
 
 
+@pytest.mark.ci
 async def test_a_new_workflow_that_hides_another_says_so(user: User) -> None:
     (name, *_) = (one.name for one in builtin_workflows())
     done = await user.atomic("workflows", "new", name)
@@ -335,6 +342,7 @@ async def test_a_new_workflow_that_hides_another_says_so(user: User) -> None:
     assert done.stderr.splitlines()[1:] == [hides]
 
 
+@pytest.mark.ci
 async def test_a_new_workflow_does_not_approve_what_somebody_else_brought(user: User) -> None:
     flow(user, "evil", "raise SystemExit\n")
     done = await user.atomic("workflows", "new", "mine")
@@ -346,6 +354,7 @@ async def test_a_new_workflow_does_not_approve_what_somebody_else_brought(user: 
     assert [one["trusted"] for one in await listed(user)] == [True] * 3
 
 
+@pytest.mark.ci
 async def test_a_new_workflow_is_not_written_where_no_project_can_be(user: User) -> None:
     for folder in (user.home, Path("/")):
         done = await user.atomic("workflows", "new", "mine", cwd=folder)
@@ -353,6 +362,7 @@ async def test_a_new_workflow_is_not_written_where_no_project_can_be(user: User)
         assert not (folder / ".atomic" / "workflows").exists()
 
 
+@pytest.mark.ci
 async def test_a_new_workflow_is_not_written_through_a_link(user: User) -> None:
     outside = user.home / "outside"
     outside.mkdir()
@@ -363,6 +373,7 @@ async def test_a_new_workflow_is_not_written_through_a_link(user: User) -> None:
     assert not list(outside.rglob("*.py"))
 
 
+@pytest.mark.ci
 async def test_workflows_are_commands_of_the_prompt(user: User) -> None:
     flow(user, "tell", "description = 'Tell it.'\naliases = ['tt']\nargument_hint = 'WHAT'\nraise SystemExit\n")
     done = await user.atomic("-p", "/help tell")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from atomic.base.errors import AtomicError
 from atomic.commands import (
     BusyError,
     Command,
@@ -15,7 +16,6 @@ from atomic.commands import (
     builtin_commands,
     dispatch,
 )
-from atomic.errors import AtomicError
 from atomic.mcp import Location, McpAnswer, McpEntry, McpList, Origin, Transport
 from tests.commands.fakes import BareHost, FakeHost, command
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from atomic.graph.journal import Row, RowKind, StepBody, decode_body, step_id_of
+from atomic.graph.engine.journal import Row, RowKind, StepBody, decode_body, step_id_of
 from atomic.tasks import TaskList, TaskStatus
 from atomic.workflows import AtomicError, MemoryJournal, RunStatus, SqliteJournal
 from tests.disk.cases import Case, Place, Rows, read_rows

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from atomic.graph.journal import Row
+from atomic.graph.engine.journal import Row
 from atomic.sessions import SqliteJournal
 from tests.disk.cases import read_rows
 from tests.disk.cuts import workshop

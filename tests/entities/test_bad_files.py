@@ -22,10 +22,10 @@ BAD = ".claude/agents/bad.md"
 
 CONTENTS: dict[str, tuple[str | bytes, int, str]] = {
     "alias bomb": ("---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n", 3, "alias"),
-    "10 MB of front matter": ("---\nname: " + "x" * 10_000_000 + "\n---\n", 1, "larger than 1 MB"),
+    "10 MB of front matter": ("---\nname: " + "x" * 10_000_000 + "\n---\n", 1, "longer than 1,048,576 bytes"),
     "100 KB of front matter": ("---\nname: " + "x" * 100_000 + "\n---\n", 1, "64 KB"),
     "66 KB of front matter": ("---\nname: " + "x" * 65_540 + "\n---\n", 2, "64 KB"),
-    "10 MB of text": ("---\nname: x\n---\n" + "x" * 10_000_000, 1, "larger than 1 MB"),
+    "10 MB of text": ("---\nname: x\n---\n" + "x" * 10_000_000, 1, "longer than 1,048,576 bytes"),
     "depth 1,000": ("---\na: " + "[" * 1000 + "]" * 1000 + "\n---\n", 2, "deeper"),
     "tag": ("---\nname: x\nrun: !!python/object/apply:os.system [exit]\n---\n", 3, "tag"),
     "NUL": ("---\nname: x\n---\nHi\0\n", 4, "NUL"),
@@ -131,11 +131,11 @@ def a_link_to_a_neighbour(file: Path, project: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (a_folder, "a folder"),
-        (a_folder_with_a_file, "a folder"),
-        (a_pipe, "no regular file"),
-        (a_socket, "no regular file"),
-        (a_link_to_a_pipe, "no regular file"),
+        (a_folder, "not a regular file"),
+        (a_folder_with_a_file, "not a regular file"),
+        (a_pipe, "not a regular file"),
+        (a_socket, "not a regular file"),
+        (a_link_to_a_pipe, "not a regular file"),
         (a_link_to_a_device, "leads out"),
         (a_link_to_itself, "symbolic links"),
         (a_link_to_nothing, "No such file"),
@@ -167,7 +167,7 @@ def test_a_folder_outside_is_not_read(tmp_path: Path, place: str) -> None:
     registry = load(tmp_path)
     assert own(registry) == []
     assert registry.diagnostics
-    assert {found.reason for found in registry.diagnostics} == {"it leads out of the folder that may be read"}
+    assert {found.reason for found in registry.diagnostics} == {"a link leads out of the folder: it is not followed"}
 
 
 def test_links_that_stay_inside_are_followed(tmp_path: Path) -> None:

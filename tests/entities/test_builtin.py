@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import atomic.entities
-from atomic.providers.toolnames import spelled
+from atomic.providers.tool_names import spelled
 from atomic.tasks import TaskList
 
 FOLDER = Path(atomic.entities.__file__).parent / "builtin"
@@ -220,7 +220,7 @@ def test_the_review_in_the_prompt_is_one_that_ralph_reads() -> None:
 def test_the_promise_is_spelled_as_ralph_spells_it_and_no_prompt_looks_like_another_one() -> None:
     assert "`<promise>COMPLETE</promise>`" in agent("worker").body
     for name in RALPH:
-        assert "The first line of what you get, in square brackets, " in agent(name).body
+        assert "The first line of the prompt, in square brackets, " in agent(name).body
         assert "[atomic role=" not in agent(name).body  # a program that looks for it must find the prompt's own
 
 

@@ -13,11 +13,11 @@ import pytest_asyncio
 
 from atomic.entities import Entity, EntityRegistry
 from atomic.providers import AgentProvider, EndReason, SessionOptions, TurnEnded, require_provider
-from atomic.providers.toolnames import spelled
+from atomic.providers.tool_names import spelled
 from atomic.tasks import TaskList
 from atomic.testing.conformance import AGENTS
 from atomic.testing.conformance.agents import CLAUDE_WORDS
-from atomic.testing.conformance.house import environment
+from atomic.testing.conformance.shared_setup import environment
 from atomic.testing.model_server import Call, ModelCall, ModelServer, Script
 from atomic.workflows import Bridge, SubagentRequest
 from tests.entities.test_builtin import AGENTS as AGENT_NAMES

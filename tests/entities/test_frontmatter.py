@@ -209,11 +209,11 @@ def test_a_text_has_two_parts(text: str, block: str | None, body: str) -> None:
 def test_without_libyaml_it_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
 
-    from atomic.entities import yamlevents
+    from atomic.entities import yaml_events
 
     block = "a: >\n  one\n  two\nb: {c: [d]}\nargument-hint: [é,\n  x]"
-    quick = yamlevents.read_yaml(block)
-    monkeypatch.setattr(yamlevents, "_LOADER", yaml.SafeLoader)
-    assert yamlevents.read_yaml(block) == quick == {"a": "one two\n", "b": {"c": ["d"]}, "argument-hint": "[é, x]"}
+    quick = yaml_events.read_yaml(block)
+    monkeypatch.setattr(yaml_events, "_LOADER", yaml.SafeLoader)
+    assert yaml_events.read_yaml(block) == quick == {"a": "one two\n", "b": {"c": ["d"]}, "argument-hint": "[é, x]"}
     with pytest.raises(FormatError, match="alias"):
-        yamlevents.read_yaml("a: *x")
+        yaml_events.read_yaml("a: *x")

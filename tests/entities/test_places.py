@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from atomic.base.errors import AtomicError
 from atomic.entities import EntityKind, EntityRegistry, Location
-from atomic.errors import AtomicError
 from tests.entities.files import load, own, write
 
 HEAD = "---\ndescription: found\n---\nDo it.\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from atomic.base.errors import AtomicError
 from atomic.entities import EntityRegistry
-from atomic.errors import AtomicError
 
 
 def test_the_built_in_entities_are_there_for_every_provider(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atomic.git import Changes, GitError, PatchError, apply_changes, find_repository, watching
+from atomic.git import folder_changes as watch_module
 from atomic.git import scratch as scratch_module
-from atomic.git import watch as watch_module
 from tests.git.shop import commit, content, copy, git, new_repository, state, write
 
 
@@ -336,7 +336,7 @@ FORBIDDEN = [
     ".Git/hooks/pre-commit",
     "git~1/hooks/pre-commit",
     ".gi\u200ct/hooks/pre-commit",
-    ".atomic/workflows/ralph.py",
+    ".atomic/ralph.py",
     "sub/.atomic/config.toml",
     ".ATOMIC/config.toml",
     ".claude/settings.json",

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from atomic.git import FileChange, GitError, Picture, Pictures, find_repository
-from atomic.git import pictures as pictures_module
+from atomic.git import folder_changes as watch_module
 from atomic.git import repository as repository_module
 from atomic.git import scratch as scratch_module
-from atomic.git import watch as watch_module
+from atomic.git import snapshots as pictures_module
 from atomic.git.calls import run_git
 from tests.git.shop import commit, git, new_repository, write
 from tests.git.test_strangers import canaries, hostile, sung

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atomic.graph import Journal, MemoryJournal, Record
-from atomic.graph.journal import History, Row, RunLog
+from atomic.graph.engine.journal import History, Row, RunLog
 
 
 class KeptJournal(MemoryJournal):

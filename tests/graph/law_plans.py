@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from hypothesis import strategies as st
 
-from atomic.graph import State, reducers
+from atomic.graph import State
+from atomic.graph.engine import reducers
 
 
 class Card(msgspec.Struct, frozen=True):

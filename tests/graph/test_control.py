@@ -803,7 +803,7 @@ async def test_a_goto_into_another_branch_is_refused(target: str) -> None:
     text = await failed(handing_over(target), "left")
     assert text == (
         f"left: goto '{target}': it is in another branch, which does not wait for this one; "
-        f"declare the way with Edge('left', '{target}', condition=…)"
+        f"declare an edge with Edge('left', '{target}', condition=…)"
     )
 
 

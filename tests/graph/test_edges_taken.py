@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.graph.journal import Row, RowKind
-from atomic.graph.nodes import loop_node
+from atomic.graph.engine.journal import Row, RowKind
+from atomic.graph.engine.nodes import loop_node
 from atomic.workflows import CompiledGraph, Edge, GraphConfig, Node, RunStatus, ask_user_node, compile_graph, graph
 from tests.graph.law_journals import KeptJournal
 from tests.graph.small import RUN, S, say, within

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from atomic.graph import with_options
-from atomic.graph.errors import AtomicError, GraphError, JournalError, StateError
-from atomic.graph.program import ForkOp
+from atomic.graph.engine.errors import AtomicError, GraphError, JournalError, StateError
+from atomic.graph.engine.program import ForkOp
 from atomic.sessions import SqliteJournal
 from atomic.workflows import (
     CompiledGraph,
@@ -304,7 +304,7 @@ async def test_a_removed_composite_that_is_over_keeps_what_it_did(journal: Journ
 async def test_a_composite_that_is_open_cannot_be_removed(journal: Journal) -> None:
     await pause(journal, chain(say("a"), graph(S).parallel({"x": [say("x"), ask()]}, id="both")))
     message = await refused(journal, chain(say("a"), ask(), removed={"both"}))
-    assert message == "'both' has begun and is not over, so it cannot be in removed: put it back"
+    assert message == "'both' has begun and is not finished, so it cannot be in removed; put it back"
 
 
 async def test_a_finished_node_that_was_moved_is_told_from_one_that_is_gone(journal: Journal) -> None:
@@ -327,7 +327,7 @@ async def test_a_goto_to_a_node_that_is_gone_is_refused_in_words(journal: Journa
 
     await pause(journal, chain(node("jump", jump), say("never"), ask(), say("c")))
     message = await refused(journal, chain(node("jump", jump), say("never"), ask("other"), say("c")))
-    assert message.startswith("The run goes on at node 'ask', which the graph no longer has")
+    assert message.startswith("The run continues at node 'ask', which the graph no longer has")
     edited = chain(node("jump", jump), say("never"), ask("other"), say("c"), renamed={"ask": "other"})
     assert (await go_on(journal, edited, other="yes")).log == ["c"]
 
@@ -581,7 +581,7 @@ async def test_a_journal_without_fingerprints_stays_readable() -> None:
     """As older versions have written it: custom reducers by name alone, no checksum of the graph."""
     import msgspec
 
-    from atomic.graph.journal import RowKind, StartBody, decode_body, encode_row
+    from atomic.graph.engine.journal import RowKind, StartBody, decode_body, encode_row
 
     journal = MemoryJournal()
     await pause(journal, counting(times))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -221,5 +223,23 @@ async def test_a_run_in_a_task_that_was_cancelled_before_tells_its_own_failures(
 
 
 async def test_a_time_limit_is_still_a_time_limit() -> None:
-    text = await failed(graph(S).then(tool_node("t", lambda: asyncio.sleep(1000), timeout=0.01)).compile(), "t")
+    async def tool() -> None:
+        await asyncio.sleep(1000)
+
+    text = await failed(graph(S).then(tool_node("t", tool, timeout=0.01)).compile(), "t")
     assert text == "t: TimeoutError: timed out after 0.01 s"
+
+
+async def test_a_coroutine_that_comes_after_the_time_limit_is_closed() -> None:
+    late = asyncio.sleep(1000)
+    limit_passed = threading.Event()
+
+    def tool() -> Coroutine[Any, Any, None]:
+        limit_passed.wait(LIMIT)
+        return late
+
+    await failed(graph(S).then(tool_node("t", tool, timeout=0.01)).compile(), "t")
+    limit_passed.set()
+    async with asyncio.timeout(LIMIT):
+        while inspect.getcoroutinestate(late) != inspect.CORO_CLOSED:
+            await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.graph.journal import RowKind, encode_row
+from atomic.graph.engine.journal import RowKind, encode_row
 from atomic.workflows import (
     Journal,
     MemoryJournal,

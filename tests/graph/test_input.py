@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 import atomic.graph as engine
-from atomic.graph.errors import AtomicError, GraphError, JournalError
+from atomic.graph.engine.errors import AtomicError, GraphError, JournalError
 from atomic.workflows import (
     Edge,
     GraphConfig,
@@ -154,7 +154,7 @@ NUMBERS: list[tuple[Callable[[], Any], str]] = [
         lambda: graph(S).then(say("a")).compile(state_version=cast("Any", "2")),
         "state_version is '2'; give a whole number, versions begin with 1",
     ),
-    (lambda: graph(S).then(say(cast("Any", 1))).compile(), "1: an id is text; 1 is none: write '1' in quotes"),
+    (lambda: graph(S).then(say(cast("Any", 1))).compile(), "1: an id must be text, not 1; write '1' in quotes"),
 ]
 
 
@@ -175,7 +175,7 @@ async def test_a_pair_of_ids_is_an_edge() -> None:
 def test_what_is_no_edge_is_a_problem(edge: Any) -> None:
     config = GraphConfig(start_node="a", nodes=[say("a")], edges=[edge], state=S)
     (problem,) = problems(lambda: compile_graph(config))
-    assert problem.endswith("is no edge; give Edge('a', 'b') or ('a', 'b')")
+    assert problem.endswith("is not an edge; give Edge('a', 'b') or ('a', 'b')")
 
 
 # states --------------------------------------------------------------------------------------------------------
@@ -205,11 +205,11 @@ async def later(current: Any, update: Any) -> Any:
 STATES: list[tuple[dict[str, Any], str]] = [
     (
         {"outputs": list[str]},
-        "outputs: Mine declares it, but every state has it already; give the field another name",
+        "outputs: Mine declares it, but every state already has it; give the field another name",
     ),
     (
         {"execution_id": int},
-        "execution_id: Mine declares it, but every state has it already; give the field another name",
+        "execution_id: Mine declares it, but every state already has it; give the field another name",
     ),
     (
         {"m": Model},
@@ -219,9 +219,12 @@ STATES: list[tuple[dict[str, Any], str]] = [
         {"m": dict[str, list[Model]]},
         "m: Model is a pydantic model; use a msgspec.Struct or a dataclass, or dict and model_dump()",
     ),
-    ({"n": Annotated[list[str], "concat"]}, 'n: "concat" is a text, no reducer; write reducers.concat'),
-    ({"n": Annotated[list[str], "reducers.merge"]}, 'n: "reducers.merge" is a text, no reducer; write reducers.merge'),
-    ({"n": Annotated[list[str], list]}, "n: list is a type, no reducer; give a function (current, update) -> new"),
+    ({"n": Annotated[list[str], "concat"]}, 'n: "concat" is a text, not a reducer; write reducers.concat'),
+    (
+        {"n": Annotated[list[str], "reducers.merge"]},
+        'n: "reducers.merge" is a text, not a reducer; write reducers.merge',
+    ),
+    ({"n": Annotated[list[str], list]}, "n: list is a type, not a reducer; give a function (current, update) -> new"),
     (
         {"n": Annotated[int, one]},
         "n: its reducer custom:one does not take two arguments; give a function (current, update) -> new",
@@ -265,7 +268,7 @@ async def test_a_mapper_that_returns_no_mapping_is_told_in_words() -> None:
     def wrong(result: Any, state: Any) -> Any:
         return "text"
 
-    words = "output_mapper returned 'text'; it returns a mapping of fields to values, or None"
+    words = "output_mapper returned 'text'; return a mapping of fields to values, or None"
     assert await failure(graph(S).tool("a", lambda: 1, output_mapper=wrong).compile()) == f"a: {words}"
     child = graph(S).then(say("b")).compile()
     assert await failure(graph(S).subgraph("sub", child, output_mapper=wrong).compile()) == f"sub: {words}"
@@ -351,7 +354,7 @@ async def test_what_is_no_journal_is_refused() -> None:
     compiled = graph(S).then(say("a")).compile()
     with pytest.raises(JournalError) as caught:
         await within(compiled.run(journal=cast("Any", 7)))
-    assert str(caught.value) == "7 is no journal; give SqliteJournal(path), MemoryJournal() or a path"
+    assert str(caught.value) == "7 is not a journal; give SqliteJournal(path), MemoryJournal() or a path"
 
 
 async def test_a_text_is_one_stream_mode() -> None:

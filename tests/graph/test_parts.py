@@ -148,5 +148,5 @@ async def test_a_row_of_a_newer_version_is_refused() -> None:
     log = kept.acquire(RUN)
     log.append([kept.rows(RUN)[-1]._replace(kind=99)])
     log.release()
-    with pytest.raises(JournalError, match="a newer version wrote it"):
+    with pytest.raises(JournalError, match="a newer version of Atomic wrote it"):
         await within(graph(S).then(say("a")).compile().resume(kept, RUN))

@@ -31,8 +31,8 @@ from atomic.graph import (
     parallel_node,
     tool_node,
 )
-from atomic.graph.node import Block, TasksBody
-from atomic.graph.picture_words import clean, condition, cut, width
+from atomic.graph.drawing.words import clean, condition, cut, width
+from atomic.graph.engine.node import Block, TasksBody
 from atomic.workflows import review_cycle
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

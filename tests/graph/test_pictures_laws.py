@@ -31,11 +31,11 @@ from atomic.graph import (
     tool_node,
     wait_node,
 )
-from atomic.graph.layout import layout
-from atomic.graph.node import Block, LoopBody, TasksBody
-from atomic.graph.picture_parts import Box, Label, Line, Point, Shape, Sketch
-from atomic.graph.picture_tree import tree_of
-from atomic.graph.picture_words import clean, cut, width
+from atomic.graph.drawing.layout import layout
+from atomic.graph.drawing.parts import Box, Label, Line, Point, Shape, Sketch
+from atomic.graph.drawing.tree import tree_of
+from atomic.graph.drawing.words import clean, cut, width
+from atomic.graph.engine.node import Block, LoopBody, TasksBody
 
 HOSTILE = [
     "end",

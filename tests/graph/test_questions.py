@@ -614,7 +614,7 @@ async def test_two_open_questions_with_one_id_are_refused(how: str) -> None:
     assert result.status is RunStatus.FAILED
     assert str(result.error) == (
         f"{asker}: question \"q\" ('Two?') is asked while another one with this id is open ('One?', of 'n'); "
-        "give each open question an id of its own"
+        "give each open question its own id"
     )
 
 
@@ -695,7 +695,7 @@ async def test_the_same_answer_may_be_given_twice_and_another_one_may_not() -> N
     for _ in range(3):
         assert ids(await answered(compiled, journal, one="1")) == ["two"]
     with pytest.raises(
-        QuestionError, match="Question \"one\" is answered already: '1'; to answer it differently, fork"
+        QuestionError, match="Question \"one\" is already answered: '1'; to answer it differently, fork"
     ):
         await answered(compiled, journal, one="2")
     with pytest.raises(QuestionError, match='No open question "three"; open: "two"'):

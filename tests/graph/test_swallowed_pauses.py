@@ -255,4 +255,4 @@ async def test_a_task_that_outlives_its_node_cannot_ask() -> None:
 
     result = await within(graph(S).node("n", run).node("then", then).compile().run())
     assert (result.status, ids(result)) == (RunStatus.COMPLETED, [])
-    assert refused == ["n: the step is over, it cannot ask 'a?' any more"]
+    assert refused == ["n: the step is over and can no longer ask 'a?'"]

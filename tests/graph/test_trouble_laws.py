@@ -80,6 +80,7 @@ def test_branches_made_by_edges_go_on_after_failures_and_stops_too(plan: Plan, p
     asyncio.run(check_every_stop(graph, outside, expected))
 
 
+@pytest.mark.ci
 @given(plans(), PAUSES, st.booleans())
 @settings(max_examples=25)
 def test_retries_change_nothing_and_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:
@@ -94,6 +95,7 @@ def test_failures_that_somebody_looked_after_survive_any_cut(plan: Plan, pauses:
     asyncio.run(check_every_cut(compiled(plan, outside), outside, expected, snapshots=False))
 
 
+@pytest.mark.ci
 @given(plans(), PAUSES)
 @settings(max_examples=60)
 def test_attempts_of_a_step_are_counted_over_every_kill(plan: Plan, pauses: int) -> None:
@@ -147,6 +149,7 @@ def test_questions_in_branches_made_by_edges_change_nothing(plan: Plan, pauses: 
     asyncio.run(check())
 
 
+@pytest.mark.ci
 @given(plans(depth=3), PAUSES, st.integers(0, 5))
 @settings(max_examples=25)
 def test_questions_survive_any_cut(plan: Plan, pauses: int, luck: int) -> None:
@@ -176,6 +179,7 @@ def test_of_a_race_only_the_winner_is_left(plan: Plan, pauses: int) -> None:
     assert Counter(seen for seen in outside.seen if not loses(seen[0])) == Counter(expected.seen)
 
 
+@pytest.mark.ci
 @given(plans(contests=True), PAUSES, st.booleans())
 @settings(max_examples=25)
 def test_races_survive_any_cut(plan: Plan, pauses: int, snapshots: bool) -> None:

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atomic.graph.node import NodeKind
-from atomic.graph.writes import Sources
+from atomic.graph.engine.node import NodeKind
+from atomic.graph.engine.writes import Sources
 from atomic.workflows import (
     END,
     Goto,
@@ -581,9 +581,9 @@ def test_a_graph_without_a_parallel_looks_into_nothing() -> None:
         "import sys; from atomic.workflows import graph\n"
         "graph().tool('a', print).loop([graph().tool('b', print)], until=print).map('m', print, []).items\n"
         "graph().tool('a', print).loop([graph().tool('b', print)], until=print).compile()\n"
-        "assert 'atomic.graph.writes' not in sys.modules\n"
+        "assert 'atomic.graph.engine.writes' not in sys.modules\n"
         "graph().parallel([graph().tool('a', print), graph().tool('b', print)]).compile()\n"
-        "assert 'atomic.graph.writes' in sys.modules"
+        "assert 'atomic.graph.engine.writes' in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr

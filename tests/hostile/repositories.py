@@ -466,7 +466,7 @@ def _played(its: Stranger, agent: str = "replay:.atomic/r.jsonl", **changes: obj
 
 
 def _outside_patch(its: Stranger) -> str:
-    return _new_file("home/.bash_aliases", its.shell) + _new_file("home/.atomic/workflows/ralph.py", its.python)
+    return _new_file("home/.bash_aliases", its.shell) + _new_file("home/.atomic/ralph.py", its.python)
 
 
 @project

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -79,8 +80,8 @@ async def test_a_file_that_takes_minutes_to_parse_is_one_diagnostic(tmp_path: Pa
     visit = Visit(tmp_path, "a_workflow_that_takes_minutes_to_parse")
     done = await limited(visit, "workflows", "list")
     assert done.returncode == 0, done
-    assert done.stderr.count("takes more than 5 s to read") == 1
-    assert "bomb" in done.stderr
+    diagnostic = r"bomb\.py:1: this file (takes more than 5 s to read|was not read within 30 s)"
+    assert len(re.findall(diagnostic, done.stderr)) == 1  # the second where a busy machine does not give 5 s
     assert "ralph" in done.stdout
 
 

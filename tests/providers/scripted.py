@@ -9,8 +9,8 @@ from typing import Any
 
 from atomic.config import Settings
 from atomic.providers import AgentEvent, Capabilities, Health, ModelInfo, SessionOptions, TurnEnded
-from atomic.providers.live import LiveProvider, LiveSession
-from atomic.providers.turns import Turn
+from atomic.providers.session import LiveProvider, LiveSession
+from atomic.providers.turn import Turn
 
 Play = Callable[["ScriptedSession", Turn], Awaitable[None]]
 Stop = Callable[["ScriptedSession", Turn], Awaitable[None]]

@@ -130,11 +130,11 @@ def test_what_cannot_be_told_to_an_agent_is_refused_when_the_tool_is_made() -> N
         (untyped, "'a' has no type"),
         (many, "cannot be given by name"),
         (by_position, "cannot be given by name"),
-        (strange, "cannot be told"),
-        (unknown, "cannot be found"),
+        (strange, "has no JSON Schema"),
+        (unknown, "unknown type"),
         (bad_default, "mutable"),
-        (lambda: None, "cannot have the name"),
-        (Counter(), "cannot have the name"),
+        (lambda: None, "not a valid tool name"),
+        (Counter(), "not a valid tool name"),
     ]
     for function, words in cases:
         with pytest.raises(ProviderError, match=words):

@@ -32,9 +32,9 @@ from atomic.providers import (
     Usage,
     UsageReported,
 )
-from atomic.providers import live as live_module
-from atomic.providers.live import BREAKING, POLITE, undisturbed
-from atomic.providers.turns import Turn
+from atomic.providers import session as live_module
+from atomic.providers.session import KILL_SECONDS, STOP_SECONDS, undisturbed
+from atomic.providers.turn import Turn
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, end_of, nothing, read
 from tests.timing import judge
 
@@ -45,8 +45,8 @@ SLACK = 1.0  # for a machine that has other things to do
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """For many cases of one law: a tenth of the time that a program has to stop."""
-    monkeypatch.setattr(live_module, "POLITE", POLITE / 10)
-    monkeypatch.setattr(live_module, "BREAKING", BREAKING / 10)
+    monkeypatch.setattr(live_module, "STOP_SECONDS", STOP_SECONDS / 10)
+    monkeypatch.setattr(live_module, "KILL_SECONDS", KILL_SECONDS / 10)
 
 
 @asynccontextmanager
@@ -58,19 +58,19 @@ async def session_of(*plays: Play, **how: Any):
 
 
 async def say_and_end(session: ScriptedSession, turn: Turn) -> None:
-    turn.tell(TextDelta("hello"))
+    turn.emit(TextDelta("hello"))
     turn.end(EndReason.DONE)
 
 
 async def until_stopped(session: ScriptedSession, turn: Turn) -> None:
-    turn.tell(TextDelta("working"))
+    turn.emit(TextDelta("working"))
     await session.stopped.wait()
     session.stopped.clear()
     turn.end(EndReason.ERROR, error="aborted")  # what programs say when they are told to stop
 
 
 async def for_ever(session: ScriptedSession, turn: Turn) -> None:
-    turn.tell(TextDelta("working"))
+    turn.emit(TextDelta("working"))
     await asyncio.Event().wait()
 
 
@@ -78,7 +78,7 @@ def deaf_for(seconds: float) -> Play:
     """Work that does not listen when it is cancelled."""
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(TextDelta("working"))
+        turn.emit(TextDelta("working"))
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             with suppress(asyncio.CancelledError):
@@ -111,14 +111,14 @@ async def fail(*_: object) -> None:
 
 async def test_a_turn_ends_with_its_last_message_and_what_it_cost() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(TextDelta("let me see"))
-        turn.tell(ToolStarted("1", "bash", {}))
-        turn.tell(ToolEnded("1", "ok"))
-        turn.tell(TextDelta("of the child", agent="a"))
-        turn.tell(TextDelta("all "))
-        turn.tell(TextDelta("good"))
-        turn.tell(UsageReported(Usage(10, 2, 1, 0.5)))
-        turn.tell(UsageReported(Usage(5, 1, 0, None), agent="a"))
+        turn.emit(TextDelta("let me see"))
+        turn.emit(ToolStarted("1", "bash", {}))
+        turn.emit(ToolEnded("1", "ok"))
+        turn.emit(TextDelta("of the child", agent="a"))
+        turn.emit(TextDelta("all "))
+        turn.emit(TextDelta("good"))
+        turn.emit(UsageReported(Usage(10, 2, 1, 0.5)))
+        turn.emit(UsageReported(Usage(5, 1, 0, None), agent="a"))
         turn.end(EndReason.DONE)
 
     async with session_of(play) as session:
@@ -130,7 +130,7 @@ async def test_the_first_end_wins_and_nothing_comes_after_it() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.end(EndReason.REFUSED, text="no")
         turn.end(EndReason.DONE, text="yes")
-        turn.tell(TextDelta("late"))
+        turn.emit(TextDelta("late"))
         assert turn.late == 1
 
     async with session_of(play) as session:
@@ -139,13 +139,13 @@ async def test_the_first_end_wins_and_nothing_comes_after_it() -> None:
 
 async def test_a_stream_that_ends_without_an_end_is_an_error() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(TextDelta("half"))
+        turn.emit(TextDelta("half"))
 
     async with session_of(play) as session:
         end = await end_of(session)
     assert (end.reason, end.text) == (EndReason.ERROR, "half")
     assert end.error is not None
-    assert "without saying" in end.error
+    assert "without ending the turn" in end.error
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_a_stream_that_ends_without_an_end_is_an_error() -> None:
         (TimeoutError(), "TimeoutError"),
         (KeyError("id"), "KeyError: 'id'"),
         (asyncio.CancelledError(), "cancelled"),
-        (TypeError("a turn is ended by end()"), "ended by end()"),
+        (TypeError("use end() to end a turn"), "use end() to end a turn"),
     ],
 )
 async def test_whatever_an_adapter_raises_ends_the_turn_with_the_reason(error: BaseException, words: str) -> None:
@@ -173,7 +173,7 @@ async def test_whatever_an_adapter_raises_ends_the_turn_with_the_reason(error: B
 
 async def test_an_end_cannot_be_told_as_an_event() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(TurnEnded(EndReason.DONE))
+        turn.emit(TurnEnded(EndReason.DONE))
 
     async with session_of(play) as session:
         assert (await end_of(session)).reason is EndReason.ERROR
@@ -181,12 +181,12 @@ async def test_an_end_cannot_be_told_as_an_event() -> None:
 
 async def test_an_error_behind_a_limit_is_the_limit_unless_it_served_again() -> None:
     async def limited(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(LimitReached(message="429"))
+        turn.emit(LimitReached(message="429"))
         turn.end(EndReason.ERROR, error="gave up")
 
     async def served(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(LimitReached(message="429"))
-        turn.tell(TextDelta("again"))
+        turn.emit(LimitReached(message="429"))
+        turn.emit(TextDelta("again"))
         turn.end(EndReason.ERROR, error="something else")
 
     async with session_of(limited, served) as session:
@@ -226,13 +226,13 @@ async def test_every_turn_has_exactly_one_end_and_it_is_the_last(steps: list[str
         for step in steps:
             match step:
                 case "text":
-                    turn.tell(TextDelta("x"))
+                    turn.emit(TextDelta("x"))
                 case "tool":
-                    turn.tell(ToolStarted("1", "bash"))
+                    turn.emit(ToolStarted("1", "bash"))
                 case "usage":
-                    turn.tell(UsageReported(Usage(1, 1)))
+                    turn.emit(UsageReported(Usage(1, 1)))
                 case "limit":
-                    turn.tell(LimitReached())
+                    turn.emit(LimitReached())
                 case "unknown":
                     turn.note_unknown("x")
                 case "end":
@@ -276,14 +276,14 @@ async def test_a_program_that_obeys_is_interrupted_at_once_and_goes_on() -> None
     async with session_of(until_stopped, say_and_end) as session:
         end, took = await interrupted(session)
         assert (end.reason, end.error) == (EndReason.INTERRUPTED, None)
-        judge(took, POLITE)
+        judge(took, STOP_SECONDS)
         assert session.breaks == 0
         assert (await end_of(session)).reason is EndReason.DONE
 
 
 async def test_a_turn_that_was_done_before_it_heard_of_the_interrupt_is_done() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(TextDelta("almost"))
+        turn.emit(TextDelta("almost"))
         await session.stopped.wait()
         turn.end(EndReason.DONE)
 
@@ -346,7 +346,7 @@ async def test_what_waits_for_an_old_turn_can_be_interrupted_and_still_nothing_o
 
 
 async def test_a_turn_that_never_ends_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "LEAVING", 0.1)
+    monkeypatch.setattr(live_module, "CLEANUP_SECONDS", 0.1)
     async with session_of(deaf_for(1.0), stop=end_turn) as session:
         await interrupted(session)
         end = await end_of(session)
@@ -490,12 +490,12 @@ async def test_a_fork_needs_the_id_of_a_session() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (SessionOptions(max_turns=0), "max_turns is at least 1, not 0"),
+        (SessionOptions(max_turns=0), "max_turns must be at least 1, not 0"),
         (SessionOptions(cwd="nowhere"), 'Folder not found: "nowhere"'),
         (SessionOptions(mcp_servers=[McpServer(name="a")]), 'MCP server "a" has neither a command nor a url'),
         (
             SessionOptions(mcp_servers=[McpServer(name="a", url="http://127.0.0.1:1")] * 2),
-            "Two MCP servers have one name",
+            "Two MCP servers have the same name",
         ),
     ],
 )
@@ -517,7 +517,7 @@ async def says_too_little(questions: Sequence[Question]) -> Sequence[Sequence[st
 
 @pytest.mark.parametrize(
     ("ask", "words"),
-    [(raises, "RuntimeError: the broker is gone"), (says_too_little, "`ask` was given 1 questions and gave 0 answers")],
+    [(raises, "RuntimeError: the broker is gone"), (says_too_little, "`ask` returned 0 answers for 1 questions")],
 )
 async def test_a_question_that_cannot_be_answered_ends_the_turn(ask: Ask, words: str) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:

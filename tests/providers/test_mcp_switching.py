@@ -21,7 +21,7 @@ from atomic.providers import (
     UnsupportedError,
     require_provider,
 )
-from atomic.providers.toolnames import spelled
+from atomic.providers.tool_names import spelled
 from atomic.testing.conformance.agents import AGENTS
 from atomic.testing.model_server import ModelServer, Script
 from tests.providers.acp.stage import puppet, steps
@@ -135,7 +135,7 @@ async def test_a_configured_server_that_fails_does_not_end_the_turn(agent: str, 
 async def test_a_server_cannot_be_wanted_and_left_out(tmp_path: Path) -> None:
     box = McpServer(name="box", command=["box"])
     async with place("claude", tmp_path, {}) as here:
-        with pytest.raises(ProviderError, match=r'^MCP server "box" is both wanted and left out'):
+        with pytest.raises(ProviderError, match=r'^MCP server "box" is in both mcp_servers and disabled_mcp_servers'):
             async with here.open(mcp_servers=[box], disabled_mcp_servers=["box"]):
                 pass
 
@@ -145,7 +145,7 @@ async def test_a_configured_server_that_an_agent_does_not_take_is_told(tmp_path:
     async with puppet(tmp_path, mcp_servers=[web]) as session:
         first, second = await steps(session), await steps(session)
     (notice,) = all_of(Notice, first)
-    assert notice.text.startswith('acp:puppet takes no MCP server at an address ("web")')
+    assert notice.text.startswith('acp:puppet does not support MCP servers with a url ("web")')
     assert all_of(Notice, second) == []
 
 

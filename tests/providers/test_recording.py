@@ -36,9 +36,9 @@ from atomic.providers import (
     Usage,
 )
 from atomic.providers import recording as recording_module
-from atomic.providers.heading import role_and_task
+from atomic.providers.prompt_title import role_and_task
 from atomic.providers.recording import RecordingError, append, read_recording
-from atomic.providers.turns import Turn
+from atomic.providers.turn import Turn
 from tests.git.shop import commit, git, new_repository, write
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, read
 from tests.timing import judge
@@ -55,7 +55,7 @@ def working(work: Callable[[], object] = lambda: None, *events: AgentEvent) -> P
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
         for event in events:
-            turn.tell(event)
+            turn.emit(event)
         await asyncio.to_thread(work)
         turn.end(EndReason.DONE, usage=Usage(1, 2))
 
@@ -111,9 +111,9 @@ async def test_a_call_is_a_line_with_all_that_happened(tmp_path: Path, project: 
 
 async def test_times_are_those_of_the_telling_not_of_the_reading(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
-        turn.tell(TextDelta("at once"))
+        turn.emit(TextDelta("at once"))
         await asyncio.sleep(0.3)
-        turn.tell(TextDelta("later"))
+        turn.emit(TextDelta("later"))
         turn.end(EndReason.DONE)
 
     file = tmp_path / "rec.jsonl"
@@ -241,7 +241,7 @@ async def test_half_characters_do_not_stop_a_recording(tmp_path: Path, project: 
 async def test_a_turn_whose_reader_left_is_recorded_as_interrupted(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         write(project, {"half": "done\n"})
-        turn.tell(TextDelta("working"))
+        turn.emit(TextDelta("working"))
         await session.stopped.wait()
         turn.end(EndReason.ERROR)
 
@@ -257,10 +257,10 @@ async def test_a_turn_whose_reader_left_is_recorded_as_interrupted(tmp_path: Pat
 async def test_what_comes_after_the_end_is_not_recorded(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.end(EndReason.DONE)
-        turn.tell(TextDelta("late"))
+        turn.emit(TextDelta("after the end"))
 
     await record(tmp_path / "rec.jsonl", project, play)
-    assert "late" not in (tmp_path / "rec.jsonl").read_text()
+    assert "after the end" not in (tmp_path / "rec.jsonl").read_text()
 
 
 async def test_a_reader_who_stops_at_the_end_finds_the_line_written(tmp_path: Path, project: Path) -> None:
@@ -330,7 +330,7 @@ async def test_files_that_cannot_be_watched_are_told_and_the_call_is_written(
     assert "not recorded" in events[0].text
     assert lines(tmp_path / "rec.jsonl")[1]["patch"] == ""
 
-    monkeypatch.setattr(recording_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(recording_module, "GIT_SECONDS", 0.0)
     events = await record(tmp_path / "other.jsonl", project, working())
     assert isinstance(events[0], Notice)
     assert "took longer" in events[0].text
@@ -423,8 +423,8 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
-        ("", 1, "no recording"),
-        ("hello\n", 1, "no recording"),
+        ("", 1, "not a recording"),
+        ("hello\n", 1, "not a recording"),
         ('{"atomic_recording": 9}\n', 1, "version 9"),
         ('{"atomic_recording": 1}\n{"prompt": }\n{"events": []}\n', 2, "JSON is malformed"),
         ('{"atomic_recording": 1}\n{"prompt": "x"}\n', 2, "events"),

@@ -35,11 +35,11 @@ from atomic.providers import (
     UsageReported,
     require_provider,
 )
-from atomic.providers.live import POLITE, LiveProvider
-from atomic.providers.matching import find_call
+from atomic.providers.recorded_calls import find_call
 from atomic.providers.recording import RecordingError, read_recording
 from atomic.providers.replay import ReplayProvider
-from atomic.providers.turns import Turn
+from atomic.providers.session import STOP_SECONDS, LiveProvider
+from atomic.providers.turn import Turn
 from tests.git.shop import commit, content, copy, git, new_repository, state, write
 from tests.providers.scripted import ScriptedProvider, ScriptedSession, end_of, read
 from tests.timing import judge
@@ -87,7 +87,7 @@ async def test_the_same_events_and_the_same_files(tmp_path: Path) -> None:
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
         for event in events:
-            turn.tell(event)
+            turn.emit(event)
         write(one, {"b": "new\n"})
         commit(one, "Add b")
         write(one, {"a": "2\n"})
@@ -167,7 +167,7 @@ async def test_the_first_unused_whose_match_is_found_comes_before_the_most_simil
     said = await answers(provider, prompt, prompt, prompt, prompt, cwd=tmp_path)
     assert said[:3] == ["first match", "second match", "similar"]
     assert said[3] is not None
-    assert "what the others match is not in the prompt" in said[3]
+    assert "the prompt does not contain the match of any other call" in said[3]
 
 
 async def test_the_most_similar_prompt_answers_and_of_equal_ones_the_first(tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ async def test_nothing_left_is_an_error_with_a_diff(tmp_path: Path) -> None:
     first, second, third = await answers(provider, asked, asked, head("reviewer") + "Look.", cwd=tmp_path)
     assert first == "ok"
     assert second is not None
-    assert "role worker, task 1: its call was played already" in second
+    assert "role worker, task 1: its call was already played" in second
     assert "\n-Use tabs.\n+Use spaces.\n Then stop." in second
     assert third is not None
-    assert "role reviewer: there is none at all" in third
+    assert "role reviewer: it was never recorded" in third
     assert "+Look." in third
 
 
@@ -207,13 +207,13 @@ async def test_the_same_prompt_of_another_role_is_one_sentence(tmp_path: Path) -
     provider = ReplayProvider(recording(tmp_path, call("Look.", "ok", role="worker")))
     (said,) = await answers(provider, "Look.", cwd=tmp_path)
     assert said is not None
-    assert said.endswith("there is none at all; the nearest prompt is the same, recorded for role worker")
+    assert said.endswith("it was never recorded; the nearest prompt is the same, recorded for role worker")
 
 
 async def test_an_empty_recording_has_an_answer_for_nobody(tmp_path: Path) -> None:
     (said,) = await answers(ReplayProvider(recording(tmp_path)), "hello", cwd=tmp_path)
     assert said is not None
-    assert "a prompt without a role: there is none at all" in said
+    assert "a prompt without a role: it was never recorded" in said
 
 
 async def test_calls_are_used_once_whichever_session_asks_and_another_provider_starts_anew(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ async def test_a_pattern_that_would_take_for_ever_is_an_error(tmp_path: Path) ->
     provider = ReplayProvider(recording(tmp_path, call(text="never", match="(a+)+$")), speed=math.inf)
     (said,) = await answers(provider, "a" * 60 + "!", cwd=tmp_path)
     assert said == (
-        "the match '(a+)+$' of the recording takes more than 5 s to look for: write plain text or a simpler pattern"
+        "searching for the match '(a+)+$' of the recording takes more than 5 s: use plain text or a simpler pattern"
     )
 
 
@@ -360,7 +360,7 @@ async def test_an_interrupt_stops_the_playing_and_changes_nothing(tmp_path: Path
                     if event == TextDelta("a"):
                         began = time.monotonic()
                         await session.interrupt()
-                        judge(time.monotonic() - began, POLITE)  # it obeys, it need not be broken off
+                        judge(time.monotonic() - began, STOP_SECONDS)  # it obeys, it need not be broken off
             assert events == [TextDelta("a"), TurnEnded(EndReason.INTERRUPTED, "a")]
     assert content(project)["a"] == ("file", b"1\n")
 
@@ -445,7 +445,7 @@ def _damage(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
     ("damage", "words"),
     [
         (Path.unlink, "No such file"),
-        (_damage(lambda text: b"x" + text), ":1: this is no recording"),
+        (_damage(lambda text: b"x" + text), ":1: this is not a recording"),
         (_damage(lambda text: text + b"{}\n"), ":3: Object missing required field `events`"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atomic.providers.shared import Shared
+from atomic.providers.shared_server import Shared
 
 
 class Servers:

@@ -15,7 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from atomic.http1 import MAX_HEAD
+from atomic.base.http import MAX_HEAD
 from atomic.providers import CustomTool, tool, tool_server
 from atomic.providers.tool_http import MAX_BODY
 from atomic.providers.tool_server import ToolServer, serving_tools
@@ -110,9 +110,9 @@ async def test_a_call_that_takes_long_shows_signs_of_life(monkeypatch: pytest.Mo
             seen = ""
             async for line in response.aiter_lines():
                 seen += line + "\n"
-                if seen.count("still at work") == 3:
+                if seen.count("still running") == 3:
                     go_on.set()
-        assert seen.count("still at work") >= 3
+        assert seen.count("still running") >= 3
         assert "done at last" in seen
 
 

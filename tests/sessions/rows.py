@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from atomic.graph.journal import (
+from atomic.graph.engine.journal import (
     EndedBody,
     History,
     ResumedBody,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from atomic.graph.errors import JournalError, RunNotFoundError, RunOwnedError
-from atomic.graph.journal import Row
+from atomic.graph.engine.errors import JournalError, RunNotFoundError, RunOwnedError
+from atomic.graph.engine.journal import Row
 from atomic.sessions import SqliteJournal
 from tests.sessions.processes import HERE, environment
 from tests.sessions.rows import RUN_IDS, position, reference_rows, snapshot_of, step_row

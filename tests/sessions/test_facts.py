@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from atomic.graph.errors import RunOwnedError
-from atomic.redact import Redactor
+from atomic.base.redaction import Redactor
+from atomic.graph.engine.errors import RunOwnedError
 from atomic.sessions.facts import Facts
 from atomic.sessions.journal import SqliteJournal
-from atomic.sessions.redacting import RedactingJournal
+from atomic.sessions.redacted_journal import RedactingJournal
 
 NOBODYS = Redactor([])
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from atomic.graph.errors import JournalError, RunNotFoundError, RunOwnedError
-from atomic.graph.journal import Journal, Row, RunLog, StartBody, decode_body
+from atomic.graph.engine.errors import JournalError, RunNotFoundError, RunOwnedError
+from atomic.graph.engine.journal import Journal, Row, RunLog, StartBody, decode_body
 from atomic.sessions import SqliteJournal
 from tests.sessions.processes import environment, wait_until
 from tests.sessions.rows import (
@@ -322,7 +322,7 @@ def test_a_write_that_fails_leaves_the_journal_as_it_was(path: Path) -> None:
     # A limit of the file's size is as good as a full disk, and needs no disk.
     script = f"""
 import resource
-from atomic.graph.errors import JournalError
+from atomic.graph.engine.errors import JournalError
 from atomic.sessions import SqliteJournal
 from tests.sessions.rows import start_row, step_row
 

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from atomic.errors import AtomicError
-from atomic.graph.journal import History, MemoryJournal, Row, RunLog
+from atomic.base.errors import AtomicError
+from atomic.graph.engine.journal import History, MemoryJournal, Row, RunLog
 from atomic.sessions import SqliteJournal
 from tests.sessions.rows import ended_row, resumed_row, start_row, started_row, step_row
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.redact import Redactor
+from atomic.base.redaction import Redactor
 from atomic.sessions.logs import SessionLogs
 
 SECRET = "Xq7-very-secret-value"
@@ -79,6 +79,20 @@ def test_the_end_of_a_turn_comes_behind_its_words(folder: Path) -> None:
     lines = logged(folder, [activity("almost"), ended])
     assert [line["event"]["type"] for line in lines] == ["text_delta", "turn_ended"]
     assert lines[1]["event"]["text"] == "[redacted]"
+
+
+def test_the_last_words_of_a_sub_agent_come_before_its_end(folder: Path) -> None:
+    ended = activity("", type="subagent_ended", id="s1")
+    turn_ended = activity("", type="turn_ended")
+    words = [activity("I am first.", agent="s1"), activity("I am second.", agent="s2"), activity("We begin.")]
+    lines = logged(folder, [*words, ended, turn_ended])
+    assert [(line["event"]["type"], line["event"]["text"]) for line in lines] == [
+        ("text_delta", "I am first."),
+        ("text_delta", "We begin."),
+        ("subagent_ended", ""),
+        ("text_delta", "I am second."),
+        ("turn_ended", ""),
+    ]
 
 
 def test_a_line_that_a_kill_has_cut_is_ended_first(folder: Path) -> None:

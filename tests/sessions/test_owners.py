@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from atomic.graph.errors import JournalError, RunOwnedError
+from atomic.graph.engine.errors import JournalError, RunOwnedError
 from atomic.sessions import SqliteJournal
 from atomic.sessions.owner import STALE_SECONDS, Owner
 from tests.sessions.processes import environment, start, wait_until

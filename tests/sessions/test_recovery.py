@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.graph.errors import JournalError, RunNotFoundError
+from atomic.graph.engine.errors import JournalError, RunNotFoundError
 from atomic.sessions import SqliteJournal
 from tests.sessions.processes import start
 from tests.sessions.rows import reference_rows, start_row, step_row

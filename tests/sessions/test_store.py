@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from atomic.redact import Redactor
+from atomic.base.redaction import Redactor
 from atomic.sessions import SessionRecord, SessionStatus, SessionStore
 from atomic.sessions.errors import (
     AmbiguousSessionError,

@@ -92,7 +92,7 @@ def _list_in_child(journal: SqliteJournal) -> int:
     """Fork; the child is refused (3), works (4), or hangs until its alarm ends it (-SIGALRM)."""
     import signal
 
-    from atomic.graph.errors import JournalError
+    from atomic.graph.engine.errors import JournalError
 
     pid = os.fork()
     if pid == 0:

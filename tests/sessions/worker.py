@@ -7,9 +7,9 @@ import sys
 import time
 from typing import Any
 
-from atomic.errors import AtomicError
-from atomic.graph.errors import RunOwnedError
-from atomic.graph.journal import RunLog
+from atomic.base.errors import AtomicError
+from atomic.graph.engine.errors import RunOwnedError
+from atomic.graph.engine.journal import RunLog
 from atomic.sessions import SqliteJournal
 from tests.sessions.rows import start_row, step_row
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 from atomic.tasks import NoTaskListError, ProblemKind, Task, TaskList, TasksError, TaskStatus
 
 

@@ -178,7 +178,7 @@ async def test_a_prompt_without_a_script_says_so() -> None:
     async with ModelServer(default=[Think("hm"), "Whatever."]) as server:
         own = await ask(server, Protocol.ANTHROPIC, "hello")
     assert (no_marker.text, own.text) == ("(unscripted)", "Whatever.")
-    assert misspelt.text == '(there is no script "helo"; did you mean "hello"?)'
+    assert misspelt.text == 'there is no script "helo" (did you mean "hello"?)'
 
 
 async def test_a_prompt_without_a_marker_can_be_named_by_its_words() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.usage import Usage
+from atomic.base.usage import Usage
 from atomic.workflows import (
     GraphError,
     MemoryJournal,
@@ -28,7 +28,7 @@ from atomic.workflows import (
     subagent_node,
 )
 from tests.graph.small import RUN, S, ended, failed, within
-from tests.workflows.small_runtime import Bridge, Entity, Meter, Named, Runtime
+from tests.runs.small_runtime import Bridge, Entity, Meter, Named, Runtime
 
 # agents ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import atomic.workflows
-from atomic.workflows import events
+from atomic.runs import events
 
 SLOW = ["sqlite3", "_sqlite3", "textual", "claude_agent_sdk", "opencode_ai", "copilot", "acp", "pydantic"]
 NAMES = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from atomic.workflows import MemoryJournal, NodeContext, RunStatus, graph
 from tests.graph.small import RUN, S, ended, failed, killed_when, say, within
-from tests.workflows.small_runtime import Runtime, runtime_with_workflows
+from tests.runs.small_runtime import Runtime, runtime_with_workflows
 
 
 async def test_a_workflow_is_found_by_its_name_when_the_node_runs() -> None:

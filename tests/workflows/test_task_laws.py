@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atomic.graph.journal import Row, RunLog
+from atomic.graph.engine.journal import Row, RunLog
 from atomic.workflows import CompiledGraph, NodeContext, RunStatus, TaskList, graph, node, task_loop_node
 from tests.graph.law_journals import KeptJournal
 from tests.graph.small import RUN, S, say, within

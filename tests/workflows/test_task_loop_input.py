@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from atomic.graph.errors import GraphError
+from atomic.graph.engine.errors import GraphError
 from atomic.workflows import NodeContext, RunStatus, node, task_loop_node
 from atomic.workflows import graph as new_graph
 from tests.graph.small import S, within
@@ -53,8 +53,8 @@ def both(state: Any, tasks: Any) -> bool:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"task_selector": none}, "loop: task_selector takes the ready tasks, or the tasks and the state"),
-        ({"until": both}, "loop: until takes the state alone: until=lambda state: …"),
+        ({"task_selector": none}, "loop: task_selector must take the ready tasks, or the tasks and the state"),
+        ({"until": both}, "loop: until must take only the state: until=lambda state: …"),
     ],
 )
 def test_functions_with_other_parameters_are_refused(options: dict[str, Any], problem: str) -> None:

@@ -16,7 +16,14 @@ from atomic.providers import AgentProvider
 from atomic.workflows import Bridge, Node, NodeContext, State, WorkflowDefinition
 
 ROOMS = ("workflows", "providers", "tasks", "entities", "commands", "testing")
-LATER = ("pathlib", "atomic.providers", "atomic.processes", "atomic.redact", "atomic.mcp", "atomic.sessions.facts")
+LATER = (
+    "pathlib",
+    "atomic.providers",
+    "atomic.processes",
+    "atomic.base.redaction",
+    "atomic.mcp",
+    "atomic.sessions.facts",
+)
 
 
 def public_functions(room: str) -> Iterator[tuple[str, Any]]:

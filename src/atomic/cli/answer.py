@@ -6,22 +6,22 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from atomic.cli.arguments import Arguments
-from atomic.cli.asking import WrongAnswerError, read_answer
-from atomic.cli.errors import OK, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
 from atomic.cli.resume import find_session, go_on
-from atomic.cli.running import RunFlags, host, read_flags
+from atomic.cli.run_host import RunFlags, host, read_flags
 from atomic.cli.streams import json_line, put, tell
+from atomic.cli.terminal_questions import WrongAnswerError, read_answer
 from atomic.graph import RunNotFoundError
-from atomic.graph.past import Past
+from atomic.graph.engine.history import RunHistory
 from atomic.hosts import leave_answer, put_answer
 from atomic.questions import Question
+from atomic.runs.events import Warning
+from atomic.runs.executor import WorkflowRun
+from atomic.runs.host import Person
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import OpenQuestion
 from atomic.sessions.store import Session
-from atomic.workflows.events import Warning
-from atomic.workflows.executor import WorkflowRun
-from atomic.workflows.host_runtime import Person
 
 PATIENCE = 3.0  # seconds until we believe that the run's owner will read the answer
 
@@ -93,7 +93,7 @@ def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, str |
         return {}
     journal = session.journal()
     try:
-        past = Past(journal.history(session.id))
+        past = RunHistory(journal.history(session.id))
     except RunNotFoundError:
         return {}
     finally:
@@ -168,4 +168,4 @@ def _tell_kept(session: Session, unheard: str, *, as_json: bool) -> int:
         put(json_line(event))
     else:
         tell(text)
-    return OK
+    return ExitCode.DONE

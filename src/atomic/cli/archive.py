@@ -15,19 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.cli.errors import OK, CliError, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.redaction import Redactor
+from atomic.base.terminal import one_line
+from atomic.base.text import table
+from atomic.cli.errors import CliError
 from atomic.cli.streams import confirmed, has_terminal, put, tell
-from atomic.columns import table
 from atomic.config import atomic_home, read_duration
-from atomic.processes.leftovers import temporary_prefix
-from atomic.redact import Redactor
+from atomic.processes.temporary_folders import temporary_prefix
 from atomic.sessions.database import connect
 from atomic.sessions.errors import SessionDamagedError
 from atomic.sessions.history import read_history, seconds_since_1970
 from atomic.sessions.model import SessionRecord, SessionStatus
 from atomic.sessions.report import local_time, report_of
 from atomic.sessions.store import Session, SessionStore, notes_of, read_record, shown
-from atomic.terminal import one_line
 
 JOURNAL = "journal.db"
 _NOT_EXPORTED = ("inbox", "pictures", "snapshots")
@@ -37,8 +39,9 @@ _BIGGEST = 256 * 1024 * 1024  # bytes of one file
 # export -------------------------------------------------------------------------------------------------------------
 
 
-def export_session(id: str, file: str) -> int:
+def export_session(arguments: Arguments) -> int:
     """Write all that is kept of a run as one archive, without secrets; what cannot be cleaned is left out and said."""
+    id, file = arguments.words
     session = SessionStore(atomic_home()).find(id)
     if os.path.lexists(file):
         raise UsageError(f"{file} already exists (choose another name, or remove it)")
@@ -50,7 +53,7 @@ def export_session(id: str, file: str) -> int:
     for name in left_out:
         tell(f"left out: {name}")
     put(f"{one_line(os.path.abspath(file))}\n")
-    return OK
+    return ExitCode.DONE
 
 
 def _write(file: Path, session: Session, left_out: list[str]) -> None:
@@ -147,22 +150,25 @@ def _clean(redactor: Redactor, data: bytes) -> bytes:
 # prune --------------------------------------------------------------------------------------------------------------
 
 
-def prune_sessions(age: str | None, status: str | None, *, yes: bool) -> int:
+def prune_sessions(arguments: Arguments) -> int:
     """Delete sessions by age or status, never one that runs; they are shown before, and Enter alone is No."""
+    age = arguments.value("--older-than")
+    status = arguments.value("--status")
+    yes = arguments.has("--yes")
     if age is None and status is None:
         raise UsageError("Which ones? Give --older-than 30d, or --status completed, or both")
     store = SessionStore(atomic_home())
     chosen = [record for record in store.list() if _is_meant(store, record, _age(age), status)]
     if not chosen:
         put("No runs to delete.\n")
-        return OK
+        return ExitCode.DONE
     put("".join(f"{line}\n" for line in table(_cells(chosen))))
     if not yes and not _agreed(len(chosen)):
         put("Nothing was deleted.\n")
-        return OK
+        return ExitCode.DONE
     deleted = sum(_delete(store, record.id) for record in chosen)
     put(f"{deleted} deleted.\n")
-    return OK
+    return ExitCode.DONE
 
 
 def _age(age: str | None) -> float | None:

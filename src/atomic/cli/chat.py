@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from atomic.cli.arguments import Arguments
-from atomic.cli.errors import UsageError
+from atomic.base.arguments import Arguments, UsageError
 
 NO_TERMINAL = (
     "The screen needs a terminal: --plain reads and prints plain lines, "
@@ -29,7 +28,7 @@ def run_chat(arguments: Arguments) -> int:
     if arguments.has("--web"):
         return _serve(request, arguments.value("--port"))
     if arguments.has("--plain") or os.environ.get("TERM") == "dumb":
-        from atomic.tui.plain import talk
+        from atomic.cli.plain_chat import talk
 
         return talk(request)
     if not is_terminal():
@@ -49,7 +48,7 @@ def _check(arguments: Arguments) -> None:
 
 def _serve(request: object, port: str | None) -> int:
     from atomic.tui.main import ChatRequest
-    from atomic.tui.web import serve
+    from atomic.web.command import serve
 
     assert isinstance(request, ChatRequest)
     number = int(port) if port and port.isascii() and port.isdecimal() else 0 if port is None else -1

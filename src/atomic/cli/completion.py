@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atomic.cli.errors import OK
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.flags import Flag
+from atomic.base.terminal import one_line
 from atomic.cli.streams import put
 from atomic.cli.verbs import TOP, VERBS, Verb
-from atomic.cli.workflow_texts import find_written, read_text, written_workflows
-from atomic.flags import Flag
-from atomic.terminal import one_line
+from atomic.cli.workflow_sources import find_written, read_text, written_workflows
 
 MOST_SESSIONS = 50  # the newest ones: nobody reads more
 _LENGTH_OF_ID = 36
@@ -84,16 +85,19 @@ complete -c atomic -f -a '(__atomic_complete)'
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def print_script(shell: str) -> int:
+def print_script(arguments: Arguments) -> int:
     """Print the script for a shell; it is the same on every machine."""
+    shell = arguments.words[0]
+    if shell not in SCRIPTS:
+        raise UsageError(f'No completion for "{shell}": choose one of {", ".join(SCRIPTS)}')
     put(SCRIPTS[shell])
-    return OK
+    return ExitCode.DONE
 
 
 def complete(words: Sequence[str]) -> int:
     """Print what the last word may become, one a line with a tab and what it is; nothing: the shell offers files."""
     put("".join(f"{name}\t{text}\n" if text else f"{name}\n" for name, text in candidates(words)))
-    return OK
+    return ExitCode.DONE
 
 
 def candidates(words: Sequence[str]) -> Iterator[Candidate]:

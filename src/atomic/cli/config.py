@@ -7,14 +7,15 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.cli.errors import OK
+from atomic.base.arguments import Arguments
+from atomic.base.errors import ExitCode
+from atomic.base.redaction import Redactor
+from atomic.base.terminal import one_line
+from atomic.base.text import table
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.columns import table
 from atomic.config import config_files
-from atomic.config.keys import SHAPE, Key
-from atomic.config.loading import Layer, read_layers
-from atomic.redact import Redactor
-from atomic.terminal import one_line
+from atomic.config.loader import Layer, read_layers
+from atomic.config.schema import SHAPE, Key
 
 _VARIABLES = {"agent": "ATOMIC_AGENT", "model": "ATOMIC_MODEL"}
 
@@ -38,19 +39,20 @@ class FileRow(msgspec.Struct, frozen=True):
     exists: bool
 
 
-def show_config(*, as_json: bool) -> int:
+def show_config(arguments: Arguments) -> int:
     """Print all settings with their origin; what was ignored is told. Nothing secret is printed."""
+    as_json = arguments.has("--json")
     layers, warnings = read_layers()
     rows, files = _rows(layers), _files()
     if as_json:
         put(json_line({"files": files, "settings": rows, "warnings": warnings}))
-        return OK
+        return ExitCode.DONE
     put("".join(f"{line}\n" for line in table(map(_cells, rows), screen_width())))
     put("".join(f"\n{file.level} file: {one_line(file.path)}{'' if file.exists else ' (not there)'}" for file in files))
     put("\n")
     for warning in warnings:
         tell(f"warning: {warning}")
-    return OK
+    return ExitCode.DONE
 
 
 def _rows(layers: Sequence[Layer]) -> list[SettingRow]:

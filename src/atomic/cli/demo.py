@@ -19,20 +19,22 @@ from typing import Any
 
 import msgspec
 
-from atomic.cli.errors import OK, CliError
-from atomic.cli.running import host
+from atomic.base.arguments import Arguments
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import harmless
+from atomic.cli.errors import CliError
+from atomic.cli.run_host import host
 from atomic.cli.streams import put, screen_width
 from atomic.config import Settings, atomic_home
 from atomic.entities import EntityRegistry
 from atomic.git.calls import run_git
 from atomic.hosts import named_provider
-from atomic.terminal import harmless
-from atomic.workflows.builtin import builtin_workflows
-from atomic.workflows.catalog import WorkflowCatalog
+from atomic.loading.builtin import builtin_workflows
+from atomic.loading.catalog import WorkflowCatalog
+from atomic.loading.project_tools import ToolCatalog
+from atomic.runs.executor import WorkflowRun, run_workflow
+from atomic.runs.host import Choices, Person, Runtime
 from atomic.workflows.definition import Demo, WorkflowDefinition
-from atomic.workflows.executor import WorkflowRun, run_workflow
-from atomic.workflows.host_runtime import Choices, Person, Runtime
-from atomic.workflows.project_tools import ToolCatalog
 
 RECORDING, PROJECT = "recording.jsonl", "project.json"
 AUTHOR, ADDRESS, DATE = "Atomic demo", "demo@localhost.invalid", "2026-01-01T12:00:00+00:00"
@@ -40,7 +42,7 @@ _OLDEST_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
 _LIMIT = 20.0  # seconds that a command of ours may take
 
 
-def run_demo() -> int:
+def run_demo(arguments: Arguments) -> int:
     """Play the demo of the first built-in workflow that has one; the run's exit code."""
     definition, demo = _first_demo()
     if shutil.which("git") is None:
@@ -56,7 +58,7 @@ def run_demo() -> int:
         return runs[-1]
 
     code = host(start, as_json=False)
-    if code == OK:  # else it has been said what is wrong, and how to go on
+    if code == ExitCode.DONE:  # else it has been said what is wrong, and how to go on
         _show_end(definition, demo, commands, runs[-1])
     return code
 

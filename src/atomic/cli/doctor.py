@@ -10,16 +10,17 @@ import sys
 import msgspec
 
 from atomic import __version__
+from atomic.base.arguments import Arguments
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import one_line
 from atomic.cli import signals
-from atomic.cli.checkup import Check, check_integrity, check_keys, check_sandbox
-from atomic.cli.errors import FAILED, OK
+from atomic.cli.doctor_checks import Check, check_integrity, check_keys, check_sandbox
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put
 from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
 from atomic.hosts import BY_PREFERENCE, CHECK_LIMIT, check, neutral_folder
 from atomic.processes import ExecError, execute
 from atomic.providers import Health
-from atomic.terminal import one_line
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
@@ -39,8 +40,10 @@ class Findings(msgspec.Struct, frozen=True):
     checks: list[Check]
 
 
-def run_doctor(*, as_json: bool) -> int:
+def run_doctor(arguments: Arguments) -> int:
     """Look at everything and print it; 0 if there is an agent that can be used."""
+
+    as_json = arguments.has("--json")
 
     async def work(stop: Stop) -> int:
         settings, configuration = _configuration()
@@ -50,7 +53,7 @@ def run_doctor(*, as_json: bool) -> int:
             checks += [check_keys(settings), check_sandbox(), check_integrity()]
         found = Findings(providers, checks)
         put(json_line(found) if as_json else _text(found))
-        return OK if any(row.ok and row.name != "replay" for row in providers) else FAILED
+        return ExitCode.DONE if any(row.ok and row.name != "replay" for row in providers) else ExitCode.FAILED
 
     return signals.run(work)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atomic.cli.errors import OK, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode, did_you_mean
+from atomic.base.terminal import harmless, one_line
+from atomic.base.text import cut, table
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.columns import cut, table
 from atomic.commands import short_hint
 from atomic.entities import Entity, EntityKind, EntityRegistry
-from atomic.errors import closest
-from atomic.terminal import harmless, one_line
 from atomic.wiring import Wiring
 
 NAME_COLUMNS = 32
@@ -48,31 +48,37 @@ class DiagnosticRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-def list_entities(kind: str | None, *, as_json: bool) -> int:
+def list_entities(arguments: Arguments) -> int:
     """Print all entities, or those of one kind."""
+    kind = arguments.value("--kind")
+    as_json = arguments.has("--json")
     registry = Wiring().entities
     entities = [entity for each in _kinds(kind) for entity in registry.all(each)]
     if as_json:
         put(json_line({"entities": [_row(one, registry) for one in entities], "diagnostics": _diagnostics(registry)}))
-        return OK
+        return ExitCode.DONE
     put(_listing(entities, registry) or "No commands, skills or agents found.\n")
     for diagnostic in registry.diagnostics:
         tell(str(diagnostic))
-    return OK
+    return ExitCode.DONE
 
 
-def show_entity(name: str, arguments: str, *, kind: str | None, as_json: bool) -> int:
+def show_entity(arguments: Arguments) -> int:
     """Print what is defined under a name, in each kind that has it."""
+    name, *rest = arguments.words
+    text = " ".join(rest)
+    kind = arguments.value("--kind")
+    as_json = arguments.has("--json")
     registry = Wiring().entities
     name = name.lstrip("/@")
     found = [entity for each in _kinds(kind) if (entity := registry.find(each, name)) is not None]
     if not found:
         raise UsageError(_not_found(name, kind, registry))
     if as_json:
-        put(json_line({"entities": [_shown_row(entity, arguments, registry) for entity in found]}))
+        put(json_line({"entities": [_shown_row(entity, text, registry) for entity in found]}))
     else:
-        put("\n\n".join(_shown(entity, arguments, registry) for entity in found) + "\n")
-    return OK
+        put("\n\n".join(_shown(entity, text, registry) for entity in found) + "\n")
+    return ExitCode.DONE
 
 
 def _kinds(kind: str | None) -> Sequence[EntityKind]:
@@ -81,9 +87,8 @@ def _kinds(kind: str | None) -> Sequence[EntityKind]:
 
 def _not_found(name: str, kind: str | None, registry: EntityRegistry) -> str:
     known = [word for each in _kinds(kind) for entity in registry.all(each) for word in (entity.name, *entity.aliases)]
-    nearest = closest(name, known)
-    hint = f'did you mean "{nearest}"?' if nearest else "atomic entities list shows them"
-    return f'{"Entity" if kind is None else EntityKind(kind).label} not found: "{name}" ({hint})'
+    hint = did_you_mean(name, known, otherwise="atomic entities list shows them")
+    return f'{"Entity" if kind is None else EntityKind(kind).label} not found: "{name}"{hint}'
 
 
 # for programs ---------------------------------------------------------------------------------------------------

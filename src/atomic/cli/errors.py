@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from atomic.errors import AtomicError
-
-OK, FAILED, USAGE, UNTRUSTED, WAITING, LIMITED = 0, 1, 2, 4, 5, 7
-SIGNALLED = 128  # and the number of the signal
+from atomic.base.errors import AtomicError, ExitCode
 
 
 class CliError(AtomicError):
     """The command cannot be carried out."""
 
-    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+    def __init__(self, message: str, exit_code: int = ExitCode.FAILED) -> None:
         self.exit_code = exit_code
         super().__init__(message)
-
-
-class UsageError(CliError):
-    """The command line says something that it cannot mean."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, USAGE)
 
 
 def exit_code_of(error: Exception) -> int:
@@ -32,7 +22,7 @@ def exit_code_of(error: Exception) -> int:
     from atomic.providers import ProviderError, UnknownProviderError, UntrustedProjectError
 
     if isinstance(error, ConfigError | UnknownProviderError | WrongAgentError):
-        return USAGE
+        return ExitCode.USAGE
     if isinstance(error, ProviderError) and error.provider == "replay":
-        return USAGE  # the recording that was named is not there, or none
-    return UNTRUSTED if isinstance(error, UntrustedProjectError) else FAILED
+        return ExitCode.USAGE  # the recording that was named is not there, or none
+    return ExitCode.UNTRUSTED if isinstance(error, UntrustedProjectError) else ExitCode.FAILED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from atomic.base.flags import HELP, ConfigFlag, Flag, config_flags
 from atomic.cli.verbs import CHAT, TURN, VERBS, VERSION, Verb
-from atomic.flags import HELP, ConfigFlag, Flag, config_flags
 
 
 def top_help() -> str:
@@ -62,7 +62,7 @@ def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
 
 def ralph_flags() -> list[ConfigFlag]:
     """Return the flags of the built-in workflow."""
-    from atomic.config.ralph import DEFAULTS, DESCRIPTIONS, ON_RESUME
+    from atomic.config.ralph_flags import DEFAULTS, DESCRIPTIONS, ON_RESUME
 
     return config_flags(DEFAULTS, DESCRIPTIONS, ON_RESUME)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from atomic.cli.errors import OK, CliError, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import one_line
+from atomic.cli.errors import CliError
 from atomic.cli.streams import put
 from atomic.config import atomic_home, find_project
-from atomic.terminal import one_line
 
 EXAMPLE = "example"
 _CONFIG = """\
@@ -31,7 +33,7 @@ _CONFIG = """\
 """
 
 
-def init_project() -> int:
+def init_project(arguments: Arguments) -> int:
     """Make what is missing; what is there stays as it is."""
     project = find_project()
     if project is None:
@@ -45,7 +47,7 @@ def init_project() -> int:
     may_run = _example(project, folder)
     first = "" if may_run else "atomic trust, then "
     put(f'\nTry: {first}atomic run {EXAMPLE} "a limerick about version control"\n')
-    return OK
+    return ExitCode.DONE
 
 
 def _check_folders(*folders: Path) -> None:
@@ -74,8 +76,8 @@ def _config_made(folder: Path) -> bool:
 
 def _example(project: Path, folder: Path) -> bool:
     """Write the example, unless it is there; whether it may run at once."""
-    from atomic.workflows import trust
-    from atomic.workflows.writing import write_workflow
+    from atomic.loading import trust
+    from atomic.loading.new_workflow import write_workflow
 
     if os.path.lexists(folder / "workflows" / f"{EXAMPLE}.py"):
         _tell(f"workflows/{EXAMPLE}.py", False)

@@ -7,13 +7,13 @@ import resource
 import sys
 from collections.abc import Sequence
 
-from atomic.cli.arguments import Arguments, parse
-from atomic.cli.errors import SIGNALLED, USAGE, UsageError, exit_code_of
+from atomic.base.arguments import Arguments, UsageError, parse
+from atomic.base.errors import AtomicError, ExitCode, did_you_mean, is_debugging, message_of
+from atomic.base.flags import flag_in_prompt
+from atomic.base.terminal import escaped_json
+from atomic.cli.errors import exit_code_of
 from atomic.cli.streams import STDERR, STDIN, STDOUT, fill_gaps, put, tell, write
-from atomic.cli.verbs import CHAT, TOP, VERBS, Verb, run_chat
-from atomic.errors import AtomicError, closest, is_debugging, message_of
-from atomic.flags import flag_in_prompt
-from atomic.terminal import escaped_json
+from atomic.cli.verbs import CHAT, TOP, VERBS, Verb
 
 _STARTS_AGENTS = ("answer", "chat", "resume", "run")
 
@@ -26,7 +26,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return _carry_out(given)
     except KeyboardInterrupt as stop:
-        return SIGNALLED + (stop.args[0] if stop.args else 2)
+        return ExitCode.SIGNALLED + (stop.args[0] if stop.args else 2)
     except Exception as error:  # a mistake of ours is one line for the user too; ATOMIC_DEBUG shows all of it
         if is_debugging() and not isinstance(error, AtomicError):
             raise
@@ -45,7 +45,7 @@ def _write_no_core() -> None:
 
 def _clean_up() -> None:
     """Remove what killed processes of ours have left below the temporary folder."""
-    from atomic.processes.leftovers import remove_leftovers  # what starts agents needs that room anyway
+    from atomic.processes.temporary_folders import remove_leftovers  # what starts agents needs that room anyway
 
     remove_leftovers()
 
@@ -78,7 +78,7 @@ def _carry_out(words: list[str]) -> int:
         from atomic import __version__
 
         put(f"atomic {__version__}\n")
-        return 0
+        return ExitCode.DONE
     _clean_up()
     if arguments.has("-p"):
         return _turn(arguments)
@@ -101,25 +101,25 @@ def _chat(arguments: Arguments) -> int:
             from atomic.cli.help import top_help
 
             write(STDERR, top_help())
-            return USAGE
+            return ExitCode.USAGE
         raise UsageError('Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest')
     if arguments.has("--output"):
         raise UsageError("--output is the output of -p")
-    return run_chat(arguments)
+    return VERBS["chat"].load()(arguments)
 
 
 def _verb(words: list[str]) -> int:
     verb, rest = _find_verb(words)
     arguments = _read(verb, rest)
-    if arguments.has("--help") or verb.run is None:
+    if arguments.has("--help") or not verb.run:
         from atomic.cli.help import verb_help
 
         put(verb_help(verb, arguments.flags))
-        return 0
+        return ExitCode.DONE
     verb.check(arguments.words)
-    if verb.run is not run_chat:  # the screen is there before logging could be imported, and has signals of its own
+    if verb is not VERBS["chat"]:  # the screen is there before logging could be imported, and has signals of its own
         _prepare()
-    return verb.run(arguments)
+    return verb.load()(arguments)
 
 
 def _read(verb: Verb, words: list[str]) -> Arguments:
@@ -135,23 +135,23 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
     name, *rest = words
     verb = VERBS.get(name)
     if verb is None:
-        from atomic.config import ralph
+        from atomic.config import ralph_flags
 
-        if name in (ralph.NAME, *ralph.ALIASES):
+        if name in (ralph_flags.NAME, *ralph_flags.ALIASES):
             raise UsageError(f'Unknown command: "{name}" (it is a workflow: atomic run {name} "…")')
-        nearest = closest(name, [*VERBS, "--help", "--version"])
-        hint = f'did you mean "{nearest}"?' if nearest else 'atomic --help lists them; a prompt needs -p: atomic -p "…"'
-        raise UsageError(f'Unknown command: "{name}" ({hint})')
+        known = [*VERBS, "--help", "--version"]
+        hint = did_you_mean(name, known, otherwise='atomic --help lists them; a prompt needs -p: atomic -p "…"')
+        raise UsageError(f'Unknown command: "{name}"{hint}')
     if not verb.verbs or rest[:1] in (["-h"], ["--help"]):
         return verb, rest
     if not rest or rest[0].startswith("-"):
         return verb.verbs[verb.default], rest
     if rest[0] not in verb.verbs:
-        nearest = closest(rest[0], verb.verbs)
-        if nearest is None and verb.verbs[verb.default].words:  # atomic tasks FILE
+        hint = did_you_mean(rest[0], verb.verbs)
+        if not hint and verb.verbs[verb.default].words:  # atomic tasks FILE
             return verb.verbs[verb.default], rest
-        hint = f'did you mean "{nearest}"?' if nearest else f"there are: {', '.join(verb.verbs)}"
-        raise UsageError(f'Unknown command: "{name} {rest[0]}" ({hint})')
+        hint = hint or f" (there are: {', '.join(verb.verbs)})"
+        raise UsageError(f'Unknown command: "{name} {rest[0]}"{hint}')
     return verb.verbs[rest[0]], rest[1:]
 
 
@@ -176,7 +176,7 @@ def _turn(arguments: Arguments) -> int:
     )
     if not prompt.said.lstrip().startswith(("/", "@")):
         return run_turn(request)
-    from atomic.cli.slash import run_prompt
+    from atomic.cli.slash_commands import run_prompt
 
     return run_prompt(request, prompt)
 
@@ -185,7 +185,7 @@ def _help() -> int:
     from atomic.cli.help import top_help
 
     put(top_help())
-    return 0
+    return ExitCode.DONE
 
 
 def _prepare() -> None:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atomic.cli.errors import OK
+from atomic.base.arguments import Arguments
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import one_line
+from atomic.base.text import table
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.columns import table
 from atomic.mcp import McpEntry
-from atomic.terminal import one_line
 from atomic.wiring import Wiring
 
 
@@ -28,8 +29,9 @@ class ServerRow(msgspec.Struct, frozen=True):
     hidden_by: str | None  # the file whose server of this name counts
 
 
-def list_servers(*, as_json: bool) -> int:
+def list_servers(arguments: Arguments) -> int:
     """Print all servers, with where they are configured and whether they are on."""
+    as_json = arguments.has("--json")
     found = Wiring().mcp
     if as_json:
         put(json_line([_row(entry) for entry in found.entries]))
@@ -40,7 +42,7 @@ def list_servers(*, as_json: bool) -> int:
         )
     for diagnostic in found.diagnostics:
         tell(str(diagnostic))
-    return OK
+    return ExitCode.DONE
 
 
 def _row(entry: McpEntry) -> ServerRow:

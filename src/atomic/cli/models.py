@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from atomic.base.arguments import Arguments
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import one_line
 from atomic.cli import signals
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put, tell
 from atomic.config import load_settings
 from atomic.hosts import choose_provider, list_models
 from atomic.providers import ModelInfo
-from atomic.terminal import one_line
 
 
-def run_models(agent: str | None, *, as_json: bool) -> int:
+def run_models(arguments: Arguments) -> int:
     """Print the models of an agent."""
+
+    agent = arguments.value("--agent")
+    as_json = arguments.has("--json")
 
     async def work(stop: Stop) -> int:
         settings = load_settings()
@@ -20,7 +25,7 @@ def run_models(agent: str | None, *, as_json: bool) -> int:
             tell(f"warning: {warning}")
         models = await list_models(await choose_provider(agent, settings))
         put(json_line(models) if as_json else "".join(map(_line, models)))
-        return 0
+        return ExitCode.DONE
 
     return signals.run(work)
 

@@ -11,20 +11,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from atomic.cli.asking import WrongAnswerError, prompt_of, read_answer, read_line, shown
+from atomic.base.step_names import split_first, without_items
+from atomic.base.terminal import harmless, one_line
+from atomic.base.text import cut, duration
 from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, json_line, message, screen_width
-from atomic.columns import cut
+from atomic.cli.terminal_questions import WrongAnswerError, prompt_of, read_answer, read_line, shown
 from atomic.config import atomic_home
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
 from atomic.questions import Question
-from atomic.sessions.errors import SessionError
-from atomic.sessions.store import SessionStore
-from atomic.step_names import split_first, without_items
-from atomic.tasks import Task, TaskStatus
-from atomic.terminal import harmless, one_line
-from atomic.workflows.events import (
+from atomic.runs.events import (
     AgentActivity,
     LimitReached,
     NodeEnded,
@@ -36,6 +33,9 @@ from atomic.workflows.events import (
     Warning,
     WorkflowEvent,
 )
+from atomic.sessions.errors import SessionError
+from atomic.sessions.store import SessionStore
+from atomic.tasks import Task, TaskStatus
 
 FRAME_SECONDS = 0.2
 REPORT = "report.md"  # what a workflow may leave at every end
@@ -131,7 +131,7 @@ class Board:
             case RunEnded():
                 self.ended = event
                 if event.status in ("completed", "chat"):
-                    yield f"{event.status} after {_seconds(event.time - self.began)}{self._money()}"
+                    yield f"{event.status} after {duration(int(event.time - self.began))}{self._money()}"
             case Warning():
                 return  # it goes to standard error
 
@@ -184,13 +184,13 @@ class Board:
         if len(rows) > MOST_ROWS:
             rows = [*rows[: MOST_ROWS - 1], f"  … and {len(rows) - MOST_ROWS + 1} more"]
         tasks = f", tasks {self.done}/{len(self.tasks)}" if self.tasks else ""
-        head = f"{_seconds(now - self.began)}{tasks}{self._money()}"
+        head = f"{duration(int(now - self.began))}{tasks}{self._money()}"
         return [cut(row, max(10, columns - 1)) for row in (*rows, head)]
 
     def _row(self, started: NodeStarted, now: float) -> str:
         doing = self.doing.get(started.node, "")
         said = one_line(started.description) or one_line(started.node)
-        return f"  {said} {_seconds(now - started.time)}{f' · {doing}' if doing else ''}"
+        return f"  {said} {duration(int(now - started.time))}{f' · {doing}' if doing else ''}"
 
 
 class PlainView:
@@ -346,11 +346,3 @@ def _limit(event: LimitReached) -> str:
         return f"limit reached: {event.kind}"
     until = "" if event.reset_at is None else time.strftime(" until %Y-%m-%d %H:%M:%S", time.localtime(event.reset_at))
     return f"the agent's usage limit is reached{until}"
-
-
-def _seconds(seconds: float) -> str:
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes // 60} h {minutes % 60:02d} m" if minutes >= 60 else f"{minutes} m {rest:02d} s"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atomic.cli.errors import UsageError
+from atomic.base.arguments import UsageError
 from atomic.cli.streams import STDIN, tell
 
 PATIENCE = 3.0  # seconds until we say what we are waiting for

@@ -15,18 +15,19 @@ from typing import Any
 
 import msgspec
 
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import harmless, one_line
 from atomic.cli import signals
-from atomic.cli.errors import FAILED, OK, UsageError
 from atomic.cli.output import Output
-from atomic.cli.reports import TextReport
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line
+from atomic.cli.turn_output import TextReport
 from atomic.git import PatchError
 from atomic.hosts import current_folder
 from atomic.providers import AgentEvent, TurnEnded
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
 from atomic.providers.replay import SPEED, ReplayProvider
-from atomic.terminal import harmless, one_line
 
 _TITLE = 100  # characters of a prompt
 _FILE = re.compile(r"^diff --git .* \"?b/(.+?)\"?$", re.MULTILINE)
@@ -41,8 +42,14 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     changes: bool = True
 
 
-def run_replay(request: ReplayRequest) -> int:
+def run_replay(arguments: Arguments) -> int:
     """Play a recording; its exit code is 1 if a change could not be made."""
+    request = ReplayRequest(
+        arguments.words[0],
+        speed=arguments.value("--speed"),
+        as_json=arguments.has("--json"),
+        changes=not arguments.has("--no-changes"),
+    )
     speed = _speed(request.speed or os.environ.get(SPEED) or "1")
     try:
         recording = read_recording(Path(request.file).expanduser())
@@ -61,7 +68,7 @@ class _Player:
         self._provider = ReplayProvider(request.file)  # it knows how to make the changes
 
     async def run(self) -> int:
-        code = OK
+        code = ExitCode.DONE
         try:
             self._introduce()
             for number, call in enumerate(self._recording.calls, 1):
@@ -91,10 +98,10 @@ class _Player:
             if isinstance(event, TurnEnded):
                 problem = await self._change(call)
                 report.end(event, problem)
-                return FAILED if problem else OK
+                return ExitCode.FAILED if problem else ExitCode.DONE
             report.tell(event)
         report.end(None, "the recorded call has no end (an event turn_ended)")
-        return FAILED
+        return ExitCode.FAILED
 
     async def _change(self, call: RecordedCall) -> str:
         """Change the files as the call did; why that cannot be done, empty if it was."""

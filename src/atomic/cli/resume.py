@@ -6,23 +6,22 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from atomic.cli.arguments import Arguments
-from atomic.cli.errors import UsageError
-from atomic.cli.running import Place, RunFlags, gone, host, read_flags, warn_of_settings
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.flags import config_flags
+from atomic.cli.run_host import Place, RunFlags, gone, host, read_flags, warn_of_settings
 from atomic.cli.streams import tell
 from atomic.config import atomic_home
-from atomic.flags import config_flags
+from atomic.loading.catalog import WorkflowCatalog
+from atomic.runs.endings import SAVED_END
+from atomic.runs.executor import WorkflowRun, run_workflow
+from atomic.runs.host import Person
+from atomic.runs.spending import read_calls
 from atomic.sessions.errors import SessionError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import believe_journal
 from atomic.sessions.store import Session, SessionStore
-from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import ResumeParams, WorkflowDefinition, WorkflowSource
-from atomic.workflows.endings import SAVED_END
-from atomic.workflows.executor import WorkflowRun, run_workflow
-from atomic.workflows.host_runtime import Person
-from atomic.workflows.ledger import read_calls
 
 Answers = Mapping[str, "str | list[str]"]
 
@@ -142,7 +141,7 @@ def _place_of(session: Session, flags: RunFlags) -> Place:
 
 def _trusted_at_start(session: Session, project: Path) -> str | None:
     """The hash of the project as it is, if it is what the run was started with and what the run made of it."""
-    from atomic.workflows import trust
+    from atomic.loading import trust
 
     started = session.record.trust
     if not started:

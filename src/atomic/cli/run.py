@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from atomic.cli.arguments import Arguments, is_flag
-from atomic.cli.errors import UsageError
+from atomic.base.arguments import Arguments, UsageError, is_flag
+from atomic.base.flags import RUN, config_flags, flag_in_prompt
 from atomic.cli.prompt import read_words
 from atomic.cli.resume import catalog_of, find_session, go_on
-from atomic.cli.running import RunFlags, host, place_here, read_flags, warn_of_settings
+from atomic.cli.run_host import RunFlags, host, place_here, read_flags, warn_of_settings
 from atomic.cli.streams import confirmed, has_terminal, tell
-from atomic.flags import RUN, config_flags, flag_in_prompt
+from atomic.loading.catalog import WorkflowCatalog
+from atomic.runs.executor import WorkflowRun, run_workflow
+from atomic.runs.host import Person
 from atomic.sessions.errors import SessionError
 from atomic.workflows.capabilities import tools_of
-from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.errors import WorkflowLoadError
-from atomic.workflows.executor import WorkflowRun, run_workflow
-from atomic.workflows.host_runtime import Person
 
 if TYPE_CHECKING:
     from atomic.cli.workflow_flags import Find
@@ -63,7 +62,7 @@ async def begin(name: str, prompt: str, resume: str | None, flags: RunFlags, per
 
 
 async def _begin(name: str, prompt: str, flags: RunFlags, person: Person | None) -> WorkflowRun:
-    from atomic.workflows.trust import RunTrust
+    from atomic.loading.trust import RunTrust
 
     place = place_here(flags)
     warn_of_settings(place)

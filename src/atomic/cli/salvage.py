@@ -9,18 +9,16 @@ from pathlib import Path
 from time import localtime, strftime
 from typing import Any
 
-from atomic.cli.errors import FAILED, OK, CliError, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode, did_you_mean
+from atomic.base.terminal import one_line
+from atomic.cli.errors import CliError
 from atomic.cli.resume import find_session
 from atomic.cli.streams import confirmed, put
-from atomic.errors import closest
 from atomic.git import GitError, Repository, find_repository
-from atomic.graph.errors import JournalError
-from atomic.sessions.errors import FactsLostError
-from atomic.sessions.facts import read_facts
-from atomic.sessions.store import Session
-from atomic.terminal import one_line
-from atomic.workflows.ralph.checkout import index_after_turn, is_staged_otherwise, is_turn_open
-from atomic.workflows.ralph.users_files import (
+from atomic.graph.engine.errors import JournalError
+from atomic.ralph.checkout import index_after_turn, is_staged_otherwise, is_turn_open
+from atomic.ralph.users_files import (
     COPY_CHANGED,
     STORE,
     Entry,
@@ -36,10 +34,15 @@ from atomic.workflows.ralph.users_files import (
     shown,
     take_out,
 )
+from atomic.sessions.errors import FactsLostError
+from atomic.sessions.facts import read_facts
+from atomic.sessions.store import Session
 
 
-def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
+def salvage_command(arguments: Arguments) -> int:
     """Put back what differs; 1 if something could not be put back."""
+    id, *paths = arguments.words
+    force = arguments.has("--force")
     session = find_session(id)
     if session.is_owned:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
@@ -56,10 +59,10 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
             "There was no commit when the run began, and none of the files that were there is missing. "
             f"atomic salvage {session.id} PATH puts back a file that was changed.\n"
         )
-        return OK
+        return ExitCode.DONE
     if not wanted and not replaced:
         put("The run has left your uncommitted files as they were: there is nothing to put back.\n")
-        return OK
+        return ExitCode.DONE
     root = Path(users.root)
     if not root.is_dir():
         raise CliError(f"{root} is not there: bring the folder back, then salvage")
@@ -71,7 +74,7 @@ def salvage_command(id: str, paths: Sequence[str], *, force: bool) -> int:
     if all(result is None for result in results):
         names = "it is" if len(wanted) == 1 else "they are"
         put(f"Nothing to put back: {names} as you left {'it' if len(wanted) == 1 else 'them'}.\n")
-    return OK if all(result is not False for result in results) else FAILED
+    return ExitCode.DONE if all(result is not False for result in results) else ExitCode.FAILED
 
 
 def _facts(session: Session) -> Mapping[str, Any]:
@@ -106,8 +109,7 @@ def _wanted(
         inside = os.path.relpath(given, users.root or ".")
         path = inside if inside in known else given
         if path not in known:
-            near = closest(path, known)
-            hint = f' (did you mean "{shown(near)}"?)' if near else ""
+            hint = did_you_mean(shown(path), map(shown, known))
             raise UsageError(f'"{shown(given)}" was not an uncommitted file of yours when the run began{hint}')
         chosen[path] = users.files.get(path)
     return chosen

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atomic.bounded import read_bounded_text
-from atomic.cli.errors import OK, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import harmless, one_line
+from atomic.base.text import cut, duration, table, width
+from atomic.base.untrusted_files import read_bounded_text
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.columns import cut, table, width
 from atomic.config import atomic_home, find_project
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
 from atomic.sessions.model import SessionRecord, SessionStatus
-from atomic.sessions.report import dollars, duration, facts_of, local_time, report_of
+from atomic.sessions.report import dollars, facts_of, local_time, report_of
 from atomic.sessions.store import Session, SessionStore, shown
 from atomic.sessions.timeline import Row, bar, rows_of
-from atomic.terminal import harmless, one_line
 
 if TYPE_CHECKING:
     from atomic.graph import CompiledGraph
@@ -35,8 +36,11 @@ _WHO, _BAR, _WIDE = 28, 40, 100
 _MARKS = {"running": "▶", "interrupted": "▶", "failed": "✗", "paused": "‖", "blocked": "‖", "completed": "✓"}
 
 
-def list_sessions(status: str | None, *, here: bool, as_json: bool) -> int:
+def list_sessions(arguments: Arguments) -> int:
     """Print all sessions, the newest first."""
+    status = arguments.value("--status")
+    here = arguments.has("--project")
+    as_json = arguments.has("--json")
     records = SessionStore(atomic_home()).list()
     project = str(find_project()) if here else None
     chosen = [
@@ -46,13 +50,21 @@ def list_sessions(status: str | None, *, here: bool, as_json: bool) -> int:
     ]
     if as_json:
         put(json_line([msgspec.to_builtins(record) for record in chosen]))
-        return OK
+        return ExitCode.DONE
     put("".join(f"{line}\n" for line in table(_cells(chosen), screen_width())) or "No runs yet.\n")
-    return OK
+    return ExitCode.DONE
 
 
-def show_session(id: str, *, as_json: bool) -> int:
+def show_session(arguments: Arguments) -> int:
     """Print one session: its facts, its graph with what ran, who worked when."""
+    if arguments.has("--html"):
+        if arguments.has("--json"):
+            raise UsageError("--html and --json exclude each other: choose one")
+        return _show_page(*arguments.words)
+    if len(arguments.words) > 1:
+        raise UsageError("a FILE is only for --html: atomic sessions show ID --html FILE")
+    id = arguments.words[0]
+    as_json = arguments.has("--json")
     session, history = _look(id)
     if as_json:
         put(json_line(_object(history)))
@@ -62,10 +74,10 @@ def show_session(id: str, *, as_json: bool) -> int:
             put(f"\nIts report: atomic sessions report {history.record.id}\n")
     if history.problem:
         tell(history.problem)
-    return OK
+    return ExitCode.DONE
 
 
-def show_page(id: str, file: str | None = None) -> int:
+def _show_page(id: str, file: str | None = None) -> int:
     """Print one session as a page, or write it to a file that is not there yet."""
     session, history = _look(id)
     graph = _graph_of(history.record)
@@ -73,21 +85,22 @@ def show_page(id: str, file: str | None = None) -> int:
     page = page_of(history, svg=svg, report=_report(session, history), marks=marks)
     if file is None:
         put(page)
-        return OK
+        return ExitCode.DONE
     try:
         with open(file, "x", encoding="utf-8", opener=_private) as out:
             out.write(page)
     except FileExistsError:
         raise UsageError(f"{file} already exists (choose another name, or remove it)") from None
     put(f"{one_line(os.path.abspath(file))}\n")
-    return OK
+    return ExitCode.DONE
 
 
-def report_session(id: str) -> int:
+def report_session(arguments: Arguments) -> int:
     """Print its report, or one that is made from what is there."""
+    id = arguments.words[0]
     session, history = _look(id)
     put(harmless(_report(session, history)))
-    return OK
+    return ExitCode.DONE
 
 
 def _look(id: str) -> tuple[Session, History]:
@@ -185,7 +198,7 @@ def _places(history: History, graph: CompiledGraph[Any]) -> Iterator[tuple[str, 
 
 def _graph_of(record: SessionRecord) -> CompiledGraph[Any] | None:
     """The graph of the run's workflow, if that can be loaded without running what nobody has trusted."""
-    from atomic.workflows.catalog import WorkflowCatalog
+    from atomic.loading.catalog import WorkflowCatalog
     from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 
     if not record.project or not os.path.isdir(record.project):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from atomic.cli.errors import SIGNALLED
+from atomic.base.errors import ExitCode
 
 TWICE = 1.0  # seconds
 # A wrapper that passes Ctrl+C on gives us two of one keypress; no hand is that quick.
@@ -44,7 +44,7 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        return SIGNALLED + (self.number or signal.SIGINT)
+        return ExitCode.SIGNALLED + (self.number or signal.SIGINT)
 
     def hear(self, number: int) -> None:
         now = asyncio.get_running_loop().time()
@@ -52,7 +52,7 @@ class Stop:
         if pause < ONE_KEYPRESS:
             return
         if self.number is not None and number == signal.SIGINT and pause < TWICE:
-            os._exit(SIGNALLED + number)  # the children go too: each has a guard that sees us die
+            os._exit(ExitCode.SIGNALLED + number)  # the children go too: each has a guard that sees us die
         self.number = self.number or number
         self.act()
 
@@ -84,4 +84,4 @@ def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     """All is said and done: a signal does not become a traceback while Python winds up."""
-    os._exit(SIGNALLED + number)
+    os._exit(ExitCode.SIGNALLED + number)

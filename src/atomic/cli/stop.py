@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from atomic.cli.errors import OK, CliError
+from atomic.base.arguments import Arguments
+from atomic.base.errors import ExitCode
+from atomic.cli.errors import CliError
 from atomic.cli.resume import find_session
 from atomic.cli.streams import tell
 from atomic.hosts import ask_to_stop
@@ -17,12 +19,14 @@ _POLL_SECONDS = 0.05
 _OVER = (SessionStatus.COMPLETED, SessionStatus.CHAT, SessionStatus.CANCELLED)
 
 
-def stop_command(id: str, *, cancel: bool) -> int:
+def stop_command(arguments: Arguments) -> int:
     """Ask the run's owner to stop, and wait for it."""
+    id = arguments.words[0]
+    cancel = arguments.has("--cancel")
     session = find_session(id)
     if session.record.is_conversation:
         tell(f"{session.id} is a conversation: it ends with its screen")
-        return OK
+        return ExitCode.DONE
     if session.is_owned:
         _ask(session, cancel=cancel)
     elif cancel and not _is_over(session):
@@ -30,9 +34,9 @@ def stop_command(id: str, *, cancel: bool) -> int:
         session.save(status=SessionStatus.CANCELLED, reason="cancelled", owner=None, ended_at=now(), questions=())
     else:
         tell(f"{session.id} is not running: it is {shown(session.record).status}")
-        return OK
+        return ExitCode.DONE
     tell(f"{session.id} is {shown(session.record).status}{_way_on(session)}")
-    return OK
+    return ExitCode.DONE
 
 
 def _is_over(session: Session) -> bool:

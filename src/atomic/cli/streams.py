@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from atomic.terminal import escaped_json, harmless, one_line
+from atomic.base.terminal import escaped_json, harmless, one_line
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 

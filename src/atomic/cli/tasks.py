@@ -6,31 +6,36 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from atomic.cli.errors import FAILED, OK, WAITING, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import escaped_json, one_line
+from atomic.base.text import table
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.columns import table
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.tasks.errors import NoTaskListError, TaskFileError
-from atomic.terminal import escaped_json, one_line
 
 
-def show_tasks(file: str, *, as_json: bool) -> int:
+def show_tasks(arguments: Arguments) -> int:
     """Print all tasks with their status, what they wait for, and how many are done."""
+    file = arguments.words[0]
+    as_json = arguments.has("--json")
     tasks = _read(file)
     if as_json:
         put(escaped_json(tasks.dump()))
-        return OK
+        return ExitCode.DONE
     ready = {task.id for task in tasks.ready()}
     waiting = tasks.waiting()
     rows = [_cells(task, "ready" if task.id in ready else waiting.get(task.id, "")) for task in tasks.tasks]
     put("".join(f"{line}\n" for line in table(rows, screen_width())) or "The list is empty.\n")
     put(f"{_count(tasks)}\n")
     _tell_problems(file, tasks)
-    return OK
+    return ExitCode.DONE
 
 
-def next_task(file: str, *, as_json: bool) -> int:
+def next_task(arguments: Arguments) -> int:
     """Print the task that may start now; with none left to start, why: exit code 5 unless all are done."""
+    file = arguments.words[0]
+    as_json = arguments.has("--json")
     tasks = _read(file)
     ready = tasks.ready()
     is_over = all(task.status.is_done for task in tasks.tasks)
@@ -41,11 +46,13 @@ def next_task(file: str, *, as_json: bool) -> int:
         put(_described(ready[0]))
     else:
         put("All tasks are done.\n" if is_over else "".join(f"{one_line(line)}\n" for line in _why_none(tasks)))
-    return OK if ready or is_over else WAITING
+    return ExitCode.DONE if ready or is_over else ExitCode.WAITING
 
 
-def check_tasks(file: str, *, as_json: bool) -> int:
+def check_tasks(arguments: Arguments) -> int:
     """Print every problem with its file; exit code 1 if there is any."""
+    file = arguments.words[0]
+    as_json = arguments.has("--json")
     tasks = _read(file)
     if as_json:
         put(json_line({"tasks": len(tasks.tasks), "problems": tasks.problems}))
@@ -53,11 +60,13 @@ def check_tasks(file: str, *, as_json: bool) -> int:
         put("".join(f"{one_line(file)}: {one_line(str(problem))}\n" for problem in tasks.problems))
         if not tasks.problems:
             put(f"{_count(tasks)}, no problems\n")
-    return FAILED if tasks.problems else OK
+    return ExitCode.FAILED if tasks.problems else ExitCode.DONE
 
 
-def convert_tasks(file: str, to: str | None) -> int:
+def convert_tasks(arguments: Arguments) -> int:
     """Print a feature list, or any other list of tasks, in the strict form, or write it to a new file."""
+    file = arguments.words[0]
+    to = arguments.value("--to")
     tasks = _read(file)
     if to is None:
         put(escaped_json(tasks.dump()))
@@ -67,7 +76,7 @@ def convert_tasks(file: str, to: str | None) -> int:
         tasks.write(to)
         tell(f"{_count(tasks)} written to {to}")
     _tell_problems(file, tasks)
-    return OK
+    return ExitCode.DONE
 
 
 def _read(file: str) -> TaskList:

@@ -8,12 +8,13 @@ from contextlib import suppress
 
 import msgspec
 
-from atomic.cli.arguments import Arguments
-from atomic.cli.errors import OK, UNTRUSTED, CliError, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
+from atomic.cli.errors import CliError
 from atomic.cli.streams import STDERR, STDIN, json_line, put, tell, write
-from atomic.workflows import trust
+from atomic.loading import trust
+from atomic.loading.trust import Change, ItemChange, Snapshot, visible
 from atomic.workflows.errors import TrustError
-from atomic.workflows.trust import Change, ItemChange, Snapshot, visible
 
 MAX_LINES = 400  # of one file, where a person is asked; `--show` has all of them, and a check is never cut
 MAX_COLUMNS = 1000  # of one line of a file, where a person is asked
@@ -51,7 +52,7 @@ def run_trust(arguments: Arguments) -> int:
         tell(snapshot.problem)
     if arguments.has("--show"):
         put(_json(snapshot) if arguments.has("--json") else "".join(f"{line}\n" for line in _shown(snapshot)))
-        return OK
+        return ExitCode.DONE
     return _ask(snapshot) if given is None else _approve_hash(snapshot, given)
 
 
@@ -65,7 +66,7 @@ def _check(arguments: Arguments, given: str | None) -> None:
 def _revoke() -> int:
     project = trust.look().project
     tell(f"{project} is no longer trusted" if trust.revoke() else f"{project} was not trusted")
-    return OK
+    return ExitCode.DONE
 
 
 def _approve_hash(snapshot: Snapshot, given: str) -> int:
@@ -73,7 +74,7 @@ def _approve_hash(snapshot: Snapshot, given: str) -> int:
         raise CliError(
             f"{given} is not the hash of this project in its current state: that is {snapshot.hash}"
             " (atomic trust --show)",
-            UNTRUSTED,
+            ExitCode.UNTRUSTED,
         )
     return _approve(snapshot)
 
@@ -82,27 +83,27 @@ def _approve(snapshot: Snapshot, *, why: str = "") -> int:
     try:
         trust.approve(snapshot)
     except TrustError as error:
-        raise CliError(str(error), UNTRUSTED) from error
+        raise CliError(str(error), ExitCode.UNTRUSTED) from error
     tell(f"{snapshot.project}{why} is trusted in its current state")
-    return OK
+    return ExitCode.DONE
 
 
 def _ask(snapshot: Snapshot) -> int:
     """Ask the person; only a yes that was typed is one."""
     if snapshot.approved:
         tell(f"{snapshot.project} is trusted")
-        return OK
+        return ExitCode.DONE
     if not snapshot.items:  # nothing to ask about: what is trusted is the folder, in which the user's servers may start
         return _approve(snapshot, why=" contains nothing that could run and")
     if not (os.isatty(STDIN) and os.isatty(STDERR)):
         how = f"see it: atomic trust --show; approve it: atomic trust {snapshot.hash}"
-        raise CliError(f"there is no terminal to ask in ({how})", UNTRUSTED)
+        raise CliError(f"there is no terminal to ask in ({how})", ExitCode.UNTRUSTED)
     write(STDERR, "".join(f"{line}\n" for line in _shown(snapshot, max_lines=MAX_LINES)))
     _forget_what_was_typed()
     write(STDERR, "Let exactly this run from now on? [y/N] ")
     if _typed().strip().casefold() not in ("y", "yes"):
         tell("nothing was approved")
-        return UNTRUSTED
+        return ExitCode.UNTRUSTED
     return _approve(snapshot)
 
 

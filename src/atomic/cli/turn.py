@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from atomic.base.arguments import UsageError
+from atomic.base.errors import AtomicError, ExitCode, is_debugging, message_of
 from atomic.cli import signals
-from atomic.cli.asking import Asker
-from atomic.cli.errors import FAILED, LIMITED, OK, WAITING, UsageError, exit_code_of
+from atomic.cli.errors import exit_code_of
 from atomic.cli.output import Output
-from atomic.cli.reports import report_for
 from atomic.cli.signals import Stop
 from atomic.cli.streams import tell
+from atomic.cli.terminal_questions import Asker
+from atomic.cli.turn_output import report_for
 from atomic.config import Settings, load_settings
-from atomic.errors import AtomicError, is_debugging, message_of
 from atomic.hosts import Fitting, choose_provider, current_folder, is_trusted, remedy_for
 from atomic.providers import AgentProvider, AgentSession, EndReason, Notice, SessionOptions, TurnEnded
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from atomic.wiring import SessionMcp
 
 _EXITS = {
-    EndReason.DONE: OK,
-    EndReason.ERROR: FAILED,
-    EndReason.REFUSED: FAILED,
-    EndReason.MAX_TURNS: FAILED,
-    EndReason.LIMIT: LIMITED,
+    EndReason.DONE: ExitCode.DONE,
+    EndReason.ERROR: ExitCode.FAILED,
+    EndReason.REFUSED: ExitCode.FAILED,
+    EndReason.MAX_TURNS: ExitCode.FAILED,
+    EndReason.LIMIT: ExitCode.LIMITED,
 }
 _WHY = {
     EndReason.ERROR: "the turn failed",
@@ -75,7 +76,7 @@ class Host(ABC):
         await self._out.drain()
         if self._out.failure is not None:
             tell(f"standard output could not take all of it: {self._out.failure.strerror}")
-        return code or (OK if self._out.failure is None else FAILED)
+        return code or (ExitCode.DONE if self._out.failure is None else ExitCode.FAILED)
 
     async def _attempt(self) -> int:
         try:
@@ -116,7 +117,7 @@ class Host(ABC):
     def _end(self, ended: TurnEnded, why: str) -> int:
         self._report.end(ended, None if self._session is None else self._session.id, why)
         if self._asker.unanswered is not None:
-            return WAITING
+            return ExitCode.WAITING
         return self._stop.exit_code if ended.reason is EndReason.INTERRUPTED else _EXITS[ended.reason]
 
     def _nobody_answers(self) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from atomic.cli.arguments import Arguments
-from atomic.cli.errors import UsageError
-from atomic.flags import HELP, HOW, LINES, RUN, TRUST, Flag
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.flags import HELP, HOW, LINES, RUN, TRUST, Flag
 
 TYPE_CHECKING = False  # typing itself would cost every start
 if TYPE_CHECKING:
@@ -47,7 +46,8 @@ class Verb:
     """A command of its own name: something to run, or a group of verbs, one of which is meant if none is named.
 
     `words` are those that it takes, as `--help` shows them: `NAME`, `[NAME]` if it can be left out, `NAME...` if there
-    may be many. `workflow` finds the workflow that one of them means, whose flags it takes too.
+    may be many. `run` names the function that runs it, as `module:function` of this package: `--help` and `--version`
+    import none of them. `workflow` finds the workflow that one of them means, whose flags it takes too.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Verb:
         flags: Sequence[Flag] = (),
         *,
         words: Sequence[str] = (),
-        run: Callable[[Arguments], int] | None = None,
+        run: str = "",
         verbs: Sequence[Verb] = (),
         default: str = "",
         workflow: Callable[[Sequence[str]], Find] | None = None,
@@ -68,6 +68,13 @@ class Verb:
         self.path = name  # with the name of its group
         for verb in verbs:
             verb.path = f"{name} {verb.name}"
+
+    def load(self) -> Callable[[Arguments], int]:
+        """Import the function that runs it."""
+        from importlib import import_module
+
+        module, function = self.run.split(":")
+        return getattr(import_module(f"atomic.cli.{module}"), function)
 
     @property
     def resumes(self) -> bool:
@@ -99,234 +106,16 @@ class Verb:
             raise UsageError(f'atomic {self.path} takes no "{words[len(self.words)]}" (atomic {self.path} --help)')
 
 
-# Each is imported only to be run: `--help` and `--version` pay for none of them.
-
-
-def run_chat(arguments: Arguments) -> int:
-    from atomic.cli.chat import run_chat
-
-    return run_chat(arguments)
-
-
-def _doctor(arguments: Arguments) -> int:
-    from atomic.cli.doctor import run_doctor
-
-    return run_doctor(as_json=arguments.has("--json"))
-
-
-def _models(arguments: Arguments) -> int:
-    from atomic.cli.models import run_models
-
-    return run_models(arguments.value("--agent"), as_json=arguments.has("--json"))
-
-
-def _entities_list(arguments: Arguments) -> int:
-    from atomic.cli.entities import list_entities
-
-    return list_entities(arguments.value("--kind"), as_json=arguments.has("--json"))
-
-
-def _entities_show(arguments: Arguments) -> int:
-    from atomic.cli.entities import show_entity
-
-    name, *rest = arguments.words
-    return show_entity(name, " ".join(rest), kind=arguments.value("--kind"), as_json=arguments.has("--json"))
-
-
-def _mcp_list(arguments: Arguments) -> int:
-    from atomic.cli.mcp import list_servers
-
-    return list_servers(as_json=arguments.has("--json"))
-
-
-def _workflows_list(arguments: Arguments) -> int:
-    from atomic.cli.workflows import list_workflows
-
-    return list_workflows(as_json=arguments.has("--json"))
-
-
-def _workflows_show(arguments: Arguments) -> int:
-    from atomic.cli.workflows import show_workflow
-
-    return show_workflow(arguments.words[0], as_json=arguments.has("--json"))
-
-
-def _workflows_check(arguments: Arguments) -> int:
-    from atomic.cli.workflows import check_workflows
-
-    return check_workflows(arguments.value("--trust"))
-
-
-def _workflows_graph(arguments: Arguments) -> int:
-    from atomic.cli.workflows import draw_workflow
-
-    if arguments.has("--mermaid") and arguments.has("--svg"):
-        raise UsageError("--mermaid and --svg exclude each other: choose one")
-    return draw_workflow(
-        arguments.words[0], arguments.value("--trust"), mermaid=arguments.has("--mermaid"), svg=arguments.has("--svg")
-    )
-
-
-def _workflows_new(arguments: Arguments) -> int:
-    from atomic.cli.workflows import new_workflow
-
-    return new_workflow(arguments.words[0])
-
-
-def _trust(arguments: Arguments) -> int:
-    from atomic.cli.trust import run_trust
-
-    return run_trust(arguments)
-
-
-def _sessions_list(arguments: Arguments) -> int:
-    from atomic.cli.sessions import list_sessions
-
-    project = arguments.has("--project")
-    return list_sessions(arguments.value("--status"), here=project, as_json=arguments.has("--json"))
-
-
-def _sessions_show(arguments: Arguments) -> int:
-    from atomic.cli.sessions import show_page, show_session
-
-    if arguments.has("--html"):
-        if arguments.has("--json"):
-            raise UsageError("--html and --json exclude each other: choose one")
-        return show_page(*arguments.words)
-    if len(arguments.words) > 1:
-        raise UsageError("a FILE is only for --html: atomic sessions show ID --html FILE")
-    return show_session(arguments.words[0], as_json=arguments.has("--json"))
-
-
-def _sessions_report(arguments: Arguments) -> int:
-    from atomic.cli.sessions import report_session
-
-    return report_session(arguments.words[0])
-
-
-def _sessions_export(arguments: Arguments) -> int:
-    from atomic.cli.archive import export_session
-
-    return export_session(*arguments.words)
-
-
-def _sessions_prune(arguments: Arguments) -> int:
-    from atomic.cli.archive import prune_sessions
-
-    return prune_sessions(arguments.value("--older-than"), arguments.value("--status"), yes=arguments.has("--yes"))
-
-
-def _tasks_show(arguments: Arguments) -> int:
-    from atomic.cli.tasks import show_tasks
-
-    return show_tasks(arguments.words[0], as_json=arguments.has("--json"))
-
-
-def _tasks_next(arguments: Arguments) -> int:
-    from atomic.cli.tasks import next_task
-
-    return next_task(arguments.words[0], as_json=arguments.has("--json"))
-
-
-def _tasks_check(arguments: Arguments) -> int:
-    from atomic.cli.tasks import check_tasks
-
-    return check_tasks(arguments.words[0], as_json=arguments.has("--json"))
-
-
-def _tasks_convert(arguments: Arguments) -> int:
-    from atomic.cli.tasks import convert_tasks
-
-    return convert_tasks(arguments.words[0], arguments.value("--to"))
-
-
-def _config(arguments: Arguments) -> int:
-    from atomic.cli.config import show_config
-
-    return show_config(as_json=arguments.has("--json"))
-
-
-def _init(arguments: Arguments) -> int:
-    from atomic.cli.init import init_project
-
-    return init_project()
-
-
-def _completion(arguments: Arguments) -> int:
-    from atomic.cli.completion import SCRIPTS, print_script
-
-    shell = arguments.words[0]
-    if shell not in SCRIPTS:
-        raise UsageError(f'No completion for "{shell}": choose one of {", ".join(SCRIPTS)}')
-    return print_script(shell)
-
-
-def _replay(arguments: Arguments) -> int:
-    from atomic.cli.replay import ReplayRequest, run_replay
-
-    return run_replay(
-        ReplayRequest(
-            arguments.words[0],
-            speed=arguments.value("--speed"),
-            as_json=arguments.has("--json"),
-            changes=not arguments.has("--no-changes"),
-        )
-    )
-
-
-def _demo(arguments: Arguments) -> int:
-    from atomic.cli.demo import run_demo
-
-    return run_demo()
-
-
-def _run(arguments: Arguments) -> int:
-    from atomic.cli.run import run_command
-
-    return run_command(arguments)
-
-
 def _workflow_to_run(words: Sequence[str]) -> Find:
     from atomic.cli.run import workflow_finder
 
     return workflow_finder(words)
 
 
-def _resume(arguments: Arguments) -> int:
-    from atomic.cli.resume import resume_command
-
-    return resume_command(arguments)
-
-
 def _workflow_of_session(words: Sequence[str]) -> Find:
     from atomic.cli.resume import workflow_of
 
     return workflow_of
-
-
-def _answer(arguments: Arguments) -> int:
-    from atomic.cli.answer import answer_command
-
-    return answer_command(arguments)
-
-
-def _stop(arguments: Arguments) -> int:
-    from atomic.cli.stop import stop_command
-
-    return stop_command(arguments.words[0], cancel=arguments.has("--cancel"))
-
-
-def _salvage(arguments: Arguments) -> int:
-    from atomic.cli.salvage import salvage_command
-
-    id, *paths = arguments.words
-    return salvage_command(id, paths, force=arguments.has("--force"))
-
-
-def _attach(arguments: Arguments) -> int:
-    from atomic.cli.attach import attach_command
-
-    return attach_command(arguments.words[0], as_json=arguments.has("--json"))
 
 
 _STATUSES = ("running", "paused", "completed", "failed", "cancelled", "blocked", "chat", "interrupted")
@@ -336,17 +125,17 @@ _SESSIONS = (
         "list",
         "all runs, the newest first",
         (_STATUS, Flag("--project", help="only those of this project"), _JSON),
-        run=_sessions_list,
+        run="sessions:list_sessions",
     ),
     Verb(
         "show",
         "one run: its graph with what ran, who worked when, what it cost",
         (Flag("--html", help="as a page of its own, on standard output or in FILE"), _JSON),
         words=("ID", "[FILE]"),
-        run=_sessions_show,
+        run="sessions:show_session",
     ),
-    Verb("report", "its report", words=("ID",), run=_sessions_report),
-    Verb("export", "all of it as one archive, without secrets", words=("ID", "FILE"), run=_sessions_export),
+    Verb("report", "its report", words=("ID",), run="sessions:report_session"),
+    Verb("export", "all of it as one archive, without secrets", words=("ID", "FILE"), run="archive:export_session"),
     Verb(
         "prune",
         "delete old ones; it shows them and asks",
@@ -355,47 +144,47 @@ _SESSIONS = (
             _STATUS,
             Flag("--yes", help="delete without asking"),
         ),
-        run=_sessions_prune,
+        run="archive:prune_sessions",
     ),
 )
 _TASKS = (
-    Verb("show", "all tasks, and what each waits for", (_JSON,), words=("FILE",), run=_tasks_show),
-    Verb("next", "the task that may start now", (_JSON,), words=("FILE",), run=_tasks_next),
+    Verb("show", "all tasks, and what each waits for", (_JSON,), words=("FILE",), run="tasks:show_tasks"),
+    Verb("next", "the task that may start now", (_JSON,), words=("FILE",), run="tasks:next_task"),
     Verb(
         "convert",
         "a feature list as tasks",
         (Flag("--to", value="FILE", help="write to a file that is not there yet"),),
         words=("FILE",),
-        run=_tasks_convert,
+        run="tasks:convert_tasks",
     ),
-    Verb("check", "all that is wrong with it", (_JSON,), words=("FILE",), run=_tasks_check),
+    Verb("check", "all that is wrong with it", (_JSON,), words=("FILE",), run="tasks:check_tasks"),
 )
 
 
 _WORKFLOWS = (
-    Verb("list", "all that are found; none of their code runs", (_JSON,), run=_workflows_list),
-    Verb("show", "what a workflow's file says about itself", (_JSON,), words=("NAME",), run=_workflows_show),
-    Verb("check", "load all of them and show every problem", (TRUST,), run=_workflows_check),
+    Verb("list", "all that are found; none of their code runs", (_JSON,), run="workflows:list_workflows"),
+    Verb("show", "what a workflow's file says about itself", (_JSON,), words=("NAME",), run="workflows:show_workflow"),
+    Verb("check", "load all of them and show every problem", (TRUST,), run="workflows:check_workflows"),
     Verb(
         "graph",
         "draw a workflow",
         (Flag("--mermaid", help="as Mermaid text"), Flag("--svg", help="as SVG"), TRUST),
         words=("NAME",),
-        run=_workflows_graph,
+        run="workflows:draw_workflow",
     ),
-    Verb("new", "write a first file for a workflow", words=("NAME",), run=_workflows_new),
+    Verb("new", "write a first file for a workflow", words=("NAME",), run="workflows:new_workflow"),
 )
 _ENTITIES = (
-    Verb("list", "all that are found, of every tool", (_KIND, _JSON), run=_entities_list),
+    Verb("list", "all that are found, of every tool", (_KIND, _JSON), run="entities:list_entities"),
     Verb(
         "show",
         "which file defines a name, which ones it hides, what it expands to",
         (_KIND, _JSON),
         words=("NAME", "[ARGUMENTS...]"),
-        run=_entities_show,
+        run="entities:show_entity",
     ),
 )
-_MCP = (Verb("list", "all that are configured, and where", (_JSON,), run=_mcp_list),)
+_MCP = (Verb("list", "all that are configured, and where", (_JSON,), run="mcp:list_servers"),)
 
 _CHAT = (_AGENT, *(flag for flag in TURN if flag.name in ("--model", "--record")), *CHAT)
 VERBS = {
@@ -406,16 +195,20 @@ VERBS = {
             "talk with an agent on a screen, as plain atomic does",
             _CHAT,
             words=(PROMPT,),
-            run=run_chat,
+            run="chat:run_chat",
         ),
-        Verb("run", "run a workflow", RUN, words=("WORKFLOW", PROMPT), run=_run, workflow=_workflow_to_run),
-        Verb("resume", "continue a run", HOW, words=("ID",), run=_resume, workflow=_workflow_of_session),
+        Verb(
+            "run", "run a workflow", RUN, words=("WORKFLOW", PROMPT), run="run:run_command", workflow=_workflow_to_run
+        ),
+        Verb(
+            "resume", "continue a run", HOW, words=("ID",), run="resume:resume_command", workflow=_workflow_of_session
+        ),
         Verb(
             "answer",
             "answer a run's question and continue it",
             (*HOW, Flag("--no-resume", help="only save the answer")),
             words=("ID", "[QUESTION]", "ANSWER"),
-            run=_answer,
+            run="answer:answer_command",
             workflow=_workflow_of_session,
         ),
         Verb(
@@ -423,16 +216,16 @@ VERBS = {
             "pause a run in another terminal",
             (Flag("--cancel", help="end it for good: it cannot be resumed"),),
             words=("ID",),
-            run=_stop,
+            run="stop:stop_command",
         ),
         Verb(
             "salvage",
             "put your uncommitted files back as they were before a run",
             (Flag("--force", help="also replace files that have changed since the run; a copy is kept"),),
             words=("ID", "[PATH...]"),
-            run=_salvage,
+            run="salvage:salvage_command",
         ),
-        Verb("attach", "watch a run in another terminal", (LINES,), words=("ID",), run=_attach),
+        Verb("attach", "watch a run in another terminal", (LINES,), words=("ID",), run="attach:attach_command"),
         Verb("workflows", "workflows: the project's, your own, built-in ones", verbs=_WORKFLOWS, default="list"),
         Verb(
             "trust",
@@ -443,7 +236,7 @@ VERBS = {
                 Flag("--revoke", help="take the approval back"),
             ),
             words=("[HASH]",),
-            run=_trust,
+            run="trust:run_trust",
         ),
         Verb("entities", "commands, skills and agents of every tool", verbs=_ENTITIES, default="list"),
         Verb("sessions", "runs, past and present", verbs=_SESSIONS, default="list"),
@@ -457,14 +250,14 @@ VERBS = {
                 _JSON,
             ),
             words=("FILE",),
-            run=_replay,
+            run="replay:run_replay",
         ),
-        Verb("demo", "watch a run without an agent: real files, commits and tests", run=_demo),
-        Verb("init", "begin a project: configuration, example", run=_init),
-        Verb("config", "what is set, and where", (_JSON,), run=_config),
-        Verb("completion", "the script for a shell", words=("SHELL",), run=_completion),
+        Verb("demo", "watch a run without an agent: real files, commits and tests", run="demo:run_demo"),
+        Verb("init", "begin a project: configuration, example", run="init:init_project"),
+        Verb("config", "what is set, and where", (_JSON,), run="config:show_config"),
+        Verb("completion", "the script for a shell", words=("SHELL",), run="completion:print_script"),
         Verb("mcp", "MCP servers of every tool", verbs=_MCP, default="list"),
-        Verb("models", "the models of an agent", (_AGENT, _JSON), run=_models),
-        Verb("doctor", "which agents can be used here, and what the others need", (_JSON,), run=_doctor),
+        Verb("models", "the models of an agent", (_AGENT, _JSON), run="models:run_models"),
+        Verb("doctor", "which agents can be used here, and what the others need", (_JSON,), run="doctor:run_doctor"),
     )
 }

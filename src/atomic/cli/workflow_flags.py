@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from atomic.cli.arguments import Arguments, is_flag, parse
-from atomic.cli.errors import UsageError
+from atomic.base.arguments import Arguments, UsageError, is_flag, parse
+from atomic.base.flags import ConfigFlag, config_flags
 from atomic.cli.verbs import Verb
-from atomic.flags import ConfigFlag, config_flags
 
 if TYPE_CHECKING:
     from atomic.workflows.definition import WorkflowDefinition
@@ -79,23 +78,6 @@ def _number(name: str, texts: Sequence[str]) -> float:
     if not math.isfinite(number):
         raise UsageError(f'{name} cannot be "{text}": give a number')
     return number
-
-
-# a slash command ---------------------------------------------------------------------------------------------------
-
-
-def read_typed(verb: Verb, definition: WorkflowDefinition, text: str) -> tuple[Arguments, str]:
-    """The flags before the prompt of a slash command, and the prompt as it was typed. Raises UsageError."""
-    from atomic.commands.parse import split_words
-
-    words = split_words(text)
-    flags = (*verb.flags, *config_flags(definition.default_config, definition.config_descriptions))
-    arguments = parse([word.text for word in words], flags)
-    prompt = words[len(words) - len(arguments.words) :]
-    return arguments, text[prompt[0].start :] if prompt else ""
-
-
-# a command line ----------------------------------------------------------------------------------------------------
 
 
 def read_line(verb: Verb, words: Sequence[str]) -> Arguments:

@@ -6,21 +6,22 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from atomic.cli.errors import FAILED, OK, CliError, UsageError
+from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import AtomicError, ExitCode
+from atomic.base.flags import config_flags
+from atomic.base.terminal import harmless, one_line
+from atomic.base.text import table
+from atomic.cli.errors import CliError
 from atomic.cli.help import flag_rows
 from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.columns import table
 from atomic.commands import short_hint
 from atomic.config import find_project
-from atomic.errors import AtomicError
-from atomic.flags import config_flags
-from atomic.terminal import harmless, one_line
+from atomic.loading import trust
+from atomic.loading.catalog import WorkflowCatalog
+from atomic.loading.project_tools import ToolCatalog
 from atomic.wiring import Wiring
-from atomic.workflows import trust
-from atomic.workflows.catalog import WorkflowCatalog
 from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
-from atomic.workflows.project_tools import ToolCatalog
 
 GRAPH_COLUMNS = 100
 
@@ -39,36 +40,40 @@ class WorkflowRow(msgspec.Struct, frozen=True):
     problem: str | None
 
 
-def list_workflows(*, as_json: bool) -> int:
+def list_workflows(arguments: Arguments) -> int:
     """Print all workflows."""
+    as_json = arguments.has("--json")
     catalog = Wiring().workflows
     found = catalog.all()
     if as_json:
         put(json_line([_row(one, catalog) for one in found]))
-        return OK
+        return ExitCode.DONE
     rows = (_cells(one, catalog) for one in found)
     put(
         "".join(f"{line}\n" for line in table(rows, screen_width()))
         or "No workflows found (atomic workflows new NAME writes one).\n"
     )
     _tell_all(catalog.problems)
-    return OK
+    return ExitCode.DONE
 
 
-def show_workflow(name: str, *, as_json: bool) -> int:
+def show_workflow(arguments: Arguments) -> int:
     """Print what a workflow's file says about itself."""
+    name = arguments.words[0]
+    as_json = arguments.has("--json")
     catalog = Wiring().workflows
     definition = catalog.definition(name.lstrip("/"))
     if as_json:
         put(json_line(_row(definition, catalog)))
-        return OK
+        return ExitCode.DONE
     put("".join(f"{line}\n" for line in _shown(definition, catalog)))
     _tell_all(definition.problems)
-    return OK
+    return ExitCode.DONE
 
 
-def check_workflows(trusted: str | None) -> int:
+def check_workflows(arguments: Arguments) -> int:
     """Load all workflows and tools, and print every problem of every file."""
+    trusted = arguments.value("--trust")
     catalog = WorkflowCatalog(trusted=trusted)
     if catalog.snapshot.files:
         trust.require(catalog.snapshot)
@@ -79,11 +84,17 @@ def check_workflows(trusted: str | None) -> int:
     if not ordered:
         number = len(catalog.all())
         tell(f"{number} workflow{'' if number == 1 else 's'}, no problems")
-    return FAILED if ordered else OK
+    return ExitCode.FAILED if ordered else ExitCode.DONE
 
 
-def draw_workflow(name: str, trusted: str | None, *, mermaid: bool, svg: bool) -> int:
+def draw_workflow(arguments: Arguments) -> int:
     """Print a workflow's graph as text, Mermaid or SVG."""
+    name = arguments.words[0]
+    mermaid = arguments.has("--mermaid")
+    svg = arguments.has("--svg")
+    if mermaid and svg:
+        raise UsageError("--mermaid and --svg exclude each other: choose one")
+    trusted = arguments.value("--trust")
     catalog = WorkflowCatalog(trusted=trusted)
     definition = catalog.definition(name.lstrip("/"))
     graph = definition.load().graph
@@ -91,12 +102,13 @@ def draw_workflow(name: str, trusted: str | None, *, mermaid: bool, svg: bool) -
         raise CliError(f'"{definition.name}" has no graph: its prompt goes to the chat')
     drawn = graph.mermaid() if mermaid else graph.svg() if svg else graph.draw(screen_width() or GRAPH_COLUMNS)
     put(harmless(drawn.rstrip("\n") + "\n"))
-    return OK
+    return ExitCode.DONE
 
 
-def new_workflow(name: str) -> int:
+def new_workflow(arguments: Arguments) -> int:
     """Write a first file for a workflow."""
-    from atomic.workflows.writing import write_workflow
+    name = arguments.words[0]
+    from atomic.loading.new_workflow import write_workflow
 
     project = find_project()
     if project is None:
@@ -110,7 +122,7 @@ def new_workflow(name: str) -> int:
     tell(f'written; run it: {first}atomic run {name} "…"')
     if hidden is not None and hidden.source != "project":
         tell(f'in this project it hides the workflow "{hidden.name}" ({hidden.path or "comes with Atomic"})')
-    return OK
+    return ExitCode.DONE
 
 
 def _load_all(catalog: WorkflowCatalog, tools: ToolCatalog) -> Iterable[WorkflowProblem]:

@@ -1,4 +1,4 @@
-"""Slash commands: what a person types in the prompt, and what it does. A command sees only its `CommandContext`."""
+"""Slash commands: parse, registry, hints and built-ins. A command sees only its `CommandContext`."""
 
 from atomic.commands.builtin import builtin_commands
 from atomic.commands.context import (

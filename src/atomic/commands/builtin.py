@@ -1,17 +1,17 @@
-"""The commands that are always there."""
+"""The built-in commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from atomic.columns import cut, one_line, table
+from atomic.base.errors import did_you_mean
+from atomic.base.text import cut, one_line, table
 from atomic.commands.context import CommandContext
 from atomic.commands.errors import BusyError, CommandError, CommandUsageError
 from atomic.commands.help import command_help, commands_help
 from atomic.commands.parse import CommandCall
 from atomic.commands.registry import Category, Command, Run
-from atomic.errors import closest
 
 if TYPE_CHECKING:
     from atomic.mcp import McpAnswer, McpEntry, McpList
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def builtin_commands() -> list[Command]:
-    """The built-in commands; a workflow that comes with Atomic is none of them."""
+    """Return the built-in commands, without the workflows that come with Atomic."""
     return [
         _command("help", "commands by category, or one in detail", _help, "[command]", "h", "?"),
         _command("clear", "new conversation, new session", _clear, "", "cls"),
@@ -126,12 +126,11 @@ def _waits_its_turn(call: CommandCall, context: CommandContext) -> None:
 
 
 def _known(name: str, names: Sequence[str], what: str) -> str:
-    """The name as it is written. Raises CommandError with the nearest."""
+    """Return the name in its own spelling. Raise CommandError with the nearest name."""
     found = next((known for known in names if known.casefold() == name.casefold()), None)
     if found is None:
-        nearest = closest(name, names)
-        hint = f'did you mean "{nearest}"?' if nearest else f"there are: {', '.join(names) or 'none'}"
-        raise CommandError(f'{what} not found: "{name}" ({hint})')
+        hint = did_you_mean(name, names, otherwise=f"there are: {', '.join(names) or 'none'}")
+        raise CommandError(f'{what} not found: "{name}"{hint}')
     return found
 
 
@@ -145,7 +144,7 @@ def _model_row(model: ModelInfo) -> tuple[str, ...]:
 
 
 def _show_servers(context: CommandContext, servers: McpList, answers: Sequence[McpAnswer]) -> None:
-    """A line for each server, and below it its tools or why there are none."""
+    """Return a line for each server, followed by its tools or the reason why there are none."""
     asked = [next((answer for answer in answers if answer.entry == entry), None) for entry in servers.entries]
     rows = table(_server_row(entry, answer) for entry, answer in zip(servers.entries, asked, strict=True))
     lines = list[str]()

@@ -1,6 +1,6 @@
-"""All that a command may ask of its host: the screen, `atomic -p`, a test.
+"""What a command may ask of its host: the screen, `atomic -p`, a test.
 
-A command sees nothing else, so it runs in each of them alike. What a host cannot do it refuses with one sentence.
+A command sees nothing else, so it behaves the same in each host. A host refuses what it cannot do with one sentence.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from atomic.base.lazy_types import deferred
 from atomic.commands.errors import UnsupportedError
 from atomic.commands.registry import CommandRegistry
-from atomic.deferred import deferred
 from atomic.providers import AgentLike, ModelInfo
 
 if TYPE_CHECKING:
@@ -23,28 +23,28 @@ else:
 
 
 class TurnPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of the conversation, as an entity wants it."""
+    """One turn of the conversation, with the options of an entity."""
 
     text: str
     model: str | None = None  # None: that of the conversation
-    original_model: str | None = None  # as its file says it, for the provider that the file was written for
+    original_model: str | None = None  # as written in its file, for the provider of that file
     provider: str = ""  # the provider that the file was written for
     tools: Sequence[str] | None = None  # None: all
     denied_tools: Sequence[str] = ()
-    system_prompt: str | None = None  # of the agent that is to do it
-    subtask: bool = False  # in a session of its own: what it reads does not fill the conversation
-    agents: Sequence[AgentLike] = ()  # those that its text speaks of, to be called from within
+    system_prompt: str | None = None  # of the agent that does it
+    subtask: bool = False  # in its own session, so that what it reads does not fill the conversation
+    agents: Sequence[AgentLike] = ()  # named in its text; the turn can call them
 
 
 class AgentTask(msgspec.Struct, frozen=True):
-    """What a sub-agent is to do."""
+    """The task of a sub-agent."""
 
     agent: str
     task: str
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A run or a conversation that can be opened again."""
+    """A run or a conversation that can be reopened."""
 
     id: str
     title: str
@@ -53,29 +53,29 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
 
 class CommandContext(Protocol):
-    """A host of commands. Its methods raise AtomicError; what it cannot do at all is an UnsupportedError."""
+    """A host of commands. Its methods raise AtomicError, and UnsupportedError for what it cannot do."""
 
     @property
     def commands(self) -> CommandRegistry:
-        """The commands of this prompt."""
+        """Return the commands of this prompt."""
         ...
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the agent is answering now."""
+        """Return whether the agent is answering now."""
         ...
 
     @property
     def width(self) -> int:
-        """The columns that a line may have."""
+        """Return the number of columns of a line."""
         ...
 
     def is_agent(self, name: str) -> bool:
-        """Whether there is an agent of that name, also one whose name a command has."""
+        """Return whether an agent has that name, even if a command has it too."""
         ...
 
     def show(self, text: str) -> None:
-        """Show a text. It may come from a stranger's file: control characters are not obeyed."""
+        """Show a text. It may be untrusted: control characters are shown, not obeyed."""
         ...
 
     async def turn(self, prompt: TurnPrompt) -> None:
@@ -83,7 +83,7 @@ class CommandContext(Protocol):
         ...
 
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
-        """Run sub-agents to their end, all at once, and show what each says."""
+        """Run sub-agents at the same time to their end, and show the answer of each."""
         ...
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
@@ -94,7 +94,7 @@ class CommandContext(Protocol):
         ...
 
     async def new_conversation(self) -> None:
-        """Begin again, in a new session."""
+        """Start a new conversation."""
         ...
 
     async def compact(self, focus: str) -> None:
@@ -102,11 +102,11 @@ class CommandContext(Protocol):
         ...
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
-        """The models of a provider, else of the one in use; `refresh` asks it again."""
+        """Return the models of a provider, by default of the current one; `refresh` asks it again."""
         ...
 
     async def pick_model(self) -> None:
-        """Let the person choose a model."""
+        """Let the user choose a model."""
         ...
 
     async def set_model(self, model: str) -> None:
@@ -114,19 +114,19 @@ class CommandContext(Protocol):
         ...
 
     async def pick_provider(self) -> None:
-        """Let the person choose a provider."""
+        """Let the user choose a provider."""
         ...
 
     async def switch_provider(self, name: str) -> None:
-        """Go on with another provider; the conversation's summary goes along."""
+        """Continue with another provider, which gets a summary of the conversation."""
         ...
 
     def themes(self) -> Sequence[str]:
-        """The names of the themes."""
+        """Return the names of the themes."""
         ...
 
     async def pick_theme(self) -> None:
-        """Let the person choose a theme, with a preview."""
+        """Let the user choose a theme, with a preview."""
         ...
 
     async def set_theme(self, name: str) -> None:
@@ -134,11 +134,11 @@ class CommandContext(Protocol):
         ...
 
     def mcp_servers(self) -> McpList:
-        """The MCP servers of all dialects."""
+        """Return the MCP servers of all tools."""
         ...
 
     async def mcp_tools(self) -> Sequence[McpAnswer]:
-        """Ask the servers that may be used here for their tools: those that are on, a project's only if trusted."""
+        """List the tools of the servers that may be used: enabled ones, and a project's only if it is trusted."""
         ...
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
@@ -146,26 +146,26 @@ class CommandContext(Protocol):
         ...
 
     async def sessions(self) -> Sequence[SessionSummary]:
-        """Runs and conversations, the newest first."""
+        """Return runs and conversations, newest first."""
         ...
 
     async def open_session(self, id: str) -> None:
-        """Go on with one of them."""
+        """Continue one of them."""
         ...
 
     async def leave(self) -> None:
-        """End the program; a running workflow is paused and how to resume it is told."""
+        """End the program, pause a running workflow and print how to resume it."""
         ...
 
 
 class LimitedContext:
-    """A host that can do nothing yet and says so; a real one brings what it can."""
+    """A host that refuses everything; real hosts override what they can do."""
 
     name = "This host"
-    reason = ""  # why it cannot, for all refusals
+    reason = ""  # the reason in all refusals
 
     def refusal(self, what: str) -> UnsupportedError:
-        """The error for something that this host cannot do."""
+        """Return the error for something that this host cannot do."""
         return UnsupportedError(f"{self.name} cannot {what}{f' ({self.reason})' if self.reason else ''}")
 
     @property

@@ -1,4 +1,4 @@
-"""Carry out what was typed, if it is for Atomic."""
+"""Run a typed command, or the agents that a text names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ _NO_TASK = "No task was given: do what your instructions say."
 async def dispatch(text: str, context: CommandContext, *, attached: str = "") -> bool:
     """Run the slash command or the agents that a text names; False if it names none and is for the agent.
 
-    `attached` is more text that goes along (standard input). It was not typed: it cannot name agents.
-    Raises CommandNotFoundError with the nearest name.
+    `attached` is further text (standard input). It was not typed, so it cannot name agents.
+    Raise CommandNotFoundError with the nearest name.
     """
     call = parse(text)
     if call is not None:
         command = context.commands.require(call.name)
         await command.run(CommandCall(call.name, call.args, attached), context)
         return True
+    return await call_agents(text, context, attached=attached)
+
+
+async def call_agents(text: str, context: CommandContext, *, attached: str = "") -> bool:
+    """Run the sub-agents that a text mentions; return False if it mentions none."""
     mentions = parse_mentions(text, context.is_agent)
     if mentions:
         await context.spawn([agent_task(mention.agent, _with(mention.task, attached)) for mention in mentions])
@@ -26,7 +31,7 @@ async def dispatch(text: str, context: CommandContext, *, attached: str = "") ->
 
 
 def agent_task(agent: str, task: str) -> AgentTask:
-    """A task for an agent; one without words is sent to follow its own instructions."""
+    """Return a task for an agent; without words the agent follows its own instructions."""
     return AgentTask(agent, task or _NO_TASK)
 
 

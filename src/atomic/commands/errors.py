@@ -1,14 +1,14 @@
-"""What can be wrong with a slash command; each says it in one sentence."""
+"""Errors of slash commands; each message is one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from atomic.errors import AtomicError, closest
+from atomic.base.errors import AtomicError, did_you_mean
 
 
 class CommandError(AtomicError):
-    """A slash command cannot be carried out."""
+    """A slash command failed."""
 
 
 class CommandClashError(CommandError):
@@ -22,16 +22,16 @@ class CommandClashError(CommandError):
 
 
 class CommandNotFoundError(CommandError):
-    """Nothing is called by that name."""
+    """No command has that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name, self.suggestion = name, closest(name, known)
-        hint = f'did you mean "/{self.suggestion}"?' if self.suggestion else "/help lists them"
-        super().__init__(f'Command not found: "/{name}" ({hint})')
+        self.name = name
+        hint = did_you_mean(name, known, otherwise="/help lists them", prefix="/")
+        super().__init__(f'Command not found: "/{name}"{hint}')
 
 
 class CommandUsageError(CommandError):
-    """A command was given arguments that it cannot mean."""
+    """The arguments of a command are invalid."""
 
 
 class UnsupportedError(CommandError):

@@ -1,4 +1,4 @@
-"""Commands made from the files of every tool: skills, commands and agents."""
+"""Commands made from entities: the skills, commands and agents of every tool."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atomic.columns import one_line
+from atomic.base.lazy_types import deferred
+from atomic.base.text import one_line
 from atomic.commands.context import AgentTask, CommandContext, TurnPrompt
 from atomic.commands.dispatch import agent_task
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
-from atomic.deferred import deferred
 from atomic.entities import KNOWN_TOOLS
 from atomic.providers import AgentSpec
 
@@ -28,14 +28,14 @@ _NAMED = re.compile(r"`@?([^`\s]+)`|(?<!\S)@([^\s,:;.!?)]+)")
 
 
 def entity_commands(entities: EntityRegistry) -> list[Command]:
-    """A command for each skill, command and agent that wins in its name."""
+    """Return a command for each skill, command and agent that wins for its name."""
     return [
         entity_command(entity, entities) for kind in _KINDS for entity in entities.all(kind) if is_callable(entity.name)
     ]
 
 
 def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
-    """The command that runs an entity: an agent as a sub-agent, the others as a turn of the conversation."""
+    """Return the command that runs an entity: an agent as a sub-agent, others as a turn of the conversation."""
     kind = Category(entity.kind)
     return Command(
         entity.name,
@@ -51,7 +51,7 @@ def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
 
 
 def agent_prompt(entity: Entity, task: str) -> TurnPrompt:
-    """A task as one turn of an agent, for a host that has no sub-agents or needs only one."""
+    """Return a task as one turn of an agent, for a host without sub-agents or with only one."""
     return _prompt(entity, task, system_prompt=entity.prompt)
 
 
@@ -68,7 +68,7 @@ def _asking(entity: Entity, entities: EntityRegistry) -> Run:
 
 
 def _turn(entity: Entity, agent: Entity | None, text: str, agents: Sequence[AgentSpec]) -> TurnPrompt:
-    """What the file says itself comes before what its agent's says. An agent that nobody defines is the tool's own."""
+    """Return the turn of an entity. Its own options win over its agent's; an undefined agent is the tool's own."""
     if agent is None:
         return _prompt(entity, text, agents=agents)
     who = _prompt(agent, text, system_prompt=agent.prompt, agents=agents)
@@ -80,14 +80,14 @@ def _turn(entity: Entity, agent: Entity | None, text: str, agents: Sequence[Agen
 
 
 def named_agents(entity: Entity, entities: EntityRegistry) -> tuple[AgentSpec, ...]:
-    """The agents that a file speaks of, as `name` or @name: whoever reads it can call them."""
+    """Return the agents that a file names as `name` or @name; its reader can call them."""
     words = {match[1] or match[2] for match in _NAMED.finditer(entity.prompt)}
     found = {agent.name: agent for word in sorted(words) if (agent := entities.find(Category.AGENT, word))}
     return tuple(_spec(agent) for agent in found.values())
 
 
 def _spec(agent: Entity) -> AgentSpec:
-    """Providers know what an agent may use, not what it may not: of all tools those that are not denied."""
+    """Return the agent for a provider. Providers take allowed tools only, so denied tools are subtracted from all."""
     allowed = KNOWN_TOOLS if agent.tools is None and agent.denied_tools else agent.tools
     tools = None if allowed is None else [tool for tool in allowed if tool not in agent.denied_tools]
     return AgentSpec(
@@ -119,6 +119,6 @@ def _spawning(entity: Entity) -> Run:
 
 
 def _origin(entity: Entity) -> str:
-    """Where it is defined, for people."""
+    """Return where an entity is defined, as users read it."""
     source = entity.source
     return f"{source.path} ({source.provider}, {source.location})"

@@ -1,4 +1,4 @@
-"""Commands made from workflows: one path for all. A list, a hint and a completion run nothing of their files."""
+"""Commands made from workflows. Lists, hints and completion run no code of workflow files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from atomic.columns import one_line
+from atomic.base.flags import Flag, config_flags
+from atomic.base.lazy_types import deferred
+from atomic.base.text import one_line
 from atomic.commands.context import CommandContext
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
-from atomic.deferred import deferred
-from atomic.flags import Flag, config_flags
 
 if TYPE_CHECKING:
     from atomic.workflows import WorkflowDefinition
@@ -22,12 +22,12 @@ _FLAG = re.compile(r"--[A-Za-z0-9-]+")
 
 
 def workflow_commands(definitions: Iterable[WorkflowDefinition]) -> list[Command]:
-    """A command for each workflow that can be typed."""
+    """Return a command for each workflow whose name can be typed."""
     return [workflow_command(definition) for definition in definitions if is_callable(definition.name)]
 
 
 def workflow_command(definition: WorkflowDefinition) -> Command:
-    """The command that runs a workflow; flags and the prompt follow its name."""
+    """Return the command that runs a workflow; flags and the prompt follow its name."""
     flags = config_flags(definition.default_config, definition.config_descriptions)
     return Command(
         definition.name,
@@ -42,7 +42,7 @@ def workflow_command(definition: WorkflowDefinition) -> Command:
 
 
 def _hint(written: str, flags: Iterable[Flag]) -> str:
-    """The author's hint with the flags that it does not name.
+    """Return the author's hint with the flags that it does not name.
 
     Flags are typed before the prompt, but the prompt must be seen first: a long hint is cut at the end.
     """

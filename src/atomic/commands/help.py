@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atomic.columns import one_line, table
+from atomic.base.text import one_line, table
 from atomic.commands.hints import short_hint
 from atomic.commands.registry import Category, Command, CommandRegistry
 
-ROOM_FOR_HINTS = 100  # columns; with fewer the descriptions need the place
+ROOM_FOR_HINTS = 100  # columns; with fewer, descriptions need the room
 _TITLES = {
     Category.BUILTIN: "Slash Commands",
     Category.COMMAND: "Slash Commands",
@@ -19,7 +19,7 @@ _TITLES = {
 
 
 def commands_help(registry: CommandRegistry, width: int) -> str:
-    """All commands that are not hidden, by category, one a line."""
+    """Return all commands that are not hidden, by category, one per line."""
     sections: dict[str, list[Command]] = {title: [] for title in _TITLES.values()}
     for command in registry.all():
         if not command.hidden:
@@ -39,7 +39,7 @@ def _section(title: str, count: int, lines: Iterator[str]) -> str:
 
 
 def command_help(command: Command, registry: CommandRegistry) -> str:
-    """One command in detail: what it takes, which file it comes from, what it hides."""
+    """Return one command in detail: its arguments, its file and what it hides."""
     hidden = [one for one in registry.shadowed() if one.by is command and one.word == one.command.name]
     hides = [*command.hides, *(_described(one.command) for one in hidden)]
     lines = [
@@ -56,7 +56,7 @@ def command_help(command: Command, registry: CommandRegistry) -> str:
 
 
 def _flags(command: Command) -> list[str]:
-    """Its flags, one a line. All workflows have more of them, which their --help tells."""
+    """Return the flags of a command, one per line; flags of all workflows are in their --help."""
     if not command.flags:
         return []
     rows = (f"  {line}" for line in table(command.flags))

@@ -1,6 +1,6 @@
-"""What the prompt offers while somebody types: pure functions of text, cursor and "dismissed".
+"""What the prompt offers while the user types: pure functions of text, cursor and "dismissed".
 
-Nothing is remembered between two keys, so nothing can go out of step with the text.
+Nothing is kept between two keys, so nothing can disagree with the text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from atomic.columns import cut
+from atomic.base.text import cut
 from atomic.commands.parse import is_callable
 from atomic.commands.registry import Command, CommandRegistry
 
@@ -26,7 +26,7 @@ class HintState(StrEnum):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """What to show; `hint` is the grey text behind the cursor, `suggestions` the list."""
+    """What to show: `hint` is the grey text after the cursor, `suggestions` the list."""
 
     state: HintState = HintState.IDLE
     hint: str = ""
@@ -34,7 +34,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 def hint_state(text: str, cursor: int, dismissed: bool, registry: CommandRegistry) -> Hint:
-    """What to show for this text. `dismissed`: Esc was pressed, and nothing typed since."""
+    """Return what to show for a text. `dismissed`: Esc was pressed, and nothing typed since."""
     typed = text.lstrip()
     if dismissed or cursor != len(text) or not typed.startswith("/"):
         return Hint()
@@ -52,17 +52,17 @@ def hint_state(text: str, cursor: int, dismissed: bool, registry: CommandRegistr
 
 
 def complete(text: str, suggestion: Command) -> str:
-    """The text after Tab; the cursor is at its end."""
+    """Return the text after Tab; the cursor is at its end."""
     before = text[: len(text) - len(text.lstrip())]
     return f"{before}/{suggestion.name} "
 
 
 def short_hint(text: str) -> str:
-    """A hint as it stands in the list of suggestions."""
+    """Return a hint as the list of suggestions shows it."""
     return cut(text, HINT_COLUMNS, "...")
 
 
 def _split(typed: str) -> tuple[str, str, str]:
-    """The name, the first blank behind it, and the rest."""
+    """Split a text into the name, the first blank after it, and the rest."""
     at = next((place for place, character in enumerate(typed) if character.isspace()), len(typed))
     return typed[:at], typed[at : at + 1], typed[at + 1 :]

@@ -1,4 +1,4 @@
-"""Read what was typed: a slash command, or agents with their tasks. Pure; it knows no command."""
+"""Parse what was typed: a slash command, or agents with their tasks. Pure; it knows no command."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import msgspec
 
-# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may be that of somebody's file.
+# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may be that of a file.
 _CALL = re.compile(r"\s*/([^\s/*\x00-\x1f\x7f-\x9f][^\s/\x00-\x1f\x7f-\x9f]*)(?:\s+(.*))?", re.DOTALL)
 _MENTION = re.compile(r"(?<!\S)@(\S+)")
 _PART = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.|[^ \t\r\n]""", re.DOTALL)
 _WORD = re.compile(f"(?:{_PART.pattern})+", re.DOTALL)
-_ESCAPED = re.compile(r'\\(["\\])')  # all that a backslash is for inside of double quotes
+_ESCAPED = re.compile(r'\\(["\\])')  # what a backslash escapes inside double quotes
 _PUNCTUATION = ",:;"
 
 
 class CommandCall(msgspec.Struct, frozen=True):
-    """A command's name, in lower case, and all that follows it; `attached` goes along but was not typed."""
+    """A command's name in lower case and the text after it; `attached` was not typed."""
 
     name: str
     args: str = ""
@@ -25,32 +25,32 @@ class CommandCall(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All of it, for those who only read it."""
+        """Return the arguments with the attached text."""
         return "\n\n".join(part for part in (self.args, self.attached) if part)
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word without its quotes, and where it begins."""
+    """A word without its quotes, and its position."""
 
     text: str
     start: int
 
 
 class Mention(msgspec.Struct, frozen=True):
-    """An agent, and what it is to do."""
+    """An agent and its task."""
 
     agent: str
     task: str
 
 
 def parse(text: str) -> CommandCall | None:
-    """The slash command that a text is; None if it is none."""
+    """Return the slash command of a text, or None."""
     match = _CALL.fullmatch(text.rstrip())
     return None if match is None else CommandCall(match[1].lower(), (match[2] or "").strip())
 
 
 def split_words(text: str) -> list[Word]:
-    """The words as a shell would split them; a quote that nothing closes is a letter as any other."""
+    """Split a text into words as a shell does; an unclosed quote is an ordinary character."""
     return [Word(_PART.sub(_unquoted, match[0]), match.start()) for match in _WORD.finditer(text)]
 
 
@@ -64,15 +64,15 @@ def _unquoted(part: re.Match[str]) -> str:
 
 
 def is_callable(name: str) -> bool:
-    """Whether a command of that name can be typed."""
+    """Return whether a command of that name can be typed."""
     return parse(f"/{name}") == CommandCall(name.lower())
 
 
 def parse_mentions(text: str, is_agent: Callable[[str], bool]) -> list[Mention]:
-    """The agents of `@name text @other text`, in their order; none unless the text begins with one.
+    """Return the agents of `@name text @other text` in order; none unless the text begins with one.
 
-    A word behind `@` that names no agent is text: a file, or part of an address. Agents that stand side by side
-    share the text that follows them.
+    A word after `@` that names no agent is text: a file, or part of an address. Agents side by side share the
+    text that follows them.
     """
     found = [(match, name) for match in _MENTION.finditer(text) if (name := _agent_in(match[1], is_agent))]
     if not found or text[: found[0][0].start()].strip():
@@ -87,5 +87,5 @@ def parse_mentions(text: str, is_agent: Callable[[str], bool]) -> list[Mention]:
 
 
 def _agent_in(word: str, is_agent: Callable[[str], bool]) -> str:
-    """The agent that a word names, as in `@planner:`; empty if it names none."""
+    """Return the agent that a word names, as in `@planner:`, or an empty text."""
     return next((name for name in (word, word.rstrip(_PUNCTUATION)) if name and is_agent(name)), "")

@@ -1,7 +1,7 @@
 """Find a slash command by its name, and list those that begin with what was typed.
 
-Names are compared without case. Registering is strict: a name that is taken is an error. `CommandRegistry.of` is not:
-files of every tool come together there, and who loses is kept as hidden by the winner.
+Names are compared without case. Registering a name that is taken is an error. `CommandRegistry.of` is lenient: it joins
+the files of every tool, and keeps a command that loses its name as hidden by the winner.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from unicodedata import normalize
 
 import msgspec
 
+from atomic.base.lazy_types import deferred
 from atomic.commands.errors import CommandClashError, CommandError, CommandNotFoundError
 from atomic.commands.parse import CommandCall
-from atomic.deferred import deferred
 
 if TYPE_CHECKING:
     from atomic.commands.context import CommandContext
@@ -35,7 +35,7 @@ class Category(StrEnum):
     AGENT = "agent"
 
 
-# Of two with the same name the first wins; in a list one's own come before what is always there.
+# Of two with the same name the first wins; lists show the user's own before built-in commands.
 _PRECEDENCE = {name: place for place, name in enumerate(Category)}
 _LISTED = {name: place for place, name in enumerate((*list(Category)[1:], Category.BUILTIN))}
 
@@ -50,13 +50,13 @@ class Command(msgspec.Struct, frozen=True):
     aliases: Sequence[str] = ()
     argument_hint: str = ""
     hidden: bool = False
-    origin: str = ""  # the file that defines it, for people
-    hides: Sequence[str] = ()  # other definitions of the name, for people
+    origin: str = ""  # the file that defines it, as users read it
+    hides: Sequence[str] = ()  # other definitions of the name, as users read them
     flags: Sequence[tuple[str, str]] = ()  # as they are typed before its argument, and what each does
 
 
 class Shadowed(msgspec.Struct, frozen=True):
-    """A name or an alias that another command has."""
+    """A name or an alias that belongs to another command."""
 
     word: str
     command: Command
@@ -76,7 +76,7 @@ class CommandRegistry:
 
     @classmethod
     def of(cls, commands: Iterable[Command]) -> CommandRegistry:
-        """A registry of all of them: built-in beats workflow, skill, command and agent; `shadowed` tells who lost."""
+        """Return a registry of all: built-in beats workflow, skill, command and agent; `shadowed` has the losers."""
         registry = cls()
         by_rank: dict[Category, list[Command]] = {category: [] for category in _PRECEDENCE}
         for command in commands:
@@ -86,7 +86,7 @@ class CommandRegistry:
         return registry
 
     def register(self, command: Command) -> None:
-        """Add a command. Raises CommandClashError if its name or an alias is taken; then nothing has changed."""
+        """Add a command. Raise CommandClashError, without a change, if its name or an alias is taken."""
         _category(command)
         for word in (command.name, *command.aliases):
             if (owner := self._by_word.get(_fold(word))) is not None:
@@ -94,7 +94,7 @@ class CommandRegistry:
         self._add(command)
 
     def unregister(self, name: str) -> bool:
-        """Take a command away, by its name; whether it was there."""
+        """Remove a command by its name and return whether it existed."""
         command = self._commands.pop(_fold(name), None)
         if command is None:
             return False
@@ -104,11 +104,11 @@ class CommandRegistry:
         return True
 
     def get(self, name: str) -> Command | None:
-        """The command of that name or alias."""
+        """Return the command of that name or alias, or None."""
         return self._by_word.get(_fold(name))
 
     def require(self, name: str) -> Command:
-        """The command of that name or alias. Raises CommandNotFoundError with the nearest."""
+        """Return the command of that name or alias. Raise CommandNotFoundError with the nearest name."""
         command = self.get(name)
         if command is None:
             shown = (word for command in self.all() if not command.hidden for word in (command.name, *command.aliases))
@@ -116,7 +116,7 @@ class CommandRegistry:
         return command
 
     def search(self, text: str) -> list[Command]:
-        """Those with a name or alias that begins so: the exact one, then by category and name. None that is hidden."""
+        """Return visible commands whose name or alias begins so: the exact one first, then by category and name."""
         wanted = _fold(text)
         found = [
             command
@@ -129,16 +129,16 @@ class CommandRegistry:
         return [exact, *(command for command in found if command is not exact)]
 
     def all(self) -> list[Command]:
-        """All of them, hidden ones too: workflows, skills, commands, agents, built-in ones; each by name."""
+        """Return all commands, also hidden ones: workflows, skills, commands, agents, built-in; each by name."""
         return [command for command, _ in self._in_order()]
 
     def shadowed(self) -> Sequence[Shadowed]:
-        """What cannot be called because another command has its name."""
+        """Return what cannot be called because another command has its name."""
         losers = ((word, command, self.get(word)) for word, command in self._losers)
         return [Shadowed(word, command, winner) for word, command, winner in losers if winner is not None]
 
     def _add_group(self, group: Iterable[Command]) -> None:
-        """Names first: an alias never takes the name of another command of its kind."""
+        """Add commands of one kind; names first, so that no alias takes the name of another."""
         winners = [command for command in group if self._add_name(command)]
         for command in winners:
             aliases = tuple(alias for alias in command.aliases if self._is_free(alias, command))
@@ -187,5 +187,5 @@ def _place(command: Command) -> tuple[int, str]:
 
 
 def _fold(word: str) -> str:
-    """A word as it is compared: without case, and é is é however a file system spells it."""
+    """Return a word for comparison: without case and in Unicode NFC."""
     return word.casefold() if word.isascii() else normalize("NFC", word).casefold()

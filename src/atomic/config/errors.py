@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError, ExitCode
 
 
 class ConfigError(AtomicError):
@@ -18,4 +18,4 @@ class ConfigError(AtomicError):
 class HomeError(AtomicError):
     """Atomic's own folder can be written by others: nothing in it can be believed."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE

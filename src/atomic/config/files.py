@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from atomic.bounded import read_bounded
+from atomic.base.toml import DeepKeyError, load_toml
+from atomic.base.untrusted_files import read_bounded
 from atomic.config.errors import ConfigError
-from atomic.toml import DeepKeyError, load_toml
 
 MAX_BYTES = 1024 * 1024
 

@@ -14,24 +14,21 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from atomic.entities.errors import FormatError
-from atomic.entities.model import Body, Diagnostic, Entity, EntityKind, Provider, Source
-from atomic.entities.parsers import Document, atomic, claude, copilot, opencode
-from atomic.entities.places import AnyPlace, ConfigPlace, Pattern, Place
-from atomic.entities.reading import (
-    FileBody,
-    Stamp,
+from atomic.base.untrusted_files import (
+    MAX_BYTES,
     find_file,
     open_entry,
     open_file,
     open_folder,
-    open_inner,
-    read_head,
-    read_text,
-    regular,
-    says,
-    stamp_of,
+    open_inner_folder,
+    reason_of,
+    require_regular,
 )
+from atomic.entities.bodies import FileBody, Stamp, read_head, read_text, stamp_of
+from atomic.entities.config_folders import AnyPlace, ConfigPlace, Pattern, Place
+from atomic.entities.errors import FormatError
+from atomic.entities.model import Body, Diagnostic, Entity, EntityKind, Provider, Source
+from atomic.entities.parsers import Document, atomic, claude, copilot, opencode
 
 DEPTH = 10
 ENTRIES = 20_000  # in all places together
@@ -113,7 +110,7 @@ def _configured(place: ConfigPlace) -> Records:
         results.append(Diagnostic(path, error.line, error.reason))
     except OSError as error:
         if error.errno not in _MISSING:
-            results.append(Diagnostic(path, 1, says(error)))
+            results.append(Diagnostic(path, 1, reason_of(error)))
     return {place.path: Record(None, tuple(results))} if results else {}
 
 
@@ -121,11 +118,9 @@ def _resolver(place: ConfigPlace) -> opencode.Resolve:
     def resolve(reference: str) -> Body:
         path = os.path.join(os.path.dirname(place.path), os.path.expanduser(reference))
         try:
-            return FileBody(place.files, path, stamp_of(find_file(place.files, path)), whole=True)
-        except FormatError as error:
-            raise FormatError(f"{{file:{reference}}}: {error.reason}") from error
+            return FileBody(place.files, path, stamp_of(find_file(place.files, path)), has_front_matter=False)
         except OSError as error:
-            raise FormatError(f"{{file:{reference}}}: {says(error)}") from error
+            raise FormatError(f"{{file:{reference}}}: {reason_of(error)}") from error
 
     return resolve
 
@@ -153,11 +148,9 @@ class _Walk:
         """Go into a folder by its path, which may lead over links. `relative` ends with a slash."""
         try:
             descriptor = open_folder(self._place.root, path)
-        except FormatError as error:
-            self._complain(path, error.reason)
         except OSError as error:
             if relative or error.errno not in _MISSING:
-                self._complain(path, says(error))
+                self._complain(path, reason_of(error))
         else:
             self._folder(descriptor, path, relative, above)
 
@@ -175,7 +168,7 @@ class _Walk:
             else:
                 self._entries(descriptor, path, relative, (*above, here))
         except OSError as error:
-            self._complain(path, says(error))
+            self._complain(path, reason_of(error))
         finally:
             os.close(descriptor)
 
@@ -199,9 +192,9 @@ class _Walk:
             self.enter(path, relative, above)
             return
         try:
-            inner = open_inner(descriptor, entry.name)
+            inner = open_inner_folder(descriptor, entry.name)
         except OSError as error:
-            self._complain(path, says(error))
+            self._complain(path, reason_of(error))
         else:
             self._folder(inner, path, relative, above)
 
@@ -227,23 +220,23 @@ class _Walk:
         stamp: Stamp | None = None
         try:
             linked = stat.S_ISLNK(status.st_mode)
-            stamp = stamp_of(find_file(self._place.root, path) if linked else regular(status))
+            stamp = stamp_of(find_file(self._place.root, path) if linked else require_regular(status, path, MAX_BYTES))
             known = self._known.get(path)
             if known is None or known.stamp != stamp:
                 file = open_file(self._place.root, path) if linked else open_entry(folder, name)
-                text, complete, stamp = read_head(file)
+                text, complete, stamp = read_head(file, path)
                 known = Record(stamp, self._parsed(path, relative + name, text, complete, stamp))
             self.records[path] = known
         except FormatError as error:
             self._complain(path, error.reason, error.line, stamp)
         except OSError as error:
-            self._complain(path, says(error), 1, stamp)
+            self._complain(path, reason_of(error), 1, stamp)
 
     def _parsed(
         self, path: str, relative: str, text: str, complete: bool, stamp: Stamp
     ) -> tuple[Entity | Diagnostic, ...]:
         place = self._place
-        body = FileBody(place.root, path, stamp, skill=place.kind is EntityKind.SKILL)
+        body = FileBody(place.root, path, stamp, is_skill=place.kind is EntityKind.SKILL)
         source = Source(place.provider, place.location, Path(path))
         try:
             entity = self._parse(Document(place.kind, source, relative, text, complete, body))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from atomic.deferred import deferred
-from atomic.errors import AtomicError, closest
+from atomic.base.errors import AtomicError, did_you_mean
+from atomic.base.lazy_types import deferred
 
 if TYPE_CHECKING:
     from atomic.entities.model import EntityKind
@@ -18,9 +18,9 @@ class EntityNotFoundError(AtomicError):
     """A command, skill or agent was named that nothing defines."""
 
     def __init__(self, kind: EntityKind, name: str, known: Iterable[str]) -> None:
-        self.kind, self.name, self.suggestion = kind, name, closest(name, known)
-        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
-        super().__init__(f'{kind.label} not found: "{name}"{hint}')
+        self.kind = kind
+        self.name = name
+        super().__init__(f'{kind.label} not found: "{name}"{did_you_mean(name, known)}')
 
 
 class BodyError(AtomicError):

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from atomic.entities.errors import FormatError
-from atomic.entities.literal import read_literal, unquoted
+from atomic.entities.literal_yaml import read_literal, unquoted
 from atomic.entities.values import Fields, Value, is_hint
 
 LIMIT = 64 * 1024  # bytes of front matter
@@ -58,7 +58,7 @@ def read(block: str) -> Fields:
 
 def read_thoroughly(block: str) -> Fields:
     """By YAML; where that fails for another reason than the limits, as literal lines."""
-    from atomic.entities.yamlevents import NotYamlError, read_yaml
+    from atomic.entities.yaml_events import NotYamlError, read_yaml
 
     try:
         return read_yaml(_HINT_LINE.sub(_quoted_hint, block), FIRST_LINE)

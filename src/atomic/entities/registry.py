@@ -10,10 +10,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from atomic.entities.config_folders import places_of
 from atomic.entities.discovery import Discovery
 from atomic.entities.errors import EntityNotFoundError
 from atomic.entities.model import AnyPath, Diagnostic, Entity, EntityKind, Location, Provider, Rank, fold
-from atomic.entities.places import places_of
 from atomic.entities.search import Searchable, search
 
 _log = logging.getLogger(__name__)

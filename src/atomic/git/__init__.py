@@ -7,12 +7,12 @@ settings than the repository's, from which only what is plain data is taken over
 from atomic.git.addresses import RemoteAddress, read_address
 from atomic.git.apply import apply_changes
 from atomic.git.errors import GitError, PatchError
-from atomic.git.mail import split_mail, split_patch
-from atomic.git.pictures import FileChange, Picture, Pictures, shared_pictures
+from atomic.git.folder_changes import Changes, FileWatch, watching
+from atomic.git.patches import split_mail, split_patch
 from atomic.git.refs import Refs, read_refs
 from atomic.git.repository import Repository, find_repository
+from atomic.git.snapshots import FileChange, Picture, Pictures, shared_pictures
 from atomic.git.submodules import uncommitted_in_submodules
-from atomic.git.watch import Changes, FileWatch, watching
 
 __all__ = [
     "Changes",

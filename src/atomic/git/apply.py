@@ -8,12 +8,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
+from atomic.base.steering import steers
 from atomic.git.errors import GitError, PatchError
-from atomic.git.mail import Commit, Person, read_mail, split_patch
+from atomic.git.folder_changes import Changes
+from atomic.git.patches import Commit, Person, read_mail, split_patch
 from atomic.git.repository import Repository, find_repository
 from atomic.git.scratch import Change, Entry, Scratch, index_info, open_scratch
-from atomic.git.watch import Changes
-from atomic.steering import steers
 
 _LOCKED = 20  # times that a locked index is tried again, a quarter of a second each
 _NOBODY = Person("Atomic", "atomic@localhost", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 
 
 class GitError(AtomicError):

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.bounded import read_bounded
+from atomic.base.untrusted_files import read_bounded
 from atomic.config import common_folder, git_folder
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
-from atomic.processes.leftovers import temporary_prefix
+from atomic.processes.temporary_folders import temporary_prefix
 
 # What says how files and objects are stored, whom commits are by, and what is ignored; none of it can name a program.
 _SETTINGS = {

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.bounded import read_bounded
+from atomic.base.files import replace_file
+from atomic.base.untrusted_files import read_bounded
 from atomic.git.calls import run_git
 from atomic.git.errors import GitError
 from atomic.git.repository import Repository, settings_file
-from atomic.processes.leftovers import temporary_prefix
-from atomic.saving import replace_file
+from atomic.processes.temporary_folders import temporary_prefix
 
 MAX_FILE = 16 * 1024 * 1024  # bytes of one changed file
 MAX_CHANGED = 128 * 1024 * 1024  # bytes of all changed files together

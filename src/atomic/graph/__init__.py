@@ -1,10 +1,16 @@
-"""The engine: graphs of nodes over a state, recorded step by step. Pure: no file, network, terminal or agent."""
+"""The workflow engine: graphs of nodes over a state, recorded step by step.
 
-from atomic.graph import reducers
-from atomic.graph.builder import GraphBuilder, GraphOptions, graph
-from atomic.graph.compile import Edge, GraphConfig, compile_graph, with_options
-from atomic.graph.compiled import CompiledGraph, RunResult, StreamEvent
-from atomic.graph.control import (
+`engine/` compiles, runs and records graphs. It is pure: it opens no file, network
+connection, terminal or agent. `drawing/` shows a compiled graph as text, SVG or
+Mermaid. Start reading with `engine/builder.py`, `engine/compile.py` and
+`engine/token.py`.
+"""
+
+from atomic.graph.engine import reducers
+from atomic.graph.engine.builder import GraphBuilder, GraphOptions, graph
+from atomic.graph.engine.compile import Edge, GraphConfig, compile_graph, with_options
+from atomic.graph.engine.compiled import CompiledGraph, RunResult, StreamEvent
+from atomic.graph.engine.control import (
     END,
     Abort,
     Event,
@@ -18,7 +24,7 @@ from atomic.graph.control import (
     Skip,
     Suspend,
 )
-from atomic.graph.errors import (
+from atomic.graph.engine.errors import (
     GraphError,
     JournalError,
     NodeError,
@@ -28,9 +34,9 @@ from atomic.graph.errors import (
     RunOwnedError,
     StateError,
 )
-from atomic.graph.journal import Journal, MemoryJournal, Record, RunInfo
-from atomic.graph.node import Node, NodeContext, NodeKind
-from atomic.graph.nodes import (
+from atomic.graph.engine.journal import Journal, MemoryJournal, Record, RunInfo
+from atomic.graph.engine.node import Node, NodeContext, NodeKind
+from atomic.graph.engine.nodes import (
     ask_user_node,
     decision_node,
     map_node,
@@ -40,8 +46,8 @@ from atomic.graph.nodes import (
     tool_node,
     wait_node,
 )
-from atomic.graph.run import Step
-from atomic.graph.state import State
+from atomic.graph.engine.run import Step
+from atomic.graph.engine.state import State
 
 __all__ = [
     "END",

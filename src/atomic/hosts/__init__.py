@@ -16,9 +16,9 @@ if TYPE_CHECKING:
         require_usable,
     )
     from atomic.hosts.errors import FolderGoneError, HostError, NoAgentError, NoModelsError, WrongAgentError
-    from atomic.hosts.following import follow, last_start
+    from atomic.hosts.log_follower import follow, last_start
     from atomic.hosts.messages import ask_to_stop, leave_answer, put_answer
-    from atomic.hosts.places import current_folder, is_trusted
+    from atomic.hosts.project import current_folder, is_trusted
 
 # Each is imported when it is asked for: who names an agent need not pay for the logs of runs.
 _PLACES = {
@@ -33,10 +33,10 @@ _PLACES = {
     "ask_to_stop": "messages",
     "check": "agents",
     "choose_provider": "agents",
-    "current_folder": "places",
-    "follow": "following",
-    "is_trusted": "places",
-    "last_start": "following",
+    "current_folder": "project",
+    "follow": "log_follower",
+    "is_trusted": "project",
+    "last_start": "log_follower",
     "leave_answer": "messages",
     "list_models": "agents",
     "named_provider": "agents",

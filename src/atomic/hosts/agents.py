@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from atomic.base.errors import message_of
 from atomic.config import Settings
-from atomic.errors import message_of
 from atomic.hosts.errors import NoAgentError, NoModelsError, WrongAgentError
-from atomic.processes.leftovers import temporary_prefix
+from atomic.processes.temporary_folders import temporary_prefix
 from atomic.providers import (
     AgentProvider,
     Health,
@@ -25,7 +25,7 @@ from atomic.providers import (
     original_model,
     require_provider,
 )
-from atomic.providers.starting import VARIABLE
+from atomic.providers.start_limit import VARIABLE
 
 if TYPE_CHECKING:
     from atomic.commands import TurnPrompt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 
 
 class HostError(AtomicError):

@@ -1,4 +1,4 @@
-"""From the data of a file to servers. Pure: what each tool writes, and where its words differ."""
+"""Convert the data of each tool's file to servers. Pure: the dialect of each tool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_NAME = 100
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The file that is read, and whose it is."""
+    """The file that is read, with its tool and location."""
 
     origin: Origin
     location: Location
@@ -34,14 +34,14 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong with one server, or with the file where there is no name."""
+    """A problem with one server, or with the file if it has no name."""
 
     name: str
     reason: str
 
 
 class Off(msgspec.Struct, frozen=True):
-    """The file switches a server off that another file of the same tool describes."""
+    """A server that this file switches off and another file of the same tool describes."""
 
     name: str
 
@@ -50,7 +50,7 @@ Read = Iterator["McpEntry | Finding | Off"]
 
 
 def read_servers(data: Data, source: Source, project: Path | None) -> Read:
-    """All servers in the data of one file, the ones that win first."""
+    """Return all servers in the data of one file, in order of precedence."""
     match source.origin, source.location:
         case Origin.OPENCODE, _:
             yield from _table(data, "mcp", source)
@@ -64,7 +64,7 @@ def read_servers(data: Data, source: Source, project: Path | None) -> Read:
 
 
 def _claude_of_project(data: Data, source: Source, project: Path | None) -> Read:
-    """What Claude Code keeps for one project among the user's own things: servers, and which of all are off."""
+    """Read what Claude Code keeps for one project in the user's file: servers, and which of all servers are off."""
     own = _mapping(_mapping(data.get("projects")).get(str(project)))
     yield from _table(own, "mcpServers", source)
     for key in ("disabledMcpServers", "disabledMcpjsonServers"):
@@ -118,7 +118,7 @@ def _entry(name: str, given: Data, source: Source) -> McpEntry:
 
 
 def _left_out(name: str, given: Data) -> Read:
-    """What the file says and a session will not have: said aloud, for the server may need it."""
+    """Report options that a session will not have, because the server may need them."""
     for key in _NOT_PASSED_ON:
         if key in given:
             yield Finding(name, f'MCP server "{name}": "{key}" is not passed on to the agents')
@@ -159,7 +159,7 @@ def _url(given: Data) -> str:
 
 
 def _texts(given: Data, key: str) -> dict[str, str]:
-    """A table of texts; numbers and true or false are written as in the file, null is left out."""
+    """Return a table of texts; numbers and booleans are written as in the file, null is left out."""
     value = given.get(key)
     if value is None:
         return {}
@@ -181,7 +181,7 @@ def _is_enabled(given: Data) -> bool:
 
 
 def _quoted(name: str) -> str:
-    """A name for a message; control characters in it are shown, not obeyed."""
+    """Return a name for a message, with control characters made visible."""
     return f'"{name}"' if name.isprintable() else ascii(name)[: _LONGEST_NAME * 2]
 
 

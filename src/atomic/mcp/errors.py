@@ -1,10 +1,10 @@
-"""Why a server cannot be used, or its state not be kept."""
+"""Errors of MCP servers and of their state."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 
 
 class McpVariableError(AtomicError):
@@ -16,7 +16,7 @@ class McpVariableError(AtomicError):
 
 
 class McpStateError(AtomicError):
-    """Which servers are on and off cannot be read or written."""
+    """The file with the enabled and disabled servers cannot be read or written."""
 
     def __init__(self, path: Path, reason: str) -> None:
         self.path, self.reason = path, reason

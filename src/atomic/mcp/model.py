@@ -1,4 +1,4 @@
-"""A server as some tool's configuration describes it, in the same words for all."""
+"""An MCP server, in one form for the configurations of all tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Origin(StrEnum):
-    """Whose configuration it is, the one that wins first."""
+    """The tool whose configuration it is, in order of precedence."""
 
     ATOMIC = "atomic"
     CLAUDE = "claude"
@@ -20,14 +20,14 @@ class Origin(StrEnum):
 
 
 class Location(StrEnum):
-    """Where the configuration lies; the project's wins."""
+    """The level of the configuration; the project's wins."""
 
     PROJECT = "project"
     USER = "user"
 
 
 class Transport(StrEnum):
-    """How one talks to the server."""
+    """The protocol of the server."""
 
     STDIO = "stdio"
     HTTP = "http"
@@ -35,7 +35,7 @@ class Transport(StrEnum):
 
 
 class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One server in one file. Variables in it are as they stand there until `resolved` fills them in."""
+    """One server in one file. Its variables are unresolved until `resolved` fills them in."""
 
     name: str
     transport: Transport
@@ -47,37 +47,37 @@ class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
     location: Location
     path: Path
     enabled: bool = True
-    chosen: bool | None = None  # what the user said to Atomic, which beats the file
-    on_in_file: bool = True  # whether the tool whose file it is would use it
+    chosen: bool | None = None  # the user's choice in Atomic, which overrides the file
+    on_in_file: bool = True  # whether the tool itself would use it
     hidden_by: Path | None = None  # the file whose server of this name wins
 
     @property
     def needs_trust(self) -> bool:
-        """Whether a session may use it only in a trusted project."""
+        """Return whether a session may use it only in a trusted project."""
         return self.location is Location.PROJECT
 
     @property
     def shown_command(self) -> tuple[str, ...]:
-        """The command for a screen or a log: without what looks like a secret."""
-        from atomic.mcp.showing import shown_command
+        """Return the command for a screen or a log, without secrets."""
+        from atomic.mcp.display import shown_command
 
         return shown_command(self)
 
     @property
     def shown_url(self) -> str | None:
-        """The address for a screen or a log: without what looks like a secret."""
-        from atomic.mcp.showing import shown_url
+        """Return the address for a screen or a log, without secrets."""
+        from atomic.mcp.display import shown_url
 
         return shown_url(self)
 
     def resolved(self, environ: Mapping[str, str]) -> McpEntry:
-        """The same with its variables filled in, for a session that is about to use it. Raises McpVariableError."""
+        """Return the entry with its variables filled in, for a session. Raise McpVariableError."""
         from atomic.mcp.variables import resolve
 
         return resolve(self, environ)
 
     def __repr__(self) -> str:
-        """Names alone: commands, addresses, variables and headers may hold secrets."""
+        """Show only names: commands, addresses, variables and headers may hold secrets."""
         env, headers = ", ".join(self.env), ", ".join(self.headers)
         return (
             f"McpEntry({self.name!r}, {self.transport}, {self.origin}, {self.location}, {str(self.path)!r}, "
@@ -86,16 +86,16 @@ class McpEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of asking a server: its tools, or why there are none."""
+    """The tools of a server, or the reason why they could not be listed."""
 
     entry: McpEntry  # as it is configured
-    resolved: McpEntry  # with its variables, and with the transport that it turned out to speak
+    resolved: McpEntry  # with its variables resolved, and the transport that it speaks
     tools: Sequence[str] = ()
     error: str = ""
 
 
 class McpDiagnostic(msgspec.Struct, frozen=True):
-    """Something in a file that a person should look at; the rest of the files count all the same."""
+    """A problem in a file; all other files are still used."""
 
     path: Path
     line: int
@@ -106,20 +106,20 @@ class McpDiagnostic(msgspec.Struct, frozen=True):
 
 
 class McpList(msgspec.Struct, frozen=True):
-    """All servers that were found, the ones that win first in each name, and what was wrong."""
+    """All servers that were found, in order of precedence for each name, and the problems."""
 
     entries: Sequence[McpEntry]
     diagnostics: Sequence[McpDiagnostic] = ()
 
     @property
     def winners(self) -> list[McpEntry]:
-        """One entry for each name."""
+        """Return one entry for each name."""
         return [entry for entry in self.entries if entry.hidden_by is None]
 
     def usable(self, *, trusted: bool) -> list[McpEntry]:
-        """The servers that a session may have: enabled ones, and a project's only where it is trusted.
+        """Return the servers that a session may use: enabled ones, and a project's only if it is trusted.
 
-        Where it is not, its servers do not hide the user's own either: a stranger cannot take them away.
+        Servers of an untrusted project do not hide the user's own.
         """
         first: dict[str, McpEntry] = {}
         for entry in self.entries:
@@ -128,5 +128,5 @@ class McpList(msgspec.Struct, frozen=True):
         return [entry for entry in first.values() if entry.enabled]
 
     def find(self, name: str) -> McpEntry | None:
-        """The entry that wins in that name."""
+        """Return the entry that wins for a name, or None."""
         return next((entry for entry in self.winners if entry.name == name), None)

@@ -1,4 +1,4 @@
-"""Which servers the user has switched on or off, for each project: Atomic's own, no tool's file is touched."""
+"""Keep which servers the user has switched on or off, for each project, without changing any tool's file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.base.files import replace_file
+from atomic.base.untrusted_files import read_inside, reason_of
 from atomic.config import atomic_home, find_project
 from atomic.mcp.errors import McpStateError
-from atomic.mcp.reading import read_guarded
-from atomic.saving import replace_file
 
 _MAX_BYTES = 16 * 1024 * 1024
 
@@ -26,17 +26,17 @@ class _State(msgspec.Struct, omit_defaults=False):
 
 
 def state_file(user: Path | None = None) -> Path:
-    """Where it is kept; `user` is a home folder other than the user's own."""
+    """Return the path of the file; `user` is a home folder other than the user's own."""
     return (atomic_home() if user is None else user / ".atomic") / "mcp-state.json"
 
 
 def chosen(project: Path | None, file: Path) -> Mapping[str, bool]:
-    """What the user said about servers in that project. Raises McpStateError."""
+    """Return the user's choices for the servers of a project. Raise McpStateError."""
     return {} if project is None else _read(file).projects.get(_key(project), {})
 
 
 def set_enabled(name: str, enabled: bool, *, project: Path | None = None, user: Path | None = None) -> None:
-    """Switch a server on or off in a project, the current one unless it is given. Raises McpStateError."""
+    """Switch a server on or off in a project, by default the current one. Raise McpStateError."""
     file = state_file(user)
     project = project or find_project()
     if project is None:
@@ -57,15 +57,17 @@ def _key(project: Path) -> str:
 
 def _read(file: Path) -> _State:
     try:
-        content = read_guarded(file, roots=(file.parent,), max_bytes=_MAX_BYTES)
+        content = read_inside(file, roots=(file.parent,), limit=_MAX_BYTES)
         return _State() if content is None else msgspec.json.decode(content, type=_State)
-    except (ValueError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise McpStateError(file, f"which servers are on and off cannot be read: {reason_of(error)}") from error
+    except ValueError as error:  # msgspec.DecodeError, and bytes that are not UTF-8
         raise McpStateError(file, f"which servers are on and off cannot be read: {error}") from error
 
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    """Two processes that switch at the same time wait for each other; the lock ends with its holder."""
+    """Lock the file against other processes; the lock ends with its holder."""
     fd = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Ask a server that is a program, on its standard streams."""
+"""List the tools of a server that is a program, over its standard streams."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from collections.abc import Mapping
 import msgspec
 
 from atomic.mcp.model import McpEntry
-from atomic.mcp.talk import MAX_BYTES, Budget, Json, TalkError, asking_for_tools, messages_in, reply_to, result_in
+from atomic.mcp.tool_list import MAX_BYTES, Budget, Json, TalkError, asking_for_tools, messages_in, reply_to, result_in
 from atomic.processes import ExecError, Program, running
 
 
 async def tools_of_program(entry: McpEntry, env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> list[str]:
-    """Start it, ask it, end it. `env` is the environment that the entry's own variables are added to.
-
-    Raises TalkError.
-    """
+    """Start the program, list its tools and end it; the entry's variables are added to `env`. Raise TalkError."""
     try:
         async with running(*entry.command, cwd=cwd, env={**env, **entry.env}, limit=MAX_BYTES) as program:
             return await _Streams(program).ask()
@@ -25,7 +22,7 @@ async def tools_of_program(entry: McpEntry, env: Mapping[str, str], cwd: str | o
 
 
 class _Streams:
-    """The program's two streams: a message is a line."""
+    """The program's standard streams; each line is a message."""
 
     def __init__(self, program: Program) -> None:
         self._program, self._budget = program, Budget()
@@ -69,7 +66,7 @@ class _Streams:
         return line
 
     async def _ended(self) -> TalkError:
-        """It has closed its streams, and by that has ended as far as we are concerned."""
+        """Return the error for a program that has closed its streams."""
         await self._program.stop()
         last = self._program.last_words.splitlines()
         return TalkError(f"it ended with exit code {self._program.exit_code}{f': {last[-1]}' if last else ''}")

@@ -1,4 +1,4 @@
-"""Fill in the variables of a server, as the tool does whose configuration it is."""
+"""Resolve the variables of a server by the rules of the tool whose configuration it is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fill = Callable[[str], str]
 
 
 def resolve(entry: McpEntry, environ: Mapping[str, str]) -> McpEntry:
-    """The entry with all variables replaced. Raises McpVariableError for one that has no value."""
+    """Return the entry with all variables replaced. Raise McpVariableError for one without a value."""
     fill = _filler(entry, environ)
     return msgspec.structs.replace(
         entry,

@@ -7,11 +7,11 @@ whether it is really gone. Only a process that moved to another group on purpose
 
 from atomic.processes.errors import ExecError, ExecOutputError, ExecTimeoutError, ProgramNotFoundError
 from atomic.processes.execute import MAX_OUTPUT, ExecResult, execute
+from atomic.processes.exit_watch import ExitWatch
 from atomic.processes.groups import GRACE, end_group
-from atomic.processes.marks import end_marked, find_marked, new_mark
 from atomic.processes.program import Program, running
-from atomic.processes.starting import guard
-from atomic.processes.watching import ExitWatch
+from atomic.processes.start import guard
+from atomic.processes.stray_children import end_marked, find_marked, new_mark
 
 __all__ = [
     "GRACE",

@@ -17,10 +17,10 @@ from typing import IO
 import msgspec
 
 from atomic.processes.errors import ExecOutputError, ExecTimeoutError
+from atomic.processes.exit_watch import ExitWatch
 from atomic.processes.groups import GRACE, end_group, send_signal
-from atomic.processes.marks import end_marked, mark_in
-from atomic.processes.starting import guard, shared_guard, start
-from atomic.processes.watching import ExitWatch
+from atomic.processes.start import guard, shared_guard, start
+from atomic.processes.stray_children import end_marked, mark_in
 
 MAX_OUTPUT = 64 * 1024 * 1024
 

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from typing import IO
 
+from atomic.processes.exit_watch import ExitWatch
 from atomic.processes.groups import GRACE, end_group, send_signal
-from atomic.processes.marks import mark_in
-from atomic.processes.starting import guard, start
-from atomic.processes.watching import ExitWatch
+from atomic.processes.start import guard, start
+from atomic.processes.stray_children import mark_in
 
 LINE_LIMIT = 64 * 1024 * 1024  # of one line that is read from it
 _TAIL = 64 * 1024  # of what it says on stderr

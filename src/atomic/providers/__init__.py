@@ -1,4 +1,10 @@
-"""The agents that do the work, behind one Protocol and one vocabulary of events."""
+"""The agents that do the work, with one interface and one vocabulary of events.
+
+`base` defines the interface, `events` the vocabulary, `session` the common behaviour.
+Each agent has a package with the same file names: `provider`, `session`, `launch`,
+`translate`, `messages`, `limits`. This room does not import workflows, runs or the
+screen.
+"""
 
 from atomic.providers.base import (
     AgentLike,
@@ -47,7 +53,7 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
-from atomic.providers.modelnames import fitting_model, original_model
+from atomic.providers.model_names import fitting_model, original_model
 from atomic.providers.tools import tool
 from atomic.questions import Option, Question
 

@@ -1,4 +1,4 @@
-"""A typed value out of an agent's answer."""
+"""Read a typed value from an agent's answer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from atomic.providers.errors import AnswerError, UnreadableAnswerError
 from atomic.providers.events import AgentEvent, EndReason, TurnEnded
 
 _WRAPPED = "value"
-_BRACKET = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}["\[{\]\d\-tfn])""")  # with what may follow it in JSON
-_IN_VAIN = 1_000_000  # characters that may be read as JSON that turns out to be none, besides twice the text
-_MANY = 1000  # documents in a text of which none fits
+# An opening bracket and a character that may follow it in JSON.
+_BRACKET = re.compile(r"""\{(?=\s{0,99}["}])|\[(?=\s{0,99}["\[{\]\d\-tfn])""")
+# Characters that may be parsed as JSON without success, plus twice the length of the text.
+_WASTED = 1_000_000
+_MAX_DOCUMENTS = 1000  # that are tried per text
 
 
 class Wanted(Generic[ValueT]):
-    """A type as a JSON Schema of an object, and the way back; what is no object is wrapped into one."""
+    """A type and its JSON Schema, always of an object: other types are wrapped into one."""
 
     def __init__(self, type: type[ValueT]) -> None:
         self.type = type
@@ -35,25 +37,31 @@ class Wanted(Generic[ValueT]):
         self.schema: dict[str, Any] = {**inner, "$defs": definitions} if definitions else inner
 
     def read(self, data: Any) -> ValueT:
-        """The value. Raises UnreadableAnswerError that says what is wrong and where."""
+        """Convert decoded JSON to the type. Raise UnreadableAnswerError with the reason."""
         problem: Exception | None = None
         for version in self._unwrapped(data):
             try:
                 return msgspec.convert(version, self.type)
             except (msgspec.ValidationError, RecursionError) as error:
                 problem = problem or error
-        raise UnreadableAnswerError(f"The answer is not what was asked for: {problem}") from problem
+        raise UnreadableAnswerError(f"The answer does not fit its type: {problem}") from problem
 
     def _unwrapped(self, data: Any) -> Iterator[Any]:
-        """What was wrapped, then the data itself: the wrapping may be missing, or be a field of the type's own."""
+        """Yield the wrapped value, then the data itself.
+
+        The agent may leave out the wrapping, or the type may have a field of that name.
+        """
         if self.wrapped and isinstance(data, Mapping) and set(cast("Mapping[str, Any]", data)) == {_WRAPPED}:
             yield cast("Mapping[str, Any]", data)[_WRAPPED]
         yield data
 
     def read_text(self, text: str) -> ValueT:
-        """The value from the first JSON in a text that fits. Raises UnreadableAnswerError."""
-        problem = UnreadableAnswerError("The answer has no JSON in it")
-        for data in islice(documents_in(text), _MANY):
+        """Return the value of the first JSON document in the text that fits.
+
+        Raise UnreadableAnswerError.
+        """
+        problem = UnreadableAnswerError("The answer contains no JSON")
+        for data in islice(documents_in(text), _MAX_DOCUMENTS):
             try:
                 return self.read(data)
             except UnreadableAnswerError as error:
@@ -62,17 +70,19 @@ class Wanted(Generic[ValueT]):
 
 
 def _used_once(definitions: Mapping[str, Any], name: str) -> bool:
-    """Whether nothing in the definitions points to that one: else it must stay where it can be found."""
+    """Return whether no other definition refers to this one, so that it can be moved."""
     return f'"#/$defs/{name}"' not in json.dumps(definitions)
 
 
 def documents_in(text: str) -> Iterator[Any]:
-    """All of the text, if it is JSON, else all objects and lists in it, the outer ones first.
+    """Yield the whole text if it is JSON, else every object and list in it, outer first.
 
-    A long answer that was cut off could be begun at each of its brackets and would be read again each time: what has
-    been read in vain is bounded.
+    A long truncated answer could be parsed again from each of its brackets, so the
+    number of characters that are parsed without success is limited.
     """
-    decoder, at, room = json.JSONDecoder(), 0, _IN_VAIN + 2 * len(text)
+    decoder = json.JSONDecoder()
+    at = 0
+    room = _WASTED + 2 * len(text)
     try:
         yield decoder.decode(text)
     except (ValueError, RecursionError):
@@ -84,17 +94,17 @@ def documents_in(text: str) -> Iterator[Any]:
         try:
             data, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            room -= error.pos - at + error.pos // 50  # the error has counted the lines before it, which is quicker
+            room -= error.pos - at + error.pos // 50  # creating the error counts all lines before it
             at += 1
-        except (ValueError, RecursionError):  # it is nested too deep, or has a number of thousands of digits
-            room -= _IN_VAIN // 100
+        except (ValueError, RecursionError):  # too deep, or a number with too many digits
+            room -= _WASTED // 100
             at += 1
         else:
             yield data
 
 
 def answer_tool(wanted: Wanted[ValueT], answers: list[ValueT]) -> CustomTool:
-    """A tool by which an agent hands in its answer; what does not fit is refused, with the reason."""
+    """Return a tool for the agent's final answer; it refuses values that do not fit."""
 
     async def run(arguments: Mapping[str, Any]) -> str:
         answers.append(wanted.read(arguments))
@@ -106,7 +116,7 @@ def answer_tool(wanted: Wanted[ValueT], answers: list[ValueT]) -> CustomTool:
 
 
 async def ask_in_text(send: Callable[[str], AsyncIterator[AgentEvent]], wanted: Wanted[ValueT], prompt: str) -> ValueT:
-    """Ask for JSON in the text, and once more if that cannot be read. Raises AnswerError."""
+    """Ask for JSON in the text, and once more if it cannot be read. Raise AnswerError."""
     schema = json.dumps(wanted.schema)
     return await ask_with_repair(
         send,
@@ -118,7 +128,7 @@ async def ask_in_text(send: Callable[[str], AsyncIterator[AgentEvent]], wanted: 
 async def ask_with_repair(
     send: Callable[[str], AsyncIterator[AgentEvent]], wanted: Wanted[ValueT], prompt: str, *, repairs: int = 1
 ) -> ValueT:
-    """Read the last message as JSON; one that does not fit is told why, `repairs` times. Raises AnswerError."""
+    """Read the last message as JSON and ask again up to `repairs` times. Raise AnswerError."""
     for _ in range(repairs):
         try:
             return wanted.read_text(await _last_text(send(prompt)))
@@ -129,7 +139,7 @@ async def ask_with_repair(
 
 async def _last_text(events: AsyncIterator[AgentEvent]) -> str:
     end: TurnEnded | None = None
-    async for event in events:  # to its end, or the session would still be in this turn
+    async for event in events:  # read all events, or the session stays in this turn
         end = event if isinstance(event, TurnEnded) else end
     if end is None:
         raise AnswerError("The turn did not end")

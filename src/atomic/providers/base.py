@@ -1,4 +1,4 @@
-"""The border between Atomic and the agents: what a provider is, what a session takes and can do."""
+"""Define the interface of agents: providers, sessions, their options and capabilities."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from atomic.questions import Question
 ValueT = TypeVar("ValueT")
 
 Ask = Callable[[Sequence[Question]], Awaitable[Sequence[Sequence[str]]]]
-"""Puts the questions of an agent to a person; the labels that were chosen, for each question."""
+"""Asks the user an agent's questions and returns the chosen labels, one list per question."""
 
 
 class AgentLike(Protocol):
-    """A sub-agent that the session may call by name; an agent entity is one."""
+    """A sub-agent that the session may call by name, for example an agent entity."""
 
     @property
     def name(self) -> str: ...
@@ -32,7 +32,7 @@ class AgentLike(Protocol):
 
     @property
     def tools(self) -> Sequence[str] | None:
-        """None: all that the session has."""
+        """Return the names of its tools; None means all tools of the session."""
         ...
 
     @property
@@ -50,61 +50,69 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A server of tools: a program (`command`) or an address (`url`)."""
+    """An MCP server: a program (`command`) or an address (`url`)."""
 
     name: str
     command: Sequence[str] = ()
     env: Mapping[str, str] = {}
     url: str | None = None
     headers: Mapping[str, str] = {}
-    sse: bool = False  # at the address is HTTP with events, which came before streamable HTTP
-    optional: bool = False  # of the user's configuration: one that `tools` does not name, or that fails, is left out
-    tools: Sequence[str] = ()  # of an optional one, those that it is known to have
-    takes_place: bool = False  # of one of that name which the agent would start by itself
+    # The address uses HTTP+SSE, the transport before streamable HTTP.
+    sse: bool = False
+    # It comes from the user's configuration: it is left out if it fails, or if
+    # `SessionOptions.tools` does not name it.
+    optional: bool = False
+    tools: Sequence[str] = ()  # known tools of an optional server
+    # It replaces a server of the same name that the agent would start by itself.
+    takes_place: bool = False
 
     def __repr__(self) -> str:
-        """The name alone: all the rest may hold secrets."""
+        """Return only the name: the other fields may hold secrets."""
         return f"McpServer({self.name!r})"
 
 
 class CustomTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python function that an agent may call; `tool()` makes one of a typed function."""
+    """A Python function that an agent may call; `tool()` makes one from a typed function."""
 
     name: str
     description: str
     schema: Mapping[str, Any]  # JSON Schema of the arguments, an object
-    run: Callable[[Mapping[str, Any]], Awaitable[str]]  # raises: the agent is told the text of the error
-    replayed: bool = False  # it does nothing but take what the agent gives: a replay gives it that again
+    # If it raises, the agent receives the text of the error.
+    run: Callable[[Mapping[str, Any]], Awaitable[str]]
+    # It only collects its input, so a replay calls it again with the recorded input.
+    replayed: bool = False
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session is to be like. What a provider cannot do is refused when it opens, never ignored."""
+    """The options of a session. Opening refuses an option that a provider does not support."""
 
-    cwd: str | PathLike[str] | None = None  # None: where Atomic runs
+    cwd: str | PathLike[str] | None = None  # None: the current folder
     system_prompt: str | None = None  # in addition to the agent's own
     model: str | None = None
-    tools: Sequence[str] | None = None  # only these; None: all
+    tools: Sequence[str] | None = None  # None: all
     denied_tools: Sequence[str] = ()
     agents: Sequence[AgentLike] = ()
     mcp_servers: Sequence[McpServer] = ()
-    disabled_mcp_servers: Sequence[str] = ()  # not these, also where the agent would load them by itself
-    custom_tools: Sequence[CustomTool | Callable[..., Any]] = ()  # a typed function will do
-    ask: Ask | None = None  # None: the agent is not offered the question tool
-    max_turns: int | None = None  # of the model, within one prompt
+    disabled_mcp_servers: Sequence[str] = ()  # even if the agent would load them itself
+    custom_tools: Sequence[CustomTool | Callable[..., Any]] = ()  # tools or typed functions
+    ask: Ask | None = None  # None: the agent gets no question tool
+    max_turns: int | None = None  # calls of the model per prompt
     resume: str | None = None
-    fork: bool = False  # with `resume`: a copy, under a new id
-    env: Mapping[str, str] | None = None  # for the agent's program, over what it would get
+    fork: bool = False  # with `resume`: continue a copy with a new id
+    env: Mapping[str, str] | None = None  # overrides variables of the agent's program
     record: str | PathLike[str] | None = None
-    trusted: bool = False  # the project's own hooks, plugins and MCP servers may run
-    watch: Callable[[AgentEvent], None] | None = None  # hears every event of every turn, also those of `ask_for`
+    trusted: bool = False  # hooks, plugins and MCP servers of the project may run
+    watch: Callable[[AgentEvent], None] | None = None  # receives every event, also during `ask_for`
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider can do; a caller asks before it calls."""
+    """The features that a provider supports; check them before calling."""
 
     resume: bool = False
     fork: bool = False
-    steer: bool = False  # take a word in the middle of a turn; who has one interrupts, and says it in the next
+    # Take a message in the middle of a turn. Without it, interrupt and send the message as
+    # the next prompt.
+    steer: bool = False
     subagents: bool = False  # `SessionOptions.agents`
     custom_tools: bool = False
     mcp_servers: bool = False
@@ -114,17 +122,17 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     system_prompt: bool = False
     tool_selection: bool = False  # `tools` and `denied_tools`
     max_turns: bool = False
-    models: bool = False  # a list of them, and `set_model`
+    models: bool = False  # `models` and `set_model`
     thinking: bool = False
     usage: bool = False
     cost: bool = False
     context_meter: bool = False
     compact: bool = False
-    structured: Literal["native", "tool", "text"] = "text"  # how `ask_for` gets its answer
+    structured: Literal["native", "tool", "text"] = "text"  # how `ask_for` works
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether a provider can be used here; `remedy` is what to do if not."""
+    """The result of `AgentProvider.check`; `remedy` explains how to fix a problem."""
 
     ok: bool
     version: str = ""
@@ -133,7 +141,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """A model that a provider offers; `context` 0 means that nobody says."""
+    """A model that a provider offers; `context` is 0 if its size is unknown."""
 
     id: str
     name: str = ""
@@ -141,7 +149,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
 
 
 class ContextUsage(msgspec.Struct, frozen=True):
-    """How full the context is, in tokens, and the model it belongs to; 0 and "" mean that it is not known."""
+    """The tokens in the context, its size and its model; 0 and "" mean unknown."""
 
     used: int = 0
     limit: int = 0
@@ -153,34 +161,37 @@ class AgentSession(Protocol):
 
     @property
     def id(self) -> str:
-        """The provider's own id, known from the opening on; `SessionOptions.resume` takes it."""
+        """Return the provider's id of the session; `SessionOptions.resume` accepts it."""
         ...
 
     def send(self, prompt: str) -> AsyncIterator[AgentEvent]:
-        """One turn; the last event, and only the last, is TurnEnded. Closing the iterator interrupts the turn."""
+        """Run one turn and yield its events; TurnEnded is always the last one.
+
+        Closing the iterator interrupts the turn.
+        """
         ...
 
     async def interrupt(self) -> None:
-        """Stop the turn within 2 s; the session can go on. Without a turn it does nothing."""
+        """Stop the turn within 2 s; the session stays usable. Do nothing without a turn."""
         ...
 
     async def context(self) -> ContextUsage: ...
 
     async def compact(self, focus: str = "") -> None:
-        """Summarise the context. Raises UnsupportedError."""
+        """Summarise the context. Raise UnsupportedError."""
         ...
 
     async def set_model(self, id: str) -> None:
-        """Use another model from the next turn on. Raises UnsupportedError."""
+        """Use another model from the next turn on. Raise UnsupportedError."""
         ...
 
     async def ask_for(self, type: type[ValueT], prompt: str) -> ValueT:
-        """One turn whose answer is a value of that type. Raises AnswerError."""
+        """Run one turn and return its answer as a value of `type`. Raise AnswerError."""
         ...
 
 
 class AgentProvider(Protocol):
-    """A program that runs agents."""
+    """An adapter for a program that runs agents."""
 
     @property
     def name(self) -> str: ...
@@ -189,11 +200,17 @@ class AgentProvider(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def open(self, options: SessionOptions) -> AbstractAsyncContextManager[AgentSession]:
-        """Open a session; leaving the context ends it and its processes, on cancellation too. Raises ProviderError."""
+        """Open a session; leaving the context ends it and its processes.
+
+        That holds for cancellation too. Raise ProviderError.
+        """
         ...
 
     async def models(self) -> Sequence[ModelInfo]: ...
 
     async def check(self) -> Health:
-        """Installed? Logged in? Which version? It never raises for what is missing, it says so."""
+        """Report whether the agent is installed and logged in, and its version.
+
+        A missing program or login is reported, never raised.
+        """
         ...

@@ -1,4 +1,4 @@
-"""A provider by its name. A backend, and with it an SDK, is imported only when it is asked for."""
+"""Find a provider by its name; its module, and with it an SDK, is imported on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atomic.providers.base import AgentProvider
 from atomic.providers.errors import ProviderError, UnknownProviderError
 
 PROVIDERS = ("claude", "opencode", "copilot", "acp", "replay")
-_BACKENDS = {
+_ADAPTERS = {
     "claude": ("atomic.providers.claude.provider", "ClaudeProvider"),
     "opencode": ("atomic.providers.opencode.provider", "OpencodeProvider"),
     "copilot": ("atomic.providers.copilot.provider", "CopilotProvider"),
@@ -25,16 +25,17 @@ _NEEDS = {
 
 
 def require_provider(name: str, settings: Settings | None = None) -> AgentProvider:
-    """The provider of that name: claude, opencode, copilot, acp:NAME or replay:FILE.
+    """Return the provider of that name: claude, opencode, copilot, acp:NAME or replay:FILE.
 
-    Without settings the user's are read. Raises UnknownProviderError with the nearest name.
+    Read the user's settings if none are given. Raise UnknownProviderError with the
+    nearest name.
     """
     kind, _, detail = name.partition(":")
-    if kind not in _BACKENDS or (detail and kind not in _NEEDS):
+    if kind not in _ADAPTERS or (detail and kind not in _NEEDS):
         raise UnknownProviderError(name, PROVIDERS)
     if kind in _NEEDS and not detail:
-        raise ProviderError(f'"{name}" is not enough to go on', provider=name, remedy=_NEEDS[kind])
-    module, class_name = _BACKENDS[kind]
-    backend = getattr(import_module(module), class_name)
+        raise ProviderError(f'"{name}" is incomplete', provider=name, remedy=_NEEDS[kind])
+    module, class_name = _ADAPTERS[kind]
+    adapter = getattr(import_module(module), class_name)
     arguments: Sequence[object] = (detail,) if detail else ()
-    return cast("AgentProvider", backend(*arguments, settings or load_settings()))
+    return cast("AgentProvider", adapter(*arguments, settings or load_settings()))

@@ -1,14 +1,14 @@
-"""The environment of the programs that Atomic starts: the user's, without secrets."""
+"""Build the environment of programs that Atomic starts: the user's, without secrets."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 
-from atomic.redact import is_secret_variable
+from atomic.base.redaction import is_secret_variable
 
-# Variables that name a repository. Git sets them for its hooks. They would lead an agent to another repository than the
-# one that Atomic looks at.
+# Variables that name a repository. Git sets them for its hooks; with them, an agent would
+# use another repository than Atomic.
 GIT_VARIABLES = frozenset(
     {
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -35,13 +35,16 @@ def child_environment(
     extra: Mapping[str, str] | None = None,
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the user's variables without those that hold secrets (`redact.is_secret_variable`) or name a repository.
+    """Return the user's variables without secrets and without `GIT_VARIABLES`.
 
-    `own`: names that belong to the agent and are kept, a prefix where one ends with `_`; `passed`: names that the
-    user's settings (`[env] pass`, `[checks] env`) keep, whatever they hold; `extra`: set as they are. Checks and MCP
-    servers own nothing.
+    `own` are names that the agent needs; one that ends with `_` is a prefix. `passed`
+    are names that the user's settings keep (`[env] pass`, `[checks] env`). `extra` are
+    set as given. Checks and MCP servers have no `own` names.
     """
-    own, passed, base = tuple(own), frozenset(passed), os.environ if base is None else base
+    own = tuple(own)
+    passed = frozenset(passed)
+    if base is None:
+        base = os.environ
     names = {name for name in own if not name.endswith("_")}
     prefixes = tuple(name for name in own if name.endswith("_"))
 

@@ -1,70 +1,71 @@
-"""What can go wrong before a turn begins; each says what, and what to do."""
+"""Errors of providers; each explains what happened and how to fix it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from atomic.errors import AtomicError, closest
+from atomic.base.errors import AtomicError, suggest
 
 
 class ProviderError(AtomicError):
-    """An agent cannot be used as asked. `remedy` is what to do, where that is known."""
+    """An agent cannot be used as requested. `remedy` explains how to fix it, if known."""
 
     def __init__(self, message: str, *, provider: str = "", remedy: str = "") -> None:
-        self.provider, self.remedy = provider, remedy
+        self.provider = provider
+        self.remedy = remedy
         super().__init__(f"{message} ({remedy})" if remedy else message)
 
 
 class UnknownProviderError(ProviderError):
-    """There is no provider of that name."""
+    """No provider has that name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name, known = name, list(known)
-        self.suggestion = closest(name, known)
-        hint = f'did you mean "{self.suggestion}"?' if self.suggestion else f"known: {', '.join(known)}"
+        self.name = name
+        known = list(known)
+        hint = suggest(name, known, otherwise=f"known: {', '.join(known)}")
         super().__init__(f'Unknown agent: "{name}"', provider=name, remedy=hint)
 
 
 class ProgramMissingError(ProviderError):
-    """The provider's program or SDK is not installed, or not where a setting says."""
+    """The provider's program or SDK is not installed, or not at the configured path."""
 
 
 class ProgramFailedError(ProviderError):
-    """The provider's program could not be started, or ended by itself."""
+    """The provider's program did not start, or ended unexpectedly."""
 
 
 class NotLoggedInError(ProviderError):
-    """The provider has neither a login nor a key."""
+    """The provider has neither a login nor an API key."""
 
 
 class UntrustedProjectError(ProviderError):
-    """The project carries code that this agent would run, and cannot be told not to."""
+    """The project contains code that this agent would run and that cannot be disabled."""
 
     def __init__(self, provider: str, items: Sequence[str]) -> None:
         self.items = tuple(items)
         super().__init__(
             f"{provider} would run code of this project that is not trusted: {', '.join(items)}",
             provider=provider,
-            remedy="look at it, then trust the project, or choose another agent",
+            remedy="review it and trust the project, or choose another agent",
         )
 
 
 class SessionBusyError(ProviderError):
-    """A session takes one prompt at a time."""
+    """A session accepts one prompt at a time."""
 
     def __init__(self, provider: str) -> None:
         super().__init__(
-            "The session is in a turn", provider=provider, remedy="wait for its TurnEnded, or interrupt it"
+            "The session is busy with a turn", provider=provider, remedy="wait for its TurnEnded, or interrupt it"
         )
 
 
 class UnsupportedError(ProviderError):
-    """The provider cannot do that; `Capabilities` says so beforehand."""
+    """The provider does not support this; see `Capabilities`."""
 
 
 class AnswerError(ProviderError):
-    """An agent did not give a structured answer of the wanted type."""
+    """An agent did not return a structured answer of the wanted type."""
 
 
 class UnreadableAnswerError(AnswerError):
-    """An agent answered, but with something else."""
+    """An agent's answer does not fit the wanted type."""

@@ -1,7 +1,8 @@
-"""What an agent does, in one vocabulary for all providers.
+"""Events of an agent, in one vocabulary for all providers.
 
-Ids are normalised at this border: one for one tool call, one for one sub-agent. `agent` is the sub-agent that an
-event belongs to, None for the agent itself. As JSON each carries its name: `{"type": "text_delta", ...}`.
+Adapters normalise ids: one id per tool call, one per sub-agent. `agent` is the id of
+the sub-agent that an event belongs to, None for the main agent. As JSON, each event has
+its name as `type`: `{"type": "text_delta", ...}`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from atomic.base.usage import Usage
 from atomic.questions import Question
-from atomic.usage import Usage
 
 
 class EndReason(StrEnum):
-    """Why a turn is over."""
+    """Why a turn ended."""
 
     DONE = "done"
     INTERRUPTED = "interrupted"
@@ -35,7 +36,7 @@ class PlanItem(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="type"):
-    """What all events have."""
+    """The base class of all events."""
 
 
 class TextDelta(Event, frozen=True, tag="text_delta"):
@@ -46,7 +47,7 @@ class TextDelta(Event, frozen=True, tag="text_delta"):
 
 
 class ThinkingDelta(Event, frozen=True, tag="thinking_delta"):
-    """A piece of what it thinks."""
+    """A piece of the agent's thinking."""
 
     text: str
     agent: str | None = None
@@ -62,7 +63,7 @@ class ToolStarted(Event, frozen=True, tag="tool_started"):
 
 
 class ToolOutput(Event, frozen=True, tag="tool_output"):
-    """A running tool said something."""
+    """A running tool printed something."""
 
     id: str
     text: str
@@ -70,7 +71,7 @@ class ToolOutput(Event, frozen=True, tag="tool_output"):
 
 
 class ToolEnded(Event, frozen=True, tag="tool_ended"):
-    """A tool is over; `error` says why it failed, None if it did not."""
+    """A tool ended; `error` is the reason if it failed, else None."""
 
     id: str
     output: str = ""
@@ -79,7 +80,7 @@ class ToolEnded(Event, frozen=True, tag="tool_ended"):
 
 
 class SubagentStarted(Event, frozen=True, tag="subagent_started"):
-    """A sub-agent began; its own events carry `id` as their `agent`."""
+    """A sub-agent started; its own events carry `id` as their `agent`."""
 
     id: str
     name: str
@@ -88,7 +89,7 @@ class SubagentStarted(Event, frozen=True, tag="subagent_started"):
 
 
 class SubagentEnded(Event, frozen=True, tag="subagent_ended"):
-    """A sub-agent is over."""
+    """A sub-agent ended."""
 
     id: str
     text: str = ""
@@ -97,28 +98,28 @@ class SubagentEnded(Event, frozen=True, tag="subagent_ended"):
 
 
 class SkillLoaded(Event, frozen=True, tag="skill_loaded"):
-    """The agent took up a skill."""
+    """The agent loaded a skill."""
 
     name: str
     agent: str | None = None
 
 
 class QuestionAsked(Event, frozen=True, tag="question_asked"):
-    """The agent asks a person; the answers go through `SessionOptions.ask`."""
+    """The agent asked the user; the answers go through `SessionOptions.ask`."""
 
     questions: tuple[Question, ...]
     agent: str | None = None
 
 
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
-    """The agent's to-do list, as it is now."""
+    """The agent changed its to-do list; `items` is the whole new list."""
 
     items: tuple[PlanItem, ...]
     agent: str | None = None
 
 
 class Compacted(Event, frozen=True, tag="compacted"):
-    """The context was summarised; tokens before and after, where they are known."""
+    """The context was summarised; the token counts are None if unknown."""
 
     before: int | None = None
     after: int | None = None
@@ -126,14 +127,14 @@ class Compacted(Event, frozen=True, tag="compacted"):
 
 
 class UsageReported(Event, frozen=True, tag="usage_reported"):
-    """What one call of a model cost."""
+    """Tokens and cost of one model call."""
 
     usage: Usage
     agent: str | None = None
 
 
 class LimitReached(Event, frozen=True, tag="limit_reached"):
-    """The provider does not serve now: too many requests, overload, or a usage window that is used up."""
+    """The provider refuses requests: rate limit, overload or exhausted usage window."""
 
     reset_at: datetime | None = None
     message: str = ""
@@ -141,14 +142,14 @@ class LimitReached(Event, frozen=True, tag="limit_reached"):
 
 
 class Notice(Event, frozen=True, tag="notice"):
-    """Something that a person may want to read; it changes nothing."""
+    """Information for the user that changes nothing."""
 
     text: str
     agent: str | None = None
 
 
 class TurnEnded(Event, frozen=True, tag="turn_ended"):
-    """The turn is over: the last event, and only the last. `text` is the agent's last message."""
+    """The turn ended; always the last event. `text` is the agent's last message."""
 
     reason: EndReason
     text: str = ""

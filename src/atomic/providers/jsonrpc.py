@@ -1,7 +1,7 @@
-"""JSON-RPC with a program of ours, on its standard streams: no thread, nothing unbounded, no loss that nobody notices.
+"""JSON-RPC over the standard streams of a program.
 
-How a message lies in the stream is each protocol's own affair. What cannot be read ends the connection with a reason,
-so that no turn waits for an end that was lost.
+How messages are framed in the stream depends on the protocol. An unreadable message
+ends the connection with a reason, so no turn waits for a message that was lost.
 """
 
 from __future__ import annotations
@@ -20,44 +20,46 @@ from atomic.processes import Program
 
 NO_SUCH_METHOD = -32601
 _WRONG_PARAMS = -32602
-_OUR_FAULT = -32603
-_LAST_WORDS = 1.0  # seconds to hear out a program that has ended: somebody else may hold its pipe
-_LEAVING = 2.0  # seconds for our own answers that are cut off
+_INTERNAL_ERROR = -32603
+_DRAIN_SECONDS = 1.0  # for output of a program that has ended; a child may keep its pipe open
+_CANCEL_SECONDS = 2.0  # for answers that are cancelled
 _log = logging.getLogger(__name__)
 
 Json: TypeAlias = dict[str, Any]
 
 
 class UnreadableMessageError(Exception):
-    """What came is no message of the protocol."""
+    """The program sent something that is not a message of the protocol."""
 
 
 class JsonRpcError(Exception):
-    """A request cannot be served: the program says so, or we do. `message` has the words, `data` what else was told."""
+    """A request failed, on either side; `data` holds further details."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
-        self.code, self.message, self.data = code, message, data
+        self.code = code
+        self.message = message
+        self.data = data
         super().__init__(f"JSON-RPC Error {code}: {message}")
 
 
 class ProcessExitedError(Exception):
-    """There is nobody any more who could answer."""
+    """The program has ended and cannot answer."""
 
 
 class Framing(Protocol):
-    """How messages lie in the stream."""
+    """How messages are framed in the stream."""
 
     def messages(self, stdout: asyncio.StreamReader, /) -> AsyncGenerator[Any]:
-        """Each message, decoded, up to the end of the stream. Raises UnreadableMessageError."""
+        """Yield each decoded message until the stream ends. Raise UnreadableMessageError."""
         ...
 
     def framed(self, content: bytes, /) -> bytes:
-        """A message of ours as it is sent."""
+        """Return a message with its framing, ready to send."""
         ...
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """A request, a notification or an answer."""
+    """A request, a notification or a response."""
 
     method: str | None = None
     id: int | str | None = None
@@ -66,53 +68,63 @@ class _Message(msgspec.Struct, frozen=True):
     error: Json | None = None
 
 
-Hear: TypeAlias = Callable[[str, Json], None]
-Answer: TypeAlias = Callable[[str, Json], Awaitable[Any]]
+OnNotification: TypeAlias = Callable[[str, Json], None]
+OnRequest: TypeAlias = Callable[[str, Json], Awaitable[Any]]
 
 
 async def no_method(method: str, params: Json) -> Any:
-    """Refuse whatever the program asks for: it was never offered to it. Raises JsonRpcError."""
+    """Refuse every request of the program. Raise JsonRpcError."""
     raise JsonRpcError(NO_SUCH_METHOD, f"Method not found: {method}")
 
 
 class JsonRpc:
-    """Speaks with a program. `hear` gets what it tells, `answer` serves what it asks; `closed` is called at the end."""
+    """A connection to a program.
+
+    `on_notification` receives its notifications, `on_request` answers its requests,
+    `on_close` is called when the connection ends.
+    """
 
     def __init__(
         self,
         program: Program,
         framing: Framing,
         *,
-        hear: Hear,
-        answer: Answer = no_method,
-        closed: Callable[[], None] = lambda: None,
+        on_notification: OnNotification,
+        on_request: OnRequest = no_method,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self.fault = ""  # why it ended, if not because the program did
+        self.fault = ""  # why the connection ended, unless the program did
         self.is_open = True
-        self._program, self._framing = program, framing
-        self._hear, self._answer, self._closed = hear, answer, closed
+        self._program = program
+        self._framing = framing
+        self._on_notification = on_notification
+        self._on_request = on_request
+        self._on_close = on_close
         self._numbers = count(1)
         self._waiting: dict[int | str | None, asyncio.Future[_Message | None]] = {}
         self._listening: list[asyncio.Task[None]] = []
         self._answering: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Listen from now on."""
+        """Start reading messages."""
         reading = asyncio.create_task(self._read_all(), name="jsonrpc-read")
         self._listening = [reading, asyncio.create_task(self._watch(reading), name="jsonrpc-exit")]
 
     async def stop(self) -> None:
-        """Listen no more, and end our own answers; one that does not end in time is left to itself."""
+        """Stop reading and cancel running answers; do not wait for one that ignores it."""
         tasks = [*self._listening, *self._answering]
         for task in tasks:
             task.cancel()
-        if tasks and (await asyncio.wait(tasks, timeout=_LEAVING))[1]:
-            _log.warning("an answer to a program does not end when it is cancelled")
+        if tasks and (await asyncio.wait(tasks, timeout=_CANCEL_SECONDS))[1]:
+            _log.warning("an answer to a program did not end when it was cancelled")
 
-    # what we say ----------------------------------------------------------------------------------------------
+    # Send
 
-    async def ask(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> Any:
-        """The program's answer. Raises JsonRpcError, ProcessExitedError, TimeoutError."""
+    async def request(self, method: str, params: Mapping[str, Any], timeout: float | None = None) -> Any:
+        """Send a request and return its result.
+
+        Raise JsonRpcError, ProcessExitedError or TimeoutError.
+        """
         number = next(self._numbers)
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
@@ -122,52 +134,53 @@ class JsonRpc:
         finally:
             del self._waiting[number]
         if answer is None:
-            raise self._gone()
+            raise self._ended()
         if answer.error is not None:
             raise _refusal(answer.error)
         return answer.result
 
-    async def tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Say something that has no answer. Raises ProcessExitedError."""
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification. Raise ProcessExitedError."""
         await self._send({"method": method, "params": params})
 
     async def _send(self, message: Json) -> None:
         stdin = self._program.stdin
         if not self.is_open or stdin is None or stdin.is_closing():
-            raise self._gone()
+            raise self._ended()
         content = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
         try:
             stdin.write(self._framing.framed(content))
             await stdin.drain()
-        except (ConnectionError, RuntimeError) as error:  # it has gone, or is just being ended
-            raise self._gone() from error
+        except (ConnectionError, RuntimeError) as error:  # the program has ended or is ending
+            raise self._ended() from error
 
-    def _gone(self) -> ProcessExitedError:
+    def _ended(self) -> ProcessExitedError:
         return ProcessExitedError(self.fault or "it has ended")
 
-    # what comes -----------------------------------------------------------------------------------------------
+    # Receive
 
     async def _read_all(self) -> None:
         try:
             async with aclosing(self._framing.messages(self._program.stdout)) as messages:
                 async for message in messages:
                     self._take(message)
-                    await asyncio.sleep(0)  # what was heard is told before more is read: a flood fills the pipe, not us
+                    # Let others handle the message first: a flood must fill the pipe, not our memory.
+                    await asyncio.sleep(0)
         except UnreadableMessageError as error:
             self.fault = str(error)
-        except Exception as error:  # JSON, but not of the protocol: that ends the turn, never Atomic
-            self.fault = f"it sent a message that makes no sense ({error!r})"
+        except Exception as error:  # JSON of another shape ends the turn, never Atomic
+            self.fault = f"it sent an invalid message ({error!r})"
         finally:
             self.is_open = False
             for answered in self._waiting.values():
                 if not answered.done():
                     answered.set_result(None)
-            self._closed()
+            self._on_close()
 
     async def _watch(self, reading: asyncio.Task[None]) -> None:
-        """Notice the program's end, also if its pipe stays open."""
+        """Stop reading after the program has ended, even if its pipe stays open."""
         await self._program.wait()
-        await asyncio.wait({reading}, timeout=_LAST_WORDS)
+        await asyncio.wait({reading}, timeout=_DRAIN_SECONDS)
         reading.cancel()
 
     def _take(self, raw: Any) -> None:
@@ -175,7 +188,7 @@ class JsonRpc:
         if message.method is None:
             self._take_answer(message)
         elif message.id is None:
-            self._hear(message.method, _object(message.params))
+            self._on_notification(message.method, _object(message.params))
         else:
             task = asyncio.create_task(self._serve(message.id, message.method, _object(message.params)))
             self._answering.add(task)
@@ -183,22 +196,22 @@ class JsonRpc:
 
     def _take_answer(self, answer: _Message) -> None:
         if answer.id is None and answer.error is None:
-            raise UnreadableMessageError("it sent JSON that is no message of the protocol")
+            raise UnreadableMessageError("it sent JSON that is not a message of the protocol")
         answered = self._waiting.get(answer.id)
-        if answered is not None and not answered.done():  # else nobody waits for it any more
+        if answered is not None and not answered.done():  # else the request was given up
             answered.set_result(answer)
 
     async def _serve(self, id: int | str, method: str, params: Json) -> None:
         try:
-            reply: Json = {"result": await self._answer(method, params)}
+            reply: Json = {"result": await self._on_request(method, params)}
         except JsonRpcError as refusal:
             reply = _error(refusal.code, refusal.message)
         except msgspec.ValidationError as error:
             reply = _error(_WRONG_PARAMS, f"Invalid params: {error}")
-        except Exception as error:  # the program is told, whatever it was: it waits for an answer
-            _log.exception('"%s" of a program could not be served', method)
-            reply = _error(_OUR_FAULT, f"Internal error: {error}")
-        with suppress(ProcessExitedError):  # nobody waits any more
+        except Exception as error:  # the program waits for an answer
+            _log.exception('could not answer "%s" of a program', method)
+            reply = _error(_INTERNAL_ERROR, f"Internal error: {error}")
+        with suppress(ProcessExitedError):  # the program has ended
             await self._send({"id": id, **reply})
 
 
@@ -211,10 +224,11 @@ def _error(code: int, message: str) -> Json:
 
 
 def _refusal(error: Json) -> JsonRpcError:
-    """The error as far as it is one of the protocol."""
-    code, message = error.get("code"), error.get("message")
+    """Return the error of a response; parts that are not valid get defaults."""
+    code = error.get("code")
+    message = error.get("message")
     return JsonRpcError(
         code if isinstance(code, int) else -1,
-        message if isinstance(message, str) else "it does not say why",
+        message if isinstance(message, str) else "no reason given",
         error.get("data"),
     )

@@ -20,9 +20,11 @@ def find_program(
     install: str,
     own_copy: Callable[[], Path | None] = lambda: None,
 ) -> Path:
-    """Where the program is. Raises ProgramMissingError with the command that installs it (`install`).
+    """Return the path of the program.
 
-    What a variable or a setting names must be there: no further search, or another program would run than was chosen.
+    A path from a variable or a setting must exist: a further search could run another
+    program than the user chose. Raise ProgramMissingError with the command that
+    installs it (`install`).
     """
     variable = f"ATOMIC_{provider.upper()}_PATH"
     chosen = {variable: os.environ.get(variable), f"providers.{provider}.path": settings.provider(provider).path}
@@ -44,7 +46,7 @@ def _checked(provider: str, origin: str, path: str) -> Path:
     program = Path(path).expanduser()
     if not program.is_file() or not os.access(program, os.X_OK):
         raise ProgramMissingError(
-            f"{provider}: {origin} names '{path}', which is no program",
+            f"{provider}: {origin} names '{path}', which is not a program",
             provider=provider,
             remedy="correct or remove it",
         )
@@ -52,6 +54,6 @@ def _checked(provider: str, origin: str, path: str) -> Path:
 
 
 def find_package(package: str) -> Path | None:
-    """The folder of a package, without importing it."""
+    """Return the folder of a package without importing it, None if it is not installed."""
     found = importlib.util.find_spec(package)
     return None if found is None or found.origin is None else Path(found.origin).parent

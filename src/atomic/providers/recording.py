@@ -1,7 +1,8 @@
-"""Every call of a provider as a line of JSON: prompt, options, events with their timing, and what it left in the files.
+"""Record every call of a provider as a line of JSON: prompt, options, events, file changes.
 
-The first line is `{"atomic_recording": 1, "command": [...]}`. Several sessions, also of several processes, may write to
-one file: a call is written when it is over, as one line under a lock. Secrets are redacted before.
+The first line is `{"atomic_recording": 1, "command": [...]}`. Several sessions, also in
+several processes, may write to one file: a finished call is written as one line under a
+lock. Secrets are redacted first.
 """
 
 from __future__ import annotations
@@ -21,43 +22,46 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
+from atomic.base.redaction import Redactor
 from atomic.providers.base import CustomTool, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.events import AgentEvent, Notice, TextDelta, ThinkingDelta, ToolOutput
-from atomic.providers.heading import role_and_task
-from atomic.redact import Redactor
+from atomic.providers.prompt_title import role_and_task
 
-if TYPE_CHECKING:  # git is for those who change files: many a recording is only words
+if TYPE_CHECKING:  # imported on demand: many recordings change no files
     from atomic.git import Changes, FileWatch
 
 VERSION = 1
-PATIENCE = 10.0  # seconds that looking at the files may take, before a turn and after it
+GIT_SECONDS = 10.0  # for finding changed files, before a turn and after it
 
-_BYTES = "\nGIT binary patch\n"
+_BINARY_PATCH = "\nGIT binary patch\n"
 
-# msgspec looks at a type when it is first decoded, and two threads that do so at once crash the interpreter.
-_decoding = threading.Lock()
+# msgspec inspects a type when it is first decoded. Two threads doing that at the same time
+# crash the interpreter.
+_decode_lock = threading.Lock()
 
 _log = logging.getLogger(__name__)
 
 
 class RecordingError(ProviderError):
-    """A file is no recording, or a damaged one; the text says where and why."""
+    """A file is not a recording or is damaged; the text gives the place and the reason."""
 
     def __init__(self, path: Path, reason: str, *, line: int | None = None) -> None:
-        self.path, self.reason, self.line = path, reason, line
+        self.path = path
+        self.reason = reason
+        self.line = line
         place = f"{path}:{line}" if line is not None else f"{path}"
         super().__init__(f"{place}: {reason}", provider="replay")
 
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a provider, as it is read. Only `events` is needed to play it."""
+    """One recorded call of a provider. Only `events` is needed to play it."""
 
     role: str | None = None
     task: str | int | None = None
     prompt: str = ""
-    match: str | None = None  # regular expression: it answers only a prompt in which that is found
+    match: str | None = None  # a regular expression that the prompt must contain
     events: Sequence[tuple[float, AgentEvent]]
     commits: Sequence[str] = ()
     patch: str | None = None
@@ -73,12 +77,12 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_changed_files(self) -> bool:
-        """Whether there is anything in `changes` that could be made again."""
+        """Return whether `changes` contains anything to apply."""
         return bool(self.commits or (self.patch or "").strip() or self.rewind or self.branch is not None)
 
     @property
     def changes(self) -> Changes:
-        """What the call left in the files."""
+        """Return the changes of files that the call made."""
         from atomic.git import Changes
 
         return Changes(
@@ -92,14 +96,14 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """All of a file. `cut_off` is the number of a last line that was not written to its end; it is passed over."""
+    """A whole file. `cut_off` is the number of an incomplete last line, which is ignored."""
 
     calls: Sequence[RecordedCall]
     command: Sequence[str] = ()
     cut_off: int | None = None
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# Read
 
 
 class _Header(msgspec.Struct, frozen=True):
@@ -108,12 +112,12 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def read_recording(path: Path) -> Recording:
-    """Read a file. Raises RecordingError with the line and the reason."""
+    """Read a file. Raise RecordingError with the line and the reason."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise RecordingError(path, error.strerror or str(error)) from error
-    with _decoding:
+    with _decode_lock:
         return _decoded(path, lines)
 
 
@@ -122,13 +126,17 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Recording:
     calls: list[RecordedCall] = []
     cut_off: int | None = None
     for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
         try:
-            if line.strip():
-                calls.append(_call(line))
+            # Not strict: recordings written by hand may give a time in whole seconds.
+            call = msgspec.json.decode(line, type=RecordedCall, strict=False)
+            re.compile(call.match or "")
+            calls.append(call)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, re.error) as error:
             if number < len(lines) or isinstance(error, (msgspec.ValidationError, re.error)):
                 raise RecordingError(path, str(error), line=number) from error
-            cut_off = number  # no line end behind it: whoever wrote it was stopped
+            cut_off = number  # without a line end: its writer was killed
     return Recording(calls, header.command, cut_off)
 
 
@@ -136,36 +144,31 @@ def _header(path: Path, line: bytes) -> _Header:
     try:
         header = msgspec.json.decode(line, type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordingError(path, f"this is no recording of Atomic: {error}", line=1) from error
+        raise RecordingError(path, f"this is not a recording of Atomic: {error}", line=1) from error
     if header.atomic_recording != VERSION:
         reason = f"this is a recording of version {header.atomic_recording}; this Atomic reads version {VERSION}"
         raise RecordingError(path, reason, line=1)
     return header
 
 
-def _call(line: bytes) -> RecordedCall:
-    call = msgspec.json.decode(line, type=RecordedCall, strict=False)  # who writes one by hand gives a time as seconds
-    re.compile(call.match or "")
-    return call
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
+# Write
 
 
 class Recorder:
-    """Records the calls of one session. What goes wrong with it is told once and never ends a turn."""
+    """Records the calls of one session. A problem is reported once and never ends a turn."""
 
     def __init__(self, provider: str, options: SessionOptions) -> None:
         assert options.record is not None
         self.path = Path(options.record).absolute()
-        self.provider, self.options = provider, options
+        self.provider = provider
+        self.options = options
         self._environments = [options.env, *(server.env for server in options.mcp_servers)]
         self._headers = [server.headers for server in options.mcp_servers]
         self.redactor = Redactor.of_environment(*self._environments, headers=self._headers)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def learn(self, *environments: Mapping[str, str]) -> None:
-        """There are secrets in these too."""
+        """Redact the secrets in these environments, too."""
         self._environments += environments
         self.redactor = Redactor.of_environment(*self._environments, headers=self._headers)
 
@@ -173,17 +176,18 @@ class Recorder:
         return CallRecorder(self, prompt)
 
     def notices(self, problems: Sequence[str]) -> list[Notice]:
-        """The problems that nobody was told of yet."""
-        new = [problem for problem in dict.fromkeys(problems) if problem not in self._told]
-        self._told.update(new)
+        """Return notices for the problems that were not reported yet."""
+        new = [problem for problem in dict.fromkeys(problems) if problem not in self._reported]
+        self._reported.update(new)
         return [Notice(f"{self.path.name}: {problem}") for problem in new]
 
 
 class CallRecorder:
-    """Records one call: `start` before it, `hear` each event, `finish` when it is over."""
+    """Records one call: `start` before it, `add` for each event, `finish` after it."""
 
     def __init__(self, recorder: Recorder, prompt: str) -> None:
-        self._recorder, self._prompt = recorder, prompt
+        self._recorder = recorder
+        self._prompt = prompt
         self._events: list[tuple[float, AgentEvent]] = []
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
@@ -193,25 +197,28 @@ class CallRecorder:
         self._writing: asyncio.Task[list[Notice]] | None = None
 
     async def start(self) -> None:
-        """See what is in the files before the turn."""
+        """Note the state of the files before the turn."""
         from atomic.git import watching
 
         folder = self._recorder.options.cwd or Path.cwd()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(GIT_SECONDS):
                 watch = watching(folder, ignored=[self._recorder.path])
                 self._watch = await self._stack.enter_async_context(watch)
         except (AtomicError, OSError) as error:
             self._problems.append(_files_unknown(error))
-        if self._writing is not None:  # the turn was over before it began: nobody else would tidy up
+        if self._writing is not None:  # the turn has already ended, so clean up here
             await self._stack.aclose()
         self._began = self._clock()
 
-    def hear(self, event: AgentEvent) -> None:
+    def add(self, event: AgentEvent) -> None:
+        """Keep an event with its time."""
         self._events.append((round(self._clock() - self._began, 3), event))
 
     async def finish(self, session: str) -> list[Notice]:
-        """Write the call down, once; what to tell about it. It goes on if the one who waits is cancelled."""
+        """Write the call, once, and return its notices. Continue if the caller is
+        cancelled.
+        """
         if self._writing is None:
             self._writing = asyncio.create_task(self._finish(session))
         return await asyncio.shield(self._writing)
@@ -230,7 +237,7 @@ class CallRecorder:
 
         changes = Changes()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(GIT_SECONDS):
                 if self._watch is not None:
                     changes = await self._watch.changes(is_secret=self._recorder.redactor.finds)
         except (AtomicError, OSError) as error:
@@ -240,7 +247,7 @@ class CallRecorder:
         if changes.left_out:
             names = ", ".join(_storable(name) for name in changes.left_out[:5])
             more = f" and {len(changes.left_out) - 5} more" if len(changes.left_out) > 5 else ""
-            self._problems.append(f"left out, because too big, not readable or with a secret in bytes: {names}{more}")
+            self._problems.append(f"left out (too large, unreadable, or binary with a secret): {names}{more}")
         return changes
 
     def _write(self, session: str, changes: Changes) -> None:
@@ -263,25 +270,29 @@ class CallRecorder:
 
 
 def append(path: Path, record: Any, *, command: Sequence[str] | None = None) -> None:
-    """Add a line to a recording, which is begun if need be. Raises RecordingError, OSError."""
+    """Append a line to a recording and create the file if needed.
+
+    Raise RecordingError or OSError.
+    """
     line = msgspec.json.encode(record) + b"\n"
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "r+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        size = _mend(path, file.fileno())
+        size = _repair(path, file.fileno())
         if size == 0:
-            words = _command() if command is None else command
-            header = {"atomic_recording": VERSION, "command": Redactor.of_environment().data(list(words))}
+            if command is None:
+                command = [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else []
+            header = {"atomic_recording": VERSION, "command": Redactor.of_environment().data(list(command))}
             line = msgspec.json.encode(header) + b"\n" + line
         try:
             _write_all(file.fileno(), line)
         except OSError:
-            os.ftruncate(file.fileno(), size)  # the disk is full: no half line
+            os.ftruncate(file.fileno(), size)  # the disk is full: leave no partial line
             raise
 
 
-def _mend(path: Path, file: int) -> int:
-    """See that it is a recording and ends with a line end; a line that was cut off is taken away. Its size then."""
+def _repair(path: Path, file: int) -> int:
+    """Check the header, remove an incomplete last line and return the new size."""
     size = os.fstat(file).st_size
     if size == 0:
         return 0
@@ -305,17 +316,13 @@ def _write_all(file: int, data: bytes) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-def _command() -> list[str]:
-    return [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else []
-
-
 def _files_unknown(error: Exception) -> str:
-    why = f"git took longer than {PATIENCE:g} s" if isinstance(error, TimeoutError) else str(error)
-    return f"the changes of files are not recorded: {why}"
+    reason = f"git took longer than {GIT_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
+    return f"file changes are not recorded: {reason}"
 
 
 def _shape(options: SessionOptions) -> dict[str, Any]:
-    """What a session was like, as far as it says something to a reader on another machine."""
+    """Return the session's options as far as they are useful on another machine."""
     shape: dict[str, Any] = {
         "system_prompt": options.system_prompt,
         "tools": None if options.tools is None else list(options.tools),
@@ -342,11 +349,14 @@ def _but_for_defaults(changes: Changes) -> dict[str, Any]:
     return given if changes.branch is None else {**given, "branch": changes.branch}
 
 
-# -- without secrets -------------------------------------------------------------------------------------------------
+# Redact
 
 
 def _redacted_events(redactor: Redactor, events: Sequence[tuple[float, AgentEvent]]) -> list[Any]:
-    """The events as plain data. A text that comes in pieces is looked at as a whole: a secret may lie across them."""
+    """Return the events as plain data.
+
+    Deltas of one text are redacted together: a secret may be split between them.
+    """
     plain = [(seconds, msgspec.to_builtins(event)) for seconds, event in events]
     streams: defaultdict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for (_, event), (_, data) in zip(events, plain, strict=True):
@@ -366,10 +376,10 @@ def _redacted_mail(redactor: Redactor, mail: str) -> str:
 
 
 def _redacted_patch(redactor: Redactor, patch: str) -> str:
-    """A patch without secrets; what it says in bytes stays, or it would not be one any more."""
+    """Redact a patch, except its binary parts, which would become unreadable."""
     from atomic.git import split_patch
 
-    return "".join(part if _BYTES in part else redactor.text(part, code=True) for part in split_patch(patch))
+    return "".join(part if _BINARY_PATCH in part else redactor.text(part, code=True) for part in split_patch(patch))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
@@ -386,7 +396,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _storable(text: str) -> str:
-    """A text that JSON can carry: half a character (a name of a file that is no UTF-8) becomes a question mark."""
+    """Return text that JSON can represent: invalid UTF-8 in a file name becomes "?"."""
     with suppress(UnicodeEncodeError):
         text.encode()
         return text

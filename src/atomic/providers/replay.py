@@ -1,8 +1,9 @@
-"""A recording as a provider: the same events, the same changes of files, no program, no network, no tokens.
+"""Play a recording as a provider: the same events and file changes, without a program.
 
-A replay starts nothing that a session's options name: no tool, no custom tool and no server of tools. What they did
-when the call was recorded is in its events and in its changes, and that is played whatever the options are now. Only a
-custom tool that says so (`replayed`) is given what the agent gave: it takes it, and does nothing else.
+A replay starts nothing that a session's options name: no tool, no custom tool and no
+MCP server. Their effects are in the recorded events and changes, and are played
+whatever the options are now. Only a custom tool with `replayed` is called again, with
+the recorded input.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from atomic.base.errors import AtomicError
+from atomic.base.redaction import Redactor
 from atomic.config import Settings
-from atomic.errors import AtomicError
 from atomic.providers.base import Capabilities, CustomTool, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import AgentEvent, EndReason, Notice, QuestionAsked, ToolStarted, TurnEnded
-from atomic.providers.live import LiveProvider, LiveSession, undisturbed
-from atomic.providers.matching import NoRecordedCallError, find_call
+from atomic.providers.recorded_calls import NoRecordedCallError, find_call
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
-from atomic.providers.turns import Turn
-from atomic.redact import Redactor
+from atomic.providers.session import LiveProvider, LiveSession, undisturbed
+from atomic.providers.turn import Turn
 
-SPEED = "ATOMIC_REPLAY_SPEED"  # 1: as it was; 10: ten times as fast; max: without any pause
+SPEED = "ATOMIC_REPLAY_SPEED"  # 1: recorded speed; 10: ten times as fast; max: no pauses
 
 _CAPABILITIES = Capabilities(
     resume=True,
@@ -49,7 +50,7 @@ _CAPABILITIES = Capabilities(
 
 
 class ReplayProvider(LiveProvider):
-    """Plays a recording. Each call is played once, whichever session asks; another provider starts from the top."""
+    """Plays a recording. Each call is played once, for any session of this provider."""
 
     name = "replay"
     capabilities = _CAPABILITIES
@@ -60,18 +61,19 @@ class ReplayProvider(LiveProvider):
         self._speed = speed
         self._recording: Recording | None = None
         self._used: list[int] = []
-        self._commits: set[str] = set()  # that this replay has made: it may take them back
-        self._applying = asyncio.Lock()  # the changes of one call at a time
-        self._loading, self._taking = asyncio.Lock(), asyncio.Lock()
+        self._commits: set[str] = set()  # made by this replay, which may remove them
+        self._applying = asyncio.Lock()  # one call at a time changes files
+        self._loading = asyncio.Lock()
+        self._taking = asyncio.Lock()
 
     @property
     def used(self) -> Sequence[RecordedCall]:
-        """The calls that were played, in that order."""
+        """Return the calls that were played, in that order."""
         return [self._calls[at] for at in self._used]
 
     @property
     def unused(self) -> Sequence[RecordedCall]:
-        """The calls that nobody has asked for."""
+        """Return the calls that were not played."""
         return [call for at, call in enumerate(self._calls) if at not in self._used]
 
     @property
@@ -80,24 +82,27 @@ class ReplayProvider(LiveProvider):
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[ReplaySession]:
-        """Open a session. Raises RecordingError with the line and the reason."""
+        """Open a session. Raise RecordingError with the line and the reason."""
         speed = self._speed_for(options)
         await self.load()
         yield ReplaySession(self, options, speed)
 
     async def load(self) -> Recording:
-        """The recording, read when it is first needed. Raises RecordingError."""
-        async with (
-            self._loading
-        ):  # once for all: it may be long, and msgspec cannot learn a type in two threads at once
+        """Return the recording, read on first use. Raise RecordingError."""
+        # Only once: a recording may be long.
+        async with self._loading:
             if self._recording is None:
                 self._recording = await asyncio.to_thread(read_recording, self.path)
             return self._recording
 
     async def take(self, prompt: str) -> RecordedCall:
-        """The call that answers a prompt; it will not answer another. Raises NoRecordedCallError with a diff."""
-        async with self._taking:  # sessions that look at the same time would all find the same one
-            calls, used = self._calls, frozenset(self._used)
+        """Return the call that answers a prompt and mark it as used.
+
+        Raise NoRecordedCallError with a diff.
+        """
+        async with self._taking:  # concurrent sessions must not find the same call
+            calls = self._calls
+            used = frozenset(self._used)
             at = await find_call(prompt, calls, used)
             if at is None:
                 raise await asyncio.to_thread(NoRecordedCallError, prompt, calls, used)
@@ -105,7 +110,7 @@ class ReplayProvider(LiveProvider):
             return calls[at]
 
     async def make_changes(self, folder: Path, call: RecordedCall) -> None:
-        """Change the files as the call did. Raises PatchError; then nothing has changed."""
+        """Change the files as the call did. Raise PatchError and change nothing on failure."""
         if not call.has_changed_files:
             return
         from atomic.git import apply_changes
@@ -114,12 +119,12 @@ class ReplayProvider(LiveProvider):
             self._commits.update(await apply_changes(folder, call.changes, own_commits=self._commits))
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models of the recorded sessions. Raises RecordingError."""
+        """Return the models of the recorded sessions. Raise RecordingError."""
         calls = (await self.load()).calls
         return [ModelInfo(model) for model in dict.fromkeys(call.model for call in calls) if model]
 
     async def check(self) -> Health:
-        """Whether the file can be played."""
+        """Report whether the file can be played."""
         try:
             recording = await self.load()
         except RecordingError as error:
@@ -130,16 +135,19 @@ class ReplayProvider(LiveProvider):
     def _speed_for(self, options: SessionOptions) -> float:
         if self._speed is not None:
             return self._speed
-        places: tuple[Mapping[str, str] | None, ...] = (options.env, self.settings.provider(self.name).env, os.environ)
-        return _as_speed(next((place[SPEED] for place in places if place and place.get(SPEED)), "1"))
+        for environment in (options.env, self.settings.provider(self.name).env, os.environ):
+            if environment and environment.get(SPEED):
+                return _as_speed(environment[SPEED])
+        return 1.0
 
 
 class ReplaySession(LiveSession):
-    """A session that plays what was recorded."""
+    """A session that plays recorded calls."""
 
     def __init__(self, provider: ReplayProvider, options: SessionOptions, speed: float) -> None:
         super().__init__(provider.name, provider.capabilities, options)
-        self._player, self._speed = provider, speed
+        self._player = provider
+        self._speed = speed
         self._id = str(uuid.uuid4()) if options.resume is None or options.fork else options.resume
         self._redactor = Redactor.of_environment(options.env)
         self._playing: asyncio.Task[None] | None = None
@@ -164,24 +172,24 @@ class ReplaySession(LiveSession):
             playing.result()
 
     async def stop_turn(self, turn: Turn) -> None:
-        """Play no more of it; what it changed in the files is changed at its end, so nothing is half changed."""
+        """Stop playing. Files change only at the end of a call, so nothing is half changed."""
         if self._playing is None:
             turn.end(EndReason.INTERRUPTED)
         else:
             self._playing.cancel()
 
     async def break_off(self) -> None:
-        """Nothing but the playing belongs to this session, and that was stopped."""
+        """Stop playing; a replay has no processes."""
         if self._playing is not None:
             self._playing.cancel()
 
     async def set_model(self, id: str) -> None:
-        """What was recorded was said by the model that it was said by; it is played for any."""
+        """Do nothing: the recorded answers are played for every model."""
 
     async def _play(self, prompt: str, turn: Turn) -> None:
         recording = await self._player.load()
         if recording.cut_off is not None and not self._player.used:
-            turn.tell(Notice(_cut_off(self._player.path, recording.cut_off)))
+            turn.emit(Notice(_cut_off(self._player.path, recording.cut_off)))
         call = await self._player.take(self._redactor.text(prompt))
         clock = asyncio.get_running_loop().time
         start = clock()
@@ -190,14 +198,16 @@ class ReplaySession(LiveSession):
             if isinstance(event, TurnEnded):
                 await self._end(call, event, turn)
                 return
-            start += await self._tell(event, turn)
-        raise ProgramFailedError("The recorded call has no end (an event turn_ended)", provider="replay")
+            start += await self._report(event, turn)
+        raise ProgramFailedError("The recorded call has no turn_ended event", provider="replay")
 
-    async def _tell(self, event: AgentEvent, turn: Turn) -> float:
-        """Tell an event; a question is put to whoever answers here. The seconds that took."""
-        turn.tell(event)
+    async def _report(self, event: AgentEvent, turn: Turn) -> float:
+        """Report an event and return the seconds spent waiting for an answer to its
+        question.
+        """
+        turn.emit(event)
         if isinstance(event, ToolStarted):
-            await self._hand_in(event)
+            await self._call_tool(event)
         if not isinstance(event, QuestionAsked) or self.options.ask is None:
             return 0.0
         clock = asyncio.get_running_loop().time
@@ -205,19 +215,19 @@ class ReplaySession(LiveSession):
         await self.options.ask(event.questions)
         return clock() - asked
 
-    async def _hand_in(self, event: ToolStarted) -> None:
-        """Give a custom tool that takes part in replays what the agent gave it."""
+    async def _call_tool(self, event: ToolStarted) -> None:
+        """Call a custom tool with `replayed` with the recorded input."""
         for tool in self.options.custom_tools:
             if isinstance(tool, CustomTool) and tool.replayed and tool.name == event.name:
-                with suppress(Exception):  # the agent was told of it then, and what it did about it is played too
+                with suppress(Exception):  # the agent's reaction to the error is played too
                     await tool.run(event.input)
 
     async def _end(self, call: RecordedCall, end: TurnEnded, turn: Turn) -> None:
         try:
             await undisturbed(self._player.make_changes(Path(self.options.cwd or Path.cwd()), call))
         except AtomicError as error:
-            why = f"The recorded change cannot be made: {error}"
-            turn.end(EndReason.ERROR, text=end.text, usage=end.usage, error=why)
+            reason = f"The recorded file changes cannot be applied: {error}"
+            turn.end(EndReason.ERROR, text=end.text, usage=end.usage, error=reason)
         else:
             turn.end(end.reason, text=end.text, usage=end.usage, error=end.error)
 
@@ -230,9 +240,9 @@ def _as_speed(text: str) -> float:
     except ValueError:
         speed = 0.0
     if not speed > 0:
-        raise ProviderError(f'{SPEED} is "{text}"', provider="replay", remedy='give a number above 0, or "max"')
+        raise ProviderError(f'{SPEED} is "{text}"', provider="replay", remedy='use a number above 0, or "max"')
     return speed
 
 
 def _cut_off(path: Path, line: int) -> str:
-    return f"{path}:{line}: the line was not written to its end and is passed over"
+    return f"{path}:{line}: the line is incomplete and is ignored"

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a loopback connection: as much of it as an MCP client needs."""
+"""HTTP/1.1 on a loopback connection, as far as MCP clients need it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from http import HTTPStatus
 
 import msgspec
 
-from atomic.http1 import Body, MalformedError, TooLongError, parse_fields, read_all
+from atomic.base.http import Body, MalformedError, TooLongError, parse_fields, read_all
 
 MAX_BODY = 64 * 1024 * 1024
 
 
 class BadRequestError(Exception):
-    """What came is no request that can be read; `status` is what to answer."""
+    """The request cannot be read; `status` is the answer to send."""
 
     def __init__(self, status: HTTPStatus) -> None:
         self.status = status
@@ -22,7 +22,7 @@ class BadRequestError(Exception):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request; the names of its headers are in lower case."""
+    """A request; header names are in lower case."""
 
     method: str
     path: str
@@ -31,7 +31,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 async def read_head(reader: asyncio.StreamReader) -> Request | None:
-    """The next request without its body; None when the client has gone. Raises BadRequestError."""
+    """Return the next request without its body, None at the end. Raise BadRequestError."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -46,7 +46,7 @@ async def read_head(reader: asyncio.StreamReader) -> Request | None:
 
 
 async def read_body(reader: asyncio.StreamReader, head: Request) -> bytes:
-    """Raises BadRequestError where it is too long, or where its length cannot be read."""
+    """Return the body. Raise BadRequestError if it is too long or its length is invalid."""
     try:
         return await read_all(Body(reader, head.headers), MAX_BODY)
     except TooLongError as error:
@@ -56,22 +56,24 @@ async def read_body(reader: asyncio.StreamReader, head: Request) -> bytes:
 
 
 class Answer:
-    """What goes back on a connection."""
+    """Writes responses to a connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
 
-    async def whole(
+    async def send(
         self, status: HTTPStatus, body: bytes = b"", headers: Mapping[str, str] | None = None, *, last: bool = False
     ) -> None:
-        """All of it; with `last` the connection ends behind it."""
-        fields = {"content-length": str(len(body)), **(headers or {}), **({"connection": "close"} if last else {})}
+        """Send a complete response; with `last` the connection closes after it."""
+        fields = {"content-length": str(len(body)), **(headers or {})}
+        if last:
+            fields["connection"] = "close"
         if body:
             fields.setdefault("content-type", "application/json")
         await self._write(_head(status, fields) + body)
 
     async def begin_events(self, headers: Mapping[str, str]) -> None:
-        """Begin a stream; the connection ends with it."""
+        """Begin a stream of events; the connection ends with it."""
         fields = {
             "content-type": "text/event-stream",
             "cache-control": "no-cache",
@@ -83,9 +85,9 @@ class Answer:
     async def event(self, data: bytes) -> None:
         await self._chunk(b"event: message\ndata: " + data + b"\n\n")
 
-    async def sign_of_life(self) -> None:
-        """A comment: who waits for a long time would take the connection for dead."""
-        await self._chunk(b": still at work\n\n")
+    async def send_heartbeat(self) -> None:
+        """Send a comment, so that the client does not consider the connection dead."""
+        await self._chunk(b": still running\n\n")
 
     async def end_events(self) -> None:
         await self._write(b"0\r\n\r\n")

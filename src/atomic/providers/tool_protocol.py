@@ -1,4 +1,4 @@
-"""MCP for our own tools, whatever carries its messages: the handshake, the list, the calls and their cancellation.
+"""MCP for custom tools, independent of the transport: handshake, list, calls, cancellation.
 
 Why it is not the `mcp` package: docs/decisions/0007-tool-server.md.
 """
@@ -14,19 +14,25 @@ from atomic.providers.base import CustomTool
 
 Json: TypeAlias = dict[str, Any]
 
-PARSE_ERROR, INVALID_REQUEST, NO_SUCH_METHOD, INVALID_PARAMS, CANCELLED = -32700, -32600, -32601, -32602, -32800
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+NO_SUCH_METHOD = -32601
+INVALID_PARAMS = -32602
+CANCELLED = -32800
 _VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 class ToolProtocol:
-    """Answers for the tools. A call ends when it is over, when it is left, or when its client does not want it."""
+    """Answers MCP messages. A call ends when it is done, its context ends, or its client
+    cancels it.
+    """
 
     def __init__(self, tools: Sequence[CustomTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._calls: dict[tuple[str, str], asyncio.Task[Json]] = {}  # by client and its number for the call
+        self._calls: dict[tuple[str, str], asyncio.Task[Json]] = {}  # by client and request id
 
     async def exchange(self, message: Json) -> Json:
-        """The answer to any message of an only client; to a notification it says nothing."""
+        """Answer any message of a single client; a notification gets an empty result."""
         if not is_request(message):
             self.notice(message)
             return {"jsonrpc": "2.0", "result": {}}
@@ -36,20 +42,20 @@ class ToolProtocol:
 
     @asynccontextmanager
     async def calling(self, request: Json, client: str = "") -> AsyncGenerator[asyncio.Task[Json]]:
-        """The answer as it is being made; leaving the context ends the making."""
+        """Start answering a request; leaving the context cancels it."""
         call = asyncio.create_task(self.answer(request))
         key = client, repr(request.get("id"))
         self._calls[key] = call
         try:
             yield call
         finally:
-            if self._calls.get(key) is call:  # a client may use a number twice
+            if self._calls.get(key) is call:  # a client may use an id twice
                 del self._calls[key]
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
 
     def notice(self, message: Json, client: str = "") -> None:
-        """Take what wants no answer: that a call is not wanted any more."""
+        """Handle a notification: cancel the call that it names."""
         params = message.get("params")
         if message.get("method") == "notifications/cancelled" and isinstance(params, dict):
             call = self._calls.get((client, repr(cast("Json", params).get("requestId"))))
@@ -57,10 +63,11 @@ class ToolProtocol:
                 call.cancel()
 
     async def answer(self, request: Json) -> Json:
-        """The answer to a request."""
-        id, params = request.get("id"), request.get("params")
+        """Return the answer to a request."""
+        id = request.get("id")
+        params = request.get("params")
         if params is not None and not isinstance(params, dict):
-            return failed(id, INVALID_REQUEST, "params are an object")
+            return failed(id, INVALID_REQUEST, "params must be an object")
         given = cast("Json", params or {})
         match request.get("method"):
             case "initialize":
@@ -78,20 +85,22 @@ class ToolProtocol:
         tool = self._tools.get(str(params.get("name")))
         if tool is None:
             return failed(id, INVALID_PARAMS, f"no such tool: {params.get('name')}")
+        is_error = False
         try:
-            text, is_error = await tool.run(params.get("arguments") or {}), False
-        except Exception as error:  # the agent is told, whatever it was: it is the agent's call
-            text, is_error = str(error) or type(error).__name__, True
+            text = await tool.run(params.get("arguments") or {})
+        except Exception as error:  # the agent made the call and receives every error
+            text = str(error) or type(error).__name__
+            is_error = True
         return _result(id, {"content": [{"type": "text", "text": text}], "isError": is_error})
 
 
 def is_request(message: Json) -> bool:
-    """Whether a message wants an answer."""
+    """Return whether a message needs an answer."""
     return "method" in message and message.get("id") is not None
 
 
 def failed(id: Any, code: int, message: str) -> Json:
-    """The answer that there is none."""
+    """Return an error response."""
     return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
 
 

@@ -1,7 +1,8 @@
-"""Our own tools for agents that cannot call a Python function: an MCP server on loopback, behind a token.
+"""Serve custom tools to agents that cannot call Python: an MCP server on loopback.
 
-It speaks MCP's streamable HTTP as far as tools need it; what is said over it is in `tool_protocol`. Why it is not the
-`mcp` package: docs/decisions/0007-tool-server.md.
+It implements MCP's streamable HTTP as far as tools need it and requires a token;
+`tool_protocol` handles the messages. Why it is not the `mcp` package:
+docs/decisions/0007-tool-server.md.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import cast
 
 import msgspec
 
-from atomic.http1 import MAX_HEAD
-from atomic.loopback import HOST, listening
+from atomic.base.http import MAX_HEAD
+from atomic.base.loopback import HOST, listening
 from atomic.providers.base import CustomTool
 from atomic.providers.tool_http import Answer, BadRequestError, Request, read_body, read_head
 from atomic.providers.tool_protocol import PARSE_ERROR, Json, ToolProtocol, failed, is_request
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class ToolServer(msgspec.Struct, frozen=True):
-    """Where the tools can be called, and the token without which they cannot."""
+    """The address of the tools and the token that calls need."""
 
     url: str
     token: str
@@ -37,53 +38,54 @@ class ToolServer(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def serving_tools(tools: Sequence[CustomTool]) -> AsyncGenerator[ToolServer]:
-    """Offer the tools while the context lasts; leaving it ends all calls and connections."""
+    """Serve the tools in this context; leaving it ends all calls and connections."""
     token = secrets.token_urlsafe(32)
-    desk = _Desk(ToolProtocol(tools), token)
-    async with listening(desk.serve, _note_failure, limit=MAX_HEAD) as port:
+    handler = _Handler(ToolProtocol(tools), token)
+    async with listening(handler.serve, _log_failure, limit=MAX_HEAD) as port:
         yield ToolServer(f"http://{HOST}:{port}{PATH}", token)
 
 
-def _note_failure(error: BaseException) -> None:
+def _log_failure(error: BaseException) -> None:
     _log.error("the tool server failed", exc_info=error)
 
 
-class _Desk:
-    """Serves all clients. A call ends with its connection, or when its client says that it is cancelled."""
+class _Handler:
+    """Serves all clients. A call ends with its connection, or when its client cancels it."""
 
     def __init__(self, protocol: ToolProtocol, token: str) -> None:
-        self._protocol, self._token = protocol, token
+        self._protocol = protocol
+        self._token = token
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer on one connection until it ends."""
+        """Answer requests of one connection until it ends."""
         answer = Answer(writer)
-        with suppress(ConnectionError):  # the client has gone
+        with suppress(ConnectionError):  # the client closed the connection
             try:
                 while (head := await read_head(reader)) is not None:
                     if not await self._exchange(head, reader, answer):
                         break
             except BadRequestError as error:
-                await answer.whole(error.status, last=True)
+                await answer.send(error.status, last=True)
             writer.close()
             await writer.wait_closed()
 
     async def _exchange(self, head: Request, reader: asyncio.StreamReader, answer: Answer) -> bool:
-        """Answer one request; whether the connection may be used again."""
-        if not self._may(head):
-            await answer.whole(HTTPStatus.UNAUTHORIZED, headers={"www-authenticate": "Bearer"}, last=True)
+        """Answer one request and return whether the connection may be used again."""
+        if not self._is_authorized(head):
+            await answer.send(HTTPStatus.UNAUTHORIZED, headers={"www-authenticate": "Bearer"}, last=True)
             return False
         body = await read_body(reader, head)
         if head.path != PATH:
-            await answer.whole(HTTPStatus.NOT_FOUND)
+            await answer.send(HTTPStatus.NOT_FOUND)
         elif head.method == "DELETE":
-            await answer.whole(HTTPStatus.OK)  # a client takes its leave; nothing is kept for it
+            await answer.send(HTTPStatus.OK)  # the client ends its session, which has no state here
         elif head.method != "POST":
-            await answer.whole(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": "POST, DELETE"})
+            await answer.send(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": "POST, DELETE"})
         else:
             return await self._messages(head, body, reader, answer)
         return True
 
-    def _may(self, head: Request) -> bool:
+    def _is_authorized(self, head: Request) -> bool:
         scheme, _, token = head.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and secrets.compare_digest(token.strip().encode(), self._token.encode())
 
@@ -91,7 +93,7 @@ class _Desk:
         try:
             given: object = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            await answer.whole(HTTPStatus.BAD_REQUEST, _encoded(failed(None, PARSE_ERROR, f"no JSON: {error}")))
+            await answer.send(HTTPStatus.BAD_REQUEST, _encoded(failed(None, PARSE_ERROR, f"not JSON: {error}")))
             return True
         client = head.headers.get(_SESSION) or secrets.token_hex(16)
         messages = cast("list[object]", given) if isinstance(given, list) else [given]
@@ -100,20 +102,22 @@ class _Desk:
             self._protocol.notice(message, client)
         requests = [message for message in objects if is_request(message)]
         if not requests:
-            await answer.whole(HTTPStatus.ACCEPTED)
+            await answer.send(HTTPStatus.ACCEPTED)
             return True
         if len(requests) == 1 and requests[0]["method"] != "tools/call":
-            await answer.whole(HTTPStatus.OK, _encoded(await self._protocol.answer(requests[0])), {_SESSION: client})
+            await answer.send(HTTPStatus.OK, _encoded(await self._protocol.answer(requests[0])), {_SESSION: client})
             return True
-        await self._answer_slowly(client, requests, reader, answer)
+        await self._stream_answers(client, requests, reader, answer)
         return False
 
-    async def _answer_slowly(
+    async def _stream_answers(
         self, client: str, requests: Sequence[Json], reader: asyncio.StreamReader, answer: Answer
     ) -> None:
-        """Answer as a stream: it may take long, and a client that hangs up meanwhile does not want it any more."""
+        """Answer as a stream: a call may take long, and the client may cancel it by
+        closing.
+        """
         await answer.begin_events({_SESSION: client})
-        leaving = asyncio.create_task(reader.read(1))  # a client has nothing to say while it waits
+        leaving = asyncio.create_task(reader.read(1))  # ends if the client closes the connection
         try:
             for request in requests:
                 await self._answer_one(client, request, leaving, answer)
@@ -128,8 +132,8 @@ class _Desk:
             while not call.done() and not leaving.done():
                 await asyncio.wait({call, leaving}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
                 if not call.done() and not leaving.done():
-                    await answer.sign_of_life()
-            if call.done() and not call.cancelled():  # else nobody waits for it any more
+                    await answer.send_heartbeat()
+            if call.done() and not call.cancelled():  # else the client cancelled it
                 await answer.event(_encoded(call.result()))
 
 

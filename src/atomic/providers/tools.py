@@ -1,4 +1,4 @@
-"""A typed Python function as a tool of an agent."""
+"""Make a tool for agents from a typed Python function."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ import msgspec
 from atomic.providers.base import CustomTool
 from atomic.providers.errors import ProviderError
 
-SERVER = "atomic"  # by this name an agent knows the server of our tools, where it needs one
-_PREFIXES = (f"mcp__{SERVER}__", f"{SERVER}_", f"{SERVER}-")  # of Claude Code, OpenCode, Copilot
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # what all models take
+SERVER = "atomic"  # name of the MCP server of custom tools
+_PREFIXES = (f"mcp__{SERVER}__", f"{SERVER}_", f"{SERVER}-")  # Claude Code, OpenCode, Copilot
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")  # accepted by all models
 
 
 def tool(function: Callable[..., Any], *, name: str = "", description: str = "") -> CustomTool:
-    """Make a tool of a function: its parameters' types become the schema, its docstring the description.
+    """Make a tool from a function: parameter types become the schema, the docstring the
+    description.
 
-    A plain function runs in a thread. A result that is no text becomes JSON. Raises ProviderError where a parameter
-    has no type or one that JSON cannot carry.
+    A plain function runs in a thread. A result that is not text becomes JSON. Raise
+    ProviderError if a parameter has no type, or one that JSON cannot represent.
     """
     name = name or getattr(function, "__name__", "")
     if not _NAME.fullmatch(name):
-        raise ProviderError(f"A tool cannot have the name '{name}'", remedy="give it one with name=")
+        raise ProviderError(f"'{name}' is not a valid tool name", remedy="pass another one as name=")
     arguments = _arguments_of(name, function)
 
     async def run(given: Mapping[str, Any]) -> str:
@@ -46,16 +47,16 @@ def tool(function: Callable[..., Any], *, name: str = "", description: str = "")
 
 
 def given_name(tool: str) -> str:
-    """The name that a custom tool was given: an agent that has it from a server puts that one's name before it."""
+    """Return the name of a custom tool without the agent's prefix for its server."""
     return tool.removeprefix(next((prefix for prefix in _PREFIXES if tool.startswith(prefix)), ""))
 
 
 def as_tools(tools: Sequence[CustomTool | Callable[..., Any]]) -> list[CustomTool]:
-    """All as tools. Raises ProviderError where two have one name."""
+    """Convert all to tools. Raise ProviderError if two have the same name."""
     result = [given if isinstance(given, CustomTool) else tool(given) for given in tools]
     names = [one.name for one in result]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ProviderError(f"Two custom tools have the name '{twice.pop()}'", remedy="give one another name")
+        raise ProviderError(f"Two custom tools have the name '{twice.pop()}'", remedy="rename one of them")
     return result
 
 
@@ -76,7 +77,7 @@ def _arguments_of(name: str, function: Callable[..., Any]) -> type[msgspec.Struc
 
 
 def _hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of the parameters; those of `functools.partial` and of an object with `__call__` too."""
+    """Return the parameter types, also of `functools.partial` and objects with `__call__`."""
     plain = function
     while isinstance(plain, functools.partial):
         plain = cast("functools.partial[Any]", plain).func
@@ -86,7 +87,7 @@ def _hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(plain, include_extras=True)
     except NameError as error:
         raise ProviderError(
-            f"Tool '{name}': the type of a parameter cannot be found: {error}", remedy="import it where the tool is"
+            f"Tool '{name}': a parameter has an unknown type: {error}", remedy="import it in the tool's module"
         ) from error
 
 
@@ -94,7 +95,7 @@ def _schema_of(name: str, arguments: type[msgspec.Struct]) -> Mapping[str, Any]:
     try:
         schema = msgspec.json.schema(arguments)
     except (TypeError, ValueError) as error:
-        raise ProviderError(f"Tool '{name}': a parameter's type cannot be told to an agent: {error}") from error
+        raise ProviderError(f"Tool '{name}': a parameter's type has no JSON Schema: {error}") from error
     definitions = schema.pop("$defs")
     own = definitions.pop(str(schema["$ref"]).rpartition("/")[2])
     own.pop("title", None)

@@ -1,4 +1,8 @@
-"""The session folder: what is kept of a run on the disk."""
+"""The folder of a session: record, journal, logs and inbox of a run.
+
+This package knows no agents and no workflows. Start with `store`; the journal starts in
+`journal`.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +15,8 @@ if TYPE_CHECKING:
     from atomic.sessions.model import Cost, OpenQuestion, OwnerInfo, SessionRecord, SessionStatus
     from atomic.sessions.store import Session, SessionStore
 
-# The folder is only for those who run workflows: an author's import of a journal does not pay for it.
-_PLACES = {
+# Imported on use: an author who only needs a journal does not pay for the rest.
+_MODULES = {
     "Cost": "model",
     "Inbox": "inbox",
     "Message": "inbox",
@@ -42,8 +46,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,7 +1,7 @@
-"""How a row proves its place: each carries a checksum that goes on from the one of the row before it.
+"""The chain of checksums: each row has one that continues that of the row before it.
 
-A flipped bit, a missing row, one that changed its place or came from another run: the chain does not go on.
-The first row is seeded with the run's id, so that whole runs cannot be mixed up either.
+A flipped bit, a missing row, or a row that was moved or taken from another run breaks the
+chain. The first checksum is seeded with the run's id, so runs cannot be exchanged either.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from atomic.graph.journal import Row
+from atomic.graph.engine.journal import Row
 from atomic.sessions.errors import BrokenChainError
 
-# A run is one contiguous range of keys: its number, then 40 bits to count its rows. No second index is needed to find
-# the rows of a run, and 2^40 rows are a row a millisecond for 34 years.
+# The keys of a run are one contiguous range: its number, then 40 bits for the row. So no
+# second index is needed, and 2^40 rows last 34 years at one row per millisecond.
 RUN_BITS = 40
 
 _pack = struct.Struct("<qqq").pack
@@ -23,14 +23,14 @@ _NO_STEP = -(2**63)
 
 
 class End(NamedTuple):
-    """Where a run goes on: the number and the checksum of its last row."""
+    """The number and the checksum of the last row of a run."""
 
     seq: int
     crc: int
 
 
 class Snapshot(NamedTuple):
-    """A folded state and the row it follows; `chain` is that row's checksum."""
+    """A folded state and the row it follows; `chain` is the checksum of that row."""
 
     seq: int
     step: int
@@ -47,12 +47,12 @@ def first_key(number: int) -> int:
 
 
 def seed_of(execution_id: str) -> int:
-    """Where the chain of a run begins."""
+    """Return the seed of the chain of a run."""
     return crc32(execution_id.encode())
 
 
 def link(previous: int, seq: int, kind: int, step: int | None, body: bytes) -> int:
-    """The checksum of a row, from that of the row before it."""
+    """Return the checksum of a row from that of the row before it."""
     return crc32(body, crc32(_pack(seq, kind, _NO_STEP if step is None else step), previous))
 
 
@@ -62,7 +62,7 @@ def snapshot_checksum(execution_id: str, snapshot: Snapshot) -> int:
 
 
 def is_link(previous: int, seq: int, row: tuple[Any, Any, Any], crc: Any) -> bool:
-    """Whether these columns are the row that was written there. A damaged file may hold values of any type."""
+    """Return whether the columns are those of the written row. A damaged file may have values of any type."""
     try:
         return link(previous, seq, *row) == crc
     except (TypeError, struct.error):
@@ -70,7 +70,7 @@ def is_link(previous: int, seq: int, row: tuple[Any, Any, Any], crc: Any) -> boo
 
 
 def is_snapshot(execution_id: str, snapshot: Snapshot, crc: Any) -> bool:
-    """Whether these columns are a snapshot that was written for this run."""
+    """Return whether the columns are those of a snapshot of this run."""
     try:
         return snapshot_checksum(execution_id, snapshot) == crc
     except (TypeError, struct.error):
@@ -81,7 +81,7 @@ def verified(stored: Iterable[tuple[Any, ...]], number: int, seq: int, previous:
     """Check rows (key, kind, step, body, crc) that begin at `seq`. Raises BrokenChainError at the first bad one."""
     base = first_key(number)
     for key, kind, step, body, crc in stored:
-        # `is_link` written out: a resume goes through here a thousand times.
+        # `is_link`, inlined for speed: a resume checks thousands of rows.
         try:
             head = crc32(_pack(seq, kind, _NO_STEP if step is None else step), previous)
             if key != base + seq or crc32(body, head) != crc:

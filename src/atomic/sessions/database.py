@@ -1,7 +1,7 @@
-"""SQLite as the journal uses it: the tables, how a connection is set up, and its errors in our words.
+"""SQLite for the journal: the tables, the connections, and the explanation of errors.
 
-This module and those built on it are imported when the first journal is opened, and sqlite3 with them: a program that
-only lists its workflows does not pay for it.
+This module, and sqlite3 with it, is imported when the first journal is opened: a program
+that only lists its workflows does not pay for it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import sqlite3
 import sys
 from contextlib import closing
 
-from atomic.graph.errors import JournalError
+from atomic.graph.engine.errors import JournalError
 from atomic.sessions import chain
 from atomic.sessions.chain import RUN_BITS, Snapshot
 from atomic.sessions.errors import DamagedError
 
-APPLICATION_ID = 0x41744A31  # "AtJ1": tells a journal from every other SQLite file
+APPLICATION_ID = 0x41744A31  # "AtJ1": identifies a journal among SQLite files
 FORMAT = 1
 PAGE_SIZE = 8192  # rows of a kilobyte fill it with less waste than pages of 4096 (1.21 against 1.39 MB for a thousand)
 
-# The order counts: recovery relies on it that the same statements give the same root pages.
-# `runs.id` has no index: one that disagreed with its table would hide a run, and there are not many to look through.
+# The order matters: recovery relies on the root pages that these statements produce.
+# `runs.id` has no index: a damaged one would hide a run, and a journal has few runs.
 TABLES = {
     "runs": "CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL, fence INTEGER NOT NULL,"
     " host TEXT, boot TEXT, space TEXT, pid INTEGER, born TEXT, token TEXT, ticked REAL, renewed REAL)",
@@ -34,12 +34,12 @@ OWNER_COLUMNS = "host, boot, space, pid, born, token, ticked, renewed"
 MAX_RUNS = 1 << (62 - RUN_BITS)
 
 _BUSY_SECONDS = 10.0
-CHECKPOINT_PAGES = 256  # two megabytes of log: little to read after a crash, and still few checkpoints
+CHECKPOINT_PAGES = 256  # 2 MB of log: quick to read after a crash, and few checkpoints
 
-# SQLite quotes from a damaged file, and Python decodes the quotation.
+# UnicodeDecodeError: SQLite quotes bytes of a damaged file, which Python decodes.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
-# What the surroundings do to us; every other error of a constant statement means that the file is not what it was.
+# Errors of the system. Every other error of a constant statement means a damaged file.
 _REASONS = {
     sqlite3.SQLITE_PERM: "permission denied",
     sqlite3.SQLITE_AUTH: "permission denied",
@@ -59,23 +59,24 @@ _REASONS = {
 def connect(
     path: str, *, read_only: bool = False, without_log: bool = False, seconds: float = _BUSY_SECONDS
 ) -> sqlite3.Connection:
-    """Open a connection: durable, patient, and suspicious of what it reads.
+    """Open a connection that syncs each commit and checks the pages that it reads.
 
-    A read-only one never changes the file, not even when it is closed; `without_log` ignores the write-ahead log.
+    A read-only one never changes the file, not even when it is closed; `without_log` ignores
+    the write-ahead log.
     """
     if read_only or without_log:
         mode = "immutable=1" if without_log else "mode=ro"
         target = f"file:{_uri_path(path)}?{mode}"
     else:
-        target = f"file:{_uri_path(path)}?mode=rw"  # never make an empty file where one has vanished
+        target = f"file:{_uri_path(path)}?mode=rw"  # never create an empty file in place of a lost one
     connection = sqlite3.connect(target, uri=True, timeout=seconds, isolation_level=None, check_same_thread=False)
     try:
-        # cell_size_check: a damaged page is noticed when it is read, not when it has led astray.
+        # cell_size_check: a damaged page is noticed when it is read.
         # wal_autocheckpoint: see `LogKeeper`.
         connection.executescript(
             "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA synchronous=FULL;PRAGMA wal_autocheckpoint=0;"
         )
-        if sys.platform == "darwin":  # where fsync alone does not reach the disk
+        if sys.platform == "darwin":  # fsync alone does not reach the disk there
             connection.executescript("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;")
     except BaseException:
         connection.close()
@@ -84,19 +85,20 @@ def connect(
 
 
 class LogKeeper:
-    """Keeps a journal's log short, for one who writes to it.
+    """Keeps the log of a journal short, for one writer.
 
-    SQLite would do that by itself, but up to 3.51.2 it loses commits where one connection begins the log anew while
-    another one copies it into the file (sqlite.org/wal.html, "The WAL-reset bug"). So others are kept from writing
-    meanwhile, which takes a second connection: the one that copies must not be in a transaction.
+    SQLite would do that itself, but up to 3.51.2 it loses commits if one connection restarts
+    the log while another one copies it into the file (sqlite.org/wal.html, "The WAL-reset
+    bug"). So a second connection keeps other writers out: the connection that copies must
+    not be in a transaction.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._pages = 0  # that this one has put into the log; a few less than there are
+        self._pages = 0  # written by this object; slightly fewer than the log has
 
     def wrote(self, connection: sqlite3.Connection, size: int = 0) -> None:
-        """Note a commit of about so many bytes; copy the log where it has become long."""
+        """Count a commit of about `size` bytes, and copy the log into the file if it is long."""
         self._pages += 1 + size // PAGE_SIZE
         if self._pages >= CHECKPOINT_PAGES and self._copied(connection):
             self._pages = 0
@@ -107,7 +109,7 @@ class LogKeeper:
                 guard.execute("BEGIN IMMEDIATE")
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except SQLITE_ERRORS:
-            return False  # somebody writes, or the disk is full: what is in the log is safe there
+            return False  # another process writes, or the disk is full; the log keeps the data
         return True
 
 
@@ -116,7 +118,7 @@ def create(path: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.executescript(
-            # Nobody sees the file before it is synced as a whole: no sync for each table.
+            # The whole file is synced before it gets its name, so no sync for each table.
             f"PRAGMA synchronous=OFF; PRAGMA page_size={PAGE_SIZE}; PRAGMA auto_vacuum=NONE;"
             f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={FORMAT};"
             f"{';'.join(TABLES.values())}; PRAGMA journal_mode=WAL;"
@@ -126,7 +128,7 @@ def create(path: str) -> None:
 
 
 def run_numbers(connection: sqlite3.Connection) -> list[int]:
-    """The numbers of all runs in the order of their making. Raises DamagedError where one cannot be."""
+    """Return the numbers of all runs in the order of their creation. Raises DamagedError for an impossible one."""
     numbers = [number for (number,) in connection.execute("SELECT number FROM runs ORDER BY number")]
     if not all(0 < number < MAX_RUNS for number in numbers):
         raise DamagedError("a run has an impossible number")
@@ -134,7 +136,7 @@ def run_numbers(connection: sqlite3.Connection) -> list[int]:
 
 
 def read_snapshot(connection: sqlite3.Connection, number: int, execution_id: str) -> Snapshot | None:
-    """A run's snapshot; None where there is none that can be used: it is only a cache."""
+    """Return the snapshot of a run; None if there is no usable one, since it is only a cache."""
     try:
         row = connection.execute(
             "SELECT seq, step, chain, body, crc FROM snapshots WHERE run = ?", (number,)
@@ -150,10 +152,10 @@ def read_snapshot(connection: sqlite3.Connection, number: int, execution_id: str
 
 
 def explain(path: str, error: BaseException, doing: str) -> JournalError | DamagedError:
-    """Say in our words what SQLite or the system said."""
+    """Return the error of a journal for an error of SQLite or of the system."""
     if isinstance(error, OSError):
         return JournalError(f'Cannot {doing} "{error.filename or path}": {error.strerror or error}')
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # text that is no UTF-8 comes without a code
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # a UnicodeDecodeError has no code
     reason = None if code == sqlite3.SQLITE_IOERR_SHORT_READ else _REASONS.get(code & 0xFF)
     if reason is None:
         return DamagedError(str(error))

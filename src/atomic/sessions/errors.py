@@ -1,6 +1,7 @@
-"""What goes wrong with a session's folder, and what is told of it.
+"""Errors of sessions and journals.
 
-DamagedError and BrokenChainError do not leave this room: they become a repair or a JournalError.
+DamagedError and BrokenChainError do not leave this package: they lead to a repair or to a
+JournalError.
 """
 
 from __future__ import annotations
@@ -9,20 +10,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from atomic.errors import AtomicError
-from atomic.graph.errors import JournalError
+from atomic.base.errors import AtomicError, ExitCode
+from atomic.graph.engine.errors import JournalError
 
 
 class DamagedError(Exception):
-    """The file does not hold what was written to it."""
+    """The file differs from what was written to it."""
 
     def __init__(self, reason: str, *, lost_bytes: int = 0, lost_commits: int = 0) -> None:
-        self.reason, self.lost_bytes, self.lost_commits = reason, lost_bytes, lost_commits
+        self.reason = reason
+        self.lost_bytes = lost_bytes
+        self.lost_commits = lost_commits
         super().__init__(reason)
 
 
 class BrokenChainError(Exception):
-    """The row at `seq` is not the one that was written there."""
+    """The row at `seq` differs from the one that was written."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -30,18 +33,18 @@ class BrokenChainError(Exception):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What became of a damaged journal; `message` says it to a person."""
+    """How a damaged journal was recovered; `message` is for the user."""
 
     kept_as: str
     message: str
-    lost_rows: int = 0  # rows that were seen and could not be kept: there may have been more
+    lost_rows: int = 0  # rows that were found and could not be kept; there may have been more
     lost_bytes: int = 0  # of the log
     runs_cut: tuple[str, ...] = ()
     runs_dropped: tuple[str, ...] = ()
 
 
 class FactsLostError(JournalError):
-    """Values that a run has kept in its journal are damaged, and nothing else has them."""
+    """Facts of a run in its journal are damaged, and exist nowhere else."""
 
     def __init__(self, path: str, reason: str, run: str, *, kept_as: str) -> None:
         self.run = run
@@ -54,13 +57,13 @@ class FactsLostError(JournalError):
 
 
 class SessionError(AtomicError):
-    """A session cannot be had. `exit_code` is that of a command line which asked for it."""
+    """A session cannot be found or used."""
 
-    exit_code = 2
+    exit_code: int = ExitCode.USAGE
 
 
 class NoSessionIdError(SessionError):
-    """What was given cannot be the id of a session."""
+    """A text cannot be the id of a session."""
 
     def __init__(self, given: str) -> None:
         self.given = given
@@ -79,26 +82,27 @@ class UnknownSessionError(SessionError):
 
 
 class AmbiguousSessionError(SessionError):
-    """Several sessions begin with it."""
+    """Several sessions have this beginning of an id."""
 
     def __init__(self, given: str, ids: Sequence[str]) -> None:
-        self.given, self.ids = given, tuple(ids)
+        self.given = given
+        self.ids = tuple(ids)
         super().__init__(f'"{given}" is the beginning of {len(ids)} sessions: {", ".join(ids[:5])}; give more of it')
 
 
 class SessionDamagedError(SessionError):
     """The `session.json` of a session cannot be read."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class JournalLostError(SessionError):
-    """A run has begun, and its journal is not there any more."""
+    """A run has started, and its journal is missing or replaced."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
     def __init__(self, run: str, what: str) -> None:
         super().__init__(
-            f"Run {run} cannot continue: {what}, and nothing else says which steps are finished and what was spent; "
+            f"Run {run} cannot continue: {what}, so its finished steps and its cost are unknown; "
             "put the file back from a backup, or start a new run"
         )

@@ -1,11 +1,11 @@
-"""Named values of a run that are kept in its journal.
+"""Facts: named values that a run keeps in its journal.
 
-A workflow keeps here what a later process must be able to believe: the session's folder is open to every program of
-the user, agents included. The values are the rows of a log of their own in `journal.db`, with the chain, the fence and
-the recovery of the run itself.
+A workflow keeps here what a later process must be able to trust: every program of the user,
+agents included, can change the session's folder. The values are rows of a separate log in
+`journal.db`, with the same chain, fence and recovery as the run itself.
 
-A value whose name ends in `.json` has a copy of that name in the session's folder, for people. Copies are compared and
-written again, and never read back.
+A value whose name ends in `.json` has a copy of that name in the session's folder, for
+people. Copies are compared and written again, but never read back.
 """
 
 from __future__ import annotations
@@ -20,34 +20,38 @@ from typing import Any
 
 import msgspec
 
-from atomic.bounded import read_bounded
-from atomic.graph.errors import RunNotFoundError
-from atomic.graph.journal import Journal, PartBody, RowKind, RunLog, StartBody, decode_body, encode_row
-from atomic.redact import Redactor
-from atomic.saving import replace_file
+from atomic.base.files import replace_file
+from atomic.base.redaction import Redactor
+from atomic.base.untrusted_files import read_bounded
+from atomic.graph.engine.errors import RunNotFoundError
+from atomic.graph.engine.journal import Journal, PartBody, RowKind, RunLog, StartBody, decode_body, encode_row
 from atomic.sessions.files import make_folder
 
 CHANGED_COPIES = "changed_copies"  # the names of all copies that were ever found changed
-_UNWRITTEN_COPIES = "unwritten_copies"  # the names whose last copy could not be written: nobody else changed them
+_UNWRITTEN_COPIES = "unwritten_copies"  # the names whose last copy could not be written
 _COPIED = ".json"
 _SUFFIX = "/facts"
 
 
 class Facts(Mapping[str, Any]):
-    """The values by name, as plain data. They can be read at any time, and set while the journal is open."""
+    """The values by name, as plain data. Readable at any time, writable while the journal is open."""
 
     def __init__(self, folder: Path, redactor: Redactor) -> None:
-        self._folder, self._redactor = folder, redactor
+        self._folder = folder
+        self._redactor = redactor
         self._values: dict[str, Any] = {}
-        self._before: dict[str, Any] = {}  # what each was before: its copy, if a kill came between value and copy
+        self._before: dict[
+            str, Any
+        ] = {}  # the value before: its copy is still there after a kill between value and copy
         self._log: RunLog | None = None
         self._journal: Journal | None = None
         self._id = ""
 
     def open(self, journal: Journal, run: str) -> None:
-        """Read what is kept of a run, and own it. Raises RunOwnedError, JournalError."""
-        self._journal, self._id = journal, f"{run}{_SUFFIX}"
-        id = self._id
+        """Acquire the facts of a run and read them. Raises RunOwnedError, JournalError."""
+        id = f"{run}{_SUFFIX}"
+        self._journal = journal
+        self._id = id
         try:
             self._log = journal.acquire(id)
         except RunNotFoundError:
@@ -80,12 +84,12 @@ class Facts(Mapping[str, Any]):
             self._write_copy(name)
 
     def check_rows(self) -> None:
-        """Raise JournalError where the journal no longer has the rows that were written to it."""
+        """Raise JournalError if the journal has lost rows that were written to it."""
         if self._journal is not None:
             self._journal.history(self._id)
 
     def restore_copies(self) -> list[str]:
-        """Write again what is not as the journal has it; the names of all copies that were found changed so far."""
+        """Write copies that differ from the journal again, and return the names of all that ever differed."""
         for name in [name for name in self._values if name.endswith(_COPIED)]:
             self._note_if_changed(name)
             if not self._is_copied(name, self._values[name]):
@@ -93,17 +97,17 @@ class Facts(Mapping[str, Any]):
         return list(self._values.get(CHANGED_COPIES, ()))
 
     def before(self, name: str) -> Any:
-        """Return what a value was before it was set last; None where it was not set before."""
+        """Return the value before the last change; None if there was none."""
         return self._before.get(name)
 
     def note_changed(self, copy: str) -> None:
-        """Remember that another program changed a copy."""
+        """Keep that another program changed a copy."""
         known: list[str] = self._values.get(CHANGED_COPIES, [])
         if copy not in known:
             self.set(CHANGED_COPIES, sorted([*known, copy]))
 
     def note_written(self, copy: str, *, is_written: bool) -> None:
-        """Remember whether a copy could be written: one that could not is behind, and no other program changed it."""
+        """Keep whether a copy could be written: an unwritten one is outdated, not changed by others."""
         if is_written == self.is_unwritten(copy):
             unwritten: list[str] = self._values.get(_UNWRITTEN_COPIES, [])
             self.set(_UNWRITTEN_COPIES, sorted({*unwritten} ^ {copy}))
@@ -124,14 +128,14 @@ class Facts(Mapping[str, Any]):
         self.note_changed(name)
 
     def _is_copied(self, name: str, value: Any) -> bool:
-        """Whether the copy says this; None: whether there is no copy."""
+        """Return whether the copy has this value; for None, whether there is no copy."""
         path = self._folder / name
         if value is None:
             return not os.path.lexists(path)
         expected = _encoded(value)
         try:
             status = path.lstat()
-            # Someone may have put a pipe or a huge file in its place.
+            # Another program may have put a pipe or a huge file in its place.
             is_plain = stat.S_ISREG(status.st_mode) and status.st_size == len(expected)
             return is_plain and read_bounded(path, len(expected)) == expected
         except OSError:
@@ -143,7 +147,7 @@ class Facts(Mapping[str, Any]):
             make_folder(str(path.parent))
             replace_file(path, _encoded(self._values[name]))
             is_written = True
-        except OSError:  # the journal has it; a copy that cannot be written does not stop a run
+        except OSError:  # the journal has the value, so the run continues
             is_written = False
         self.note_written(name, is_written=is_written)
 
@@ -159,7 +163,7 @@ def run_of(id: str) -> str:
 
 
 def read_facts(journal: Path, run: str) -> dict[str, Any]:
-    """What a run has kept, for someone who does not own it; nothing where there is nothing. Raises JournalError."""
+    """Return the facts of a run without owning it; empty if it has none. Raises JournalError."""
     from atomic.sessions.journal import SqliteJournal
 
     with SqliteJournal(journal) as opened:
@@ -167,10 +171,10 @@ def read_facts(journal: Path, run: str) -> dict[str, Any]:
 
 
 def read_last_two(journal: Path, run: str, *names: str) -> tuple[dict[str, tuple[Any, Any]], str]:
-    """Read what values are and what they were before, for someone who does not own the run.
+    """Return values with the ones before them, without owning the run, and a message.
 
-    A value that was never set is missing; one that was set once was None before. The text says that the journal was
-    damaged and recovered, else it is empty. Raises JournalError.
+    A value that was never set is missing; one that was set once was None before. The
+    message is empty unless the journal was damaged and recovered. Raises JournalError.
     """
     from atomic.sessions.journal import SqliteJournal
 
@@ -187,7 +191,7 @@ def read_last_two(journal: Path, run: str, *names: str) -> tuple[dict[str, tuple
 
 
 def find_facts(journal: Journal, run: str) -> dict[str, Any] | None:
-    """What a run has kept; None where the journal was never opened for that run. Raises JournalError."""
+    """Return the facts of a run; None if the journal has none for it. Raises JournalError."""
     try:
         rows = journal.history(f"{run}{_SUFFIX}").rows
     except RunNotFoundError:

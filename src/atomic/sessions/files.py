@@ -1,8 +1,8 @@
-"""The files of a journal as files: private, locked against repair, copied aside, renamed into place.
+"""File operations of a journal: lock, make private, copy aside, sync.
 
-SQLite's own locks cannot tell whether anybody else has a journal open: they belong to the process, and any `close()`
-of the database's file drops them. So the lock is on a file of its own, and whoever holds it alone may read, copy
-and replace the database's files by hand.
+SQLite's own locks do not show whether another connection has a journal open: they belong
+to the process, and any `close()` of the database file drops them. So a separate file is
+locked. The process that holds it exclusively may copy and replace the database files.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from atomic.graph.errors import JournalError
+from atomic.graph.engine.errors import JournalError
 
 WAIT_SECONDS = 10.0
 _POLL_SECONDS = 0.005
 
 
 class Lock:
-    """Held together by all that have a journal open, or alone by one that inspects or repairs it."""
+    """Shared by all that have a journal open, exclusive for one that inspects or repairs it."""
 
     def __init__(self, path: str) -> None:
         self._path = f"{path}-lock"
         self._fd: int | None = None
 
     def try_alone(self) -> bool:
-        """Take the lock alone; False if anybody else holds it, in this process too."""
+        """Take the lock exclusively; False if it is held elsewhere, also in this process."""
         return self._take(fcntl.LOCK_EX)
 
     def share(self) -> None:
-        """Take the lock together with others.
+        """Take the lock shared.
 
-        Between holding it alone and sharing it there is a moment without: keep nothing open that a repair
-        by somebody else would pull away.
+        The change from exclusive to shared is not atomic: keep nothing open that a repair by
+        another process would replace.
         """
         deadline = time.monotonic() + WAIT_SECONDS
         while not self._take(fcntl.LOCK_SH):
@@ -48,7 +48,7 @@ class Lock:
     def release(self) -> None:
         if self._fd is None:
             return
-        # The last one takes the file away. Who opened it in this moment sees that and makes a new one.
+        # The last holder deletes the file. A process that has just opened it notices, and creates a new one.
         if self.try_alone():
             with suppress(OSError):
                 os.unlink(self._path)
@@ -81,7 +81,7 @@ class Lock:
 
 
 def make_folder(path: str) -> None:
-    """Make the folder and those above it that are missing, each for the user alone."""
+    """Create a folder and its missing parents, private to the user."""
     missing: list[str] = []
     folder = path
     while not os.path.isdir(folder):
@@ -90,7 +90,7 @@ def make_folder(path: str) -> None:
     for folder in reversed(missing):
         with suppress(FileExistsError):
             os.mkdir(folder, 0o700)
-        sync_folder(folder)  # else a power cut could take the folder, with all that was synced inside of it
+        sync_folder(folder)  # otherwise a power cut could lose the folder with all synced files in it
 
 
 def make_private(path: str) -> None:
@@ -102,7 +102,7 @@ def make_private(path: str) -> None:
 
 
 def size_of(path: str) -> int:
-    """The size of a file, 0 if there is none. Raises JournalError where something else is in its place."""
+    """Return the size of a file, 0 if it is missing. Raises JournalError if it is not a regular file."""
     try:
         info = os.stat(path)
     except FileNotFoundError:
@@ -113,24 +113,25 @@ def size_of(path: str) -> int:
 
 
 def keep_aside(path: str) -> str:
-    """Copy a journal's files next to it before anything is done to them; gives the name of the copy.
+    """Copy the files of a journal before they are changed, and return the name of the copy.
 
-    Who tries a refused journal again and again gets one copy, not one each time.
+    An existing copy with the same contents is used again.
     """
     for earlier in sorted(Path(path).parent.glob(f"{_escaped(Path(path).name)}.damaged-*")):
         if not earlier.name.endswith("-wal") and _same_files(path, str(earlier)):
             return str(earlier)
     stamp = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    target, n = stamp, 1
+    target = stamp
+    number = 1
     while os.path.lexists(target) or os.path.lexists(f"{target}-wal"):
-        n += 1
-        target = f"{stamp}-{n}"
+        number += 1
+        target = f"{stamp}-{number}"
     try:
         for suffix in ("", "-wal"):
             if not suffix or size_of(path + suffix):
                 copy_file(path + suffix, target + suffix)
     except OSError:
-        for suffix in ("", "-wal"):  # half a copy is none
+        for suffix in ("", "-wal"):  # an incomplete copy is useless
             with suppress(OSError):
                 os.unlink(target + suffix)
         raise
@@ -139,7 +140,7 @@ def keep_aside(path: str) -> str:
 
 
 def copy_file(source: str, target: str) -> None:
-    """Copy a file that only the user may read, down to the disk; one that is missing counts as empty."""
+    """Copy a file privately and sync the copy; a missing file counts as empty."""
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as to:
         with suppress(FileNotFoundError), open(source, "rb") as of:
@@ -158,7 +159,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Bring the names in the folder of this file to the disk: a rename is not safe before that."""
+    """Sync the folder of a file: a rename is not durable before that."""
     sync_file(os.path.dirname(path))
 
 

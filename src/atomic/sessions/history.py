@@ -1,4 +1,4 @@
-"""What a session's folder tells of its run: the steps, the calls of agents, the tasks. It only looks."""
+"""Reads the history of a run from its folder: steps, calls of agents, tasks. It changes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from atomic.bounded import open_regular
+from atomic.base.untrusted_files import open_regular
 from atomic.tasks import Task, TaskList
 from atomic.tasks.errors import TasksError
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from atomic.sessions.model import SessionRecord
     from atomic.sessions.store import Session
 
-_LONGEST_LINE = 64 * 1024 * 1024  # bytes; a longer one is no line of ours, and is read in pieces
-_SLACK = 1.0  # seconds that a call's own time may lie outside of its step's
+_LONGEST_LINE = 64 * 1024 * 1024  # bytes; Atomic writes no longer line
+_SLACK = 1.0  # seconds by which a call may exceed the time of its step
 
 
 class StepLook(msgspec.Struct, frozen=True, kw_only=True):
-    """A step, as `sessions show --json` tells it; `cost` None: nobody tells the price."""
+    """A step, as `sessions show --json` prints it; `cost` None: the price is unknown."""
 
     node: str
     step_id: str
@@ -32,7 +32,7 @@ class StepLook(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     seconds: float
     cost: float | None = None
-    started: float = 0.0  # seconds since 1970
+    started: float = 0.0  # Unix time
     error: str | None = None
 
 
@@ -52,13 +52,13 @@ class CallLook(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> str:
-        """The node, the role if that says more, and the task."""
+        """The node, the role if it differs, and the task."""
         role = self.role if self.role and self.role != self.node else ""
         return " ".join(part for part in (self.node, role, f"task {self.task}" if self.task else "") if part)
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `problem` says what could not be read."""
+    """The history of a run. `problem` names what could not be read."""
 
     record: SessionRecord
     steps: Sequence[StepLook] = ()
@@ -68,7 +68,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_history(session: Session, record: SessionRecord) -> History:
-    """Look at a run, also while it goes on. What is damaged is left out and said."""
+    """Read the history of a run, also while it runs. Damaged parts are left out and reported."""
     calls, no_calls = _calls(session.logs.calls)
     steps, problem = _steps(session, calls)
     tasks, more = _tasks(session.dir / "tasks.json")
@@ -88,7 +88,7 @@ def _interrupted(step: StepLook) -> StepLook:
 
 
 def objects_in(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
-    """The objects of a log, one a line; a line that a kill has cut short is passed over."""
+    """Yield the objects of a log, one per line; a line that is cut short is skipped."""
     for line in lines:
         try:
             data = msgspec.json.decode(line) if line.strip() else None
@@ -99,7 +99,7 @@ def objects_in(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
 
 
 def read_calls(path: Path) -> Iterator[CallLook]:
-    """The calls of agents, in the order of their ends. Raises OSError where the log cannot be read."""
+    """Yield the calls of agents in the order of their ends. Raises OSError if the log cannot be read."""
     for line in objects_in(_raw_lines(path)):
         usage = line.get("usage")
         figures: Mapping[str, Any] = cast("Mapping[str, Any]", usage) if isinstance(usage, Mapping) else {}
@@ -126,7 +126,7 @@ def _unreadable(path: Path, error: OSError) -> str:
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """A time of a log: a number, or ISO 8601."""
+    """Return the Unix time of a number or an ISO 8601 text; None for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     try:
@@ -136,7 +136,7 @@ def seconds_since_1970(value: Any) -> float | None:
 
 
 def number(value: Any) -> float:
-    """A figure of a log; what is none, or below 0, is 0."""
+    """Return a number of a log; 0 for anything else and for negative ones."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
 
 
@@ -150,7 +150,7 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def _start(line: Mapping[str, Any], seconds: float) -> float:
-    """`time` is when the call ended: the line is written then."""
+    """Return when a call started; `time` is when it ended."""
     return (seconds_since_1970(line.get("time")) or 0.0) - seconds
 
 
@@ -159,9 +159,9 @@ def _text(value: Any) -> str:
 
 
 def _steps(session: Session, calls: Sequence[CallLook]) -> tuple[list[StepLook], str]:
-    from atomic.graph.errors import JournalError, RunNotFoundError
+    from atomic.graph.engine.errors import JournalError, RunNotFoundError
 
-    if not session.journal_path.is_file():  # looking must not make one
+    if not session.journal_path.is_file():  # opening it would create one
         return [], ""
     try:
         with closing(session.journal()) as journal:
@@ -188,11 +188,13 @@ def _step(record: Any, calls: Sequence[CallLook], taken: set[int]) -> StepLook:
 
 
 def _cost(record: Any, calls: Sequence[CallLook], taken: set[int]) -> float | None:
-    """What the step's own figures say, else the sum of the calls that its node made meanwhile."""
+    """Return the cost that the step reports, else the sum of its node's calls in that time."""
     usage: Mapping[str, float] = record.usage or {}
-    if isinstance(cost := usage.get("cost"), int | float):
+    cost = usage.get("cost")
+    if isinstance(cost, int | float):
         return float(cost)
-    first, last = record.started - _SLACK, record.started + record.seconds + _SLACK
+    first = record.started - _SLACK
+    last = record.started + record.seconds + _SLACK
     own = [
         at
         for at, call in enumerate(calls)
@@ -204,7 +206,7 @@ def _cost(record: Any, calls: Sequence[CallLook], taken: set[int]) -> float | No
 
 
 def _open_steps(path: Path, finished: set[tuple[str, int]]) -> tuple[list[StepLook], str]:
-    """Return the steps that have begun and of whose end nothing is written, and why the log cannot be read."""
+    """Return the steps that have started and not ended, and why the log cannot be read."""
     try:
         begun = _begun_steps(_raw_lines(path))
     except OSError as error:
@@ -215,11 +217,11 @@ def _open_steps(path: Path, finished: set[tuple[str, int]]) -> tuple[list[StepLo
 
 
 def _begun_steps(lines: Iterable[bytes]) -> dict[tuple[str, int], StepLook]:
-    """The attempts that have begun and of whose end the log tells nothing."""
+    """Return the attempts that have started and not ended by the log."""
     begun: dict[tuple[str, int], StepLook] = {}
     for raw in lines:
         if b'"node_started"' not in raw and b'"node_ended"' not in raw:
-            continue  # most lines are what agents say
+            continue  # most lines are activity of agents
         try:
             line = msgspec.json.decode(raw)
             step = StepLook(

@@ -1,4 +1,4 @@
-"""A run as one page: no script, nothing from elsewhere, and nothing in it that could be taken for markup. Pure."""
+"""A run as one HTML page, without scripts and external resources, all text escaped. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from atomic.base.text import duration
 from atomic.sessions.history import History
-from atomic.sessions.report import dollars, duration, facts_of, figures_of, local_time
+from atomic.sessions.report import dollars, facts_of, figures_of, local_time
 from atomic.sessions.timeline import Row, rows_of
 
 MOST_ROWS = 2000
@@ -24,7 +25,7 @@ td,th{text-align:left;padding:.15rem .6rem .15rem 0;vertical-align:top;overflow-
 """.strip()
 _GOOD = ("completed", "done", "running")
 
-# What would turn the direction of the text around, or hide: shown as a sign that something was there.
+# Characters that hide text or change its direction are shown as U+FFFD.
 _HIDDEN = dict.fromkeys(
     (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x200E, 0x200F, *range(0x202A, 0x202F),
      *range(0x2066, 0x206A)),
@@ -33,7 +34,7 @@ _HIDDEN = dict.fromkeys(
 
 
 def page_of(history: History, *, svg: str = "", report: str = "", marks: Mapping[str, str] | None = None) -> str:
-    """The page. `svg` is a graph that we have drawn ourselves: it is the one text that is not escaped."""
+    """Return the page. `svg` is our own drawing of the graph, the only text that is not escaped."""
     record = history.record
     title = f"{record.workflow}: {record.status}"
     parts = [
@@ -96,14 +97,14 @@ def _tasks(history: History) -> str:
 
 
 def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are escaped already."""
+    """Return a table of cells that are already escaped."""
     titles = "".join(f"<th>{title}</th>" for title in head)
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{titles}</tr>{lines}</table>"
 
 
 def _marked(svg: str, marks: Mapping[str, str]) -> str:
-    """The graph with a sign behind the id of each node that ran; what is in a subgraph is `outer/inner`."""
+    """Return the drawing with a mark after the id of each node that ran (`outer/inner` in a subgraph)."""
     for path, mark in marks.items():
         name = re.escape(escape(path.rpartition("/")[2]))
         box = rf'(data-id="{re.escape(escape(path))}">(?:(?!</g>).)*?>{name})(?=</text>)'

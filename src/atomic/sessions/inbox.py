@@ -1,8 +1,9 @@
-"""What other processes say to the one that works on a run: stop, cancel, the answer to a question.
+"""Messages of other processes to the owner of a run: stop, cancel, answer a question.
 
-A message is a file in `inbox/`, written beside and renamed. There is no socket, no port, and no signal to a number that
-may be somebody else's by now. A stop is meant for one process and is nothing to the next; an answer is meant for a
-question and stays until the journal has it. What cannot be read is put aside and hurts nobody.
+A message is a file in `inbox/`, which is written under another name and renamed. So there
+is no socket, and no signal to a pid that may have been reused. A stop is for one process,
+and the next owner ignores it. An answer is for a question and stays until the journal has
+it. A file that cannot be read is renamed and ignored.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from uuid import uuid4
 
 import msgspec
 
-from atomic.saving import replace_file
+from atomic.base.files import replace_file
 from atomic.sessions.files import make_folder
 
 POLL_SECONDS = 0.25
-_MOST_BYTES = 1_000_000  # of one message; nobody answers with more
+_MOST_BYTES = 1_000_000  # of one message
 
 Answer = str | list[str]
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One file: `to` is the mark of the process that a stop is for, `question` the one that is answered."""
+    """One message: `to` is the process that a stop is for, `question` the id that is answered."""
 
     kind: Literal["stop", "cancel", "answer"]
     time: float = 0.0
@@ -37,20 +38,20 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    """The folder `inbox/` of a session, for those who write and for the one who reads."""
+    """The folder `inbox/` of a session, for its writers and its reader."""
 
     def __init__(self, session_dir: Path) -> None:
         self.folder = session_dir / "inbox"
 
     def put(self, message: Message) -> None:
-        """Leave a message; it is whole or not there."""
+        """Write a message, completely or not at all."""
         make_folder(str(self.folder))
         name = f"{time.time_ns():020d}-{uuid4().hex[:8]}.json"
         message = msgspec.structs.replace(message, time=time.time())
         replace_file(str(self.folder / name), msgspec.json.encode(message))
 
     def orders(self, me: str) -> set[str]:
-        """Which of `stop` and `cancel` somebody wants of this process; they are taken out, those for others too."""
+        """Remove all orders, and return which of `stop` and `cancel` were for this process."""
         found: set[str] = set()
         for path, message in self._messages():
             if message.kind != "answer":
@@ -60,11 +61,11 @@ class Inbox:
         return found
 
     def answers(self) -> dict[str, Answer]:
-        """The answers that wait, by question; the last one counts."""
+        """Return the answers by question; the last one counts."""
         return {message.question: message.answer for _, message in self._messages() if message.kind == "answer"}
 
     def forget(self, answered: Collection[str] | None = None) -> None:
-        """Take out what answers these questions, or any: a question that is asked again wants another answer."""
+        """Remove the answers to these questions, or all: a repeated question needs a new answer."""
         for path, message in self._messages():
             if message.kind == "answer" and (answered is None or message.question in answered):
                 path.unlink(missing_ok=True)
@@ -85,12 +86,12 @@ class Inbox:
 
 
 def _read(path: Path) -> bytes:
-    """The file's bytes. Something else in its place (a pipe, a folder, a link) is not waited for."""
+    """Return the bytes of a file; never wait for a pipe in its place, never follow a link."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         return file.read(_MOST_BYTES)
 
 
 def _put_aside(path: Path) -> None:
-    with suppress(OSError):  # else it is looked at again, and passed over again
+    with suppress(OSError):  # otherwise it is ignored again the next time
         path.rename(path.with_suffix(".unreadable"))

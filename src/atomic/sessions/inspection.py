@@ -1,7 +1,7 @@
-"""Look at a journal before anything is written to it: is it one, is it ours, is it whole?
+"""Checks a journal before anything is written to it: its format and its integrity.
 
-The checks that SQLite does by itself are not enough here. It would make an empty database of a lost one, drop the end
-of its log in silence, and read on behind a page that has lost half of its rows.
+SQLite's own checks are not enough. It would create an empty database for a lost one, drop
+the end of its log silently, and continue after a page that has lost half of its rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from atomic.graph.errors import JournalError
+from atomic.graph.engine.errors import JournalError
 from atomic.sessions import chain, wal
 from atomic.sessions.database import (
     APPLICATION_ID,
@@ -26,19 +26,19 @@ from atomic.sessions.files import size_of
 
 _MAGIC = b"SQLite format 3\0"
 _LOOK_BYTES = 1 << 20
-_QUICK_BYTES = 64 << 20  # a check reads the whole file, about 1.4 ms a megabyte
+_QUICK_BYTES = 64 << 20  # a check reads the whole file, about 1.4 ms per megabyte
 
 
 def is_new(path: str) -> bool:
-    """Whether nothing has been written yet. An empty file with a log beside it is not new, it is damaged."""
+    """Return whether nothing has been written yet. An empty file with a log is damaged, not new."""
     return size_of(path) == 0 and size_of(f"{path}-wal") == 0
 
 
 def inspect(path: str) -> None:
-    """Check a journal that nobody has open; changes nothing.
+    """Check a journal that no process has open; change nothing.
 
     Raises:
-        DamagedError: it is a journal and not whole.
+        DamagedError: it is a journal and damaged.
         JournalError: it is something else, or newer than this version, or cannot be read.
     """
     try:
@@ -83,7 +83,7 @@ def _check_header(path: str) -> None:
 
 
 def _has_traces(path: str) -> bool:
-    """Whether a file that does not begin like a journal was one: a stranger's file is not copied around."""
+    """Return whether a file without the header of a journal was one; other files are not copied."""
     for name in (path, f"{path}-wal"):
         if size_of(name) == 0:
             continue
@@ -97,10 +97,11 @@ def _has_traces(path: str) -> bool:
 
 
 def _is_leaf(header: bytes) -> bool:
-    """Whether a page begins like one of a table that holds rows."""
+    """Return whether a page starts like a table page with rows."""
     if len(header) < 8 or header[0] != 0x0D:
         return False
-    cells, content = int.from_bytes(header[3:5], "big"), int.from_bytes(header[5:7], "big")
+    cells = int.from_bytes(header[3:5], "big")
+    content = int.from_bytes(header[5:7], "big")
     return cells > 0 and 8 + 2 * cells <= content < PAGE_SIZE and header[7] <= 60
 
 
@@ -109,14 +110,14 @@ def _check_log(path: str, connection: sqlite3.Connection) -> None:
     if size:
         reason = f"the last {size} bytes of its log cannot be used"
         raise DamagedError(reason, lost_bytes=size, lost_commits=commits)
-    # A log that lost its end may hold older pages than the file itself, after a checkpoint; SQLite would prefer those.
+    # After a checkpoint, a log that lost its end may have older pages than the file; SQLite would prefer those.
     ends = _ends(connection)
     try:
         with closing(connect(path, without_log=True)) as alone:
             check_format(path, alone)
             older = {number: end for number, end in _ends(alone).items() if number in ends}
     except (*SQLITE_ERRORS, DamagedError, JournalError):
-        return  # in the middle of a checkpoint the file means nothing without its log
+        return  # during a checkpoint the file is not valid without its log
     if any(end > ends[number] for number, end in older.items()):
         raise DamagedError("its log is older than the file")
 
@@ -128,14 +129,14 @@ def _ends(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def _check_structure(connection: sqlite3.Connection) -> None:
-    """Ask whether every page has its place: without this, rows could vanish and the rest would look well."""
+    """Raise DamagedError if the structure of the file is damaged: rows could be lost unnoticed."""
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
         raise DamagedError(str(answer).removeprefix("*** in database main ***\n"))
-    # A key that was changed may lie outside of every run.
+    # A changed key may be outside of every run.
     first, last = connection.execute("SELECT min(key), max(key) FROM rows").fetchone()
     if {key >> chain.RUN_BITS for key in (first, last) if key is not None} - set(run_numbers(connection)):
-        raise DamagedError("it holds rows of no run")
+        raise DamagedError("it has rows of no run")
 
 
 def _newer(path: str, version: int) -> JournalError:

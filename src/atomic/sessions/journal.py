@@ -1,10 +1,12 @@
-"""SqliteJournal: the record of runs in one SQLite file.
+"""SqliteJournal: the journal of runs in one SQLite file.
 
-All truth is in the rows, each chained to the one before it (`chain`). The table of runs only says where the rows of a
-run are and who may write them: every write is checked against the run's fence number, which grows with each new owner,
-so that one who was thought dead and wakes up can write nothing more.
+A run is its rows, each chained to the one before it (`chain`). The table of runs has the
+range of keys and the owner of each run. Every write is checked against the run's fence
+number, which grows with each new owner, so that an owner that was believed dead and
+continues cannot write.
 
-A journal may be used from several threads: each operation holds the file's lock, because they share one connection.
+A journal may be used from several threads: each operation holds the file's lock, because
+they share one connection.
 """
 
 from __future__ import annotations
@@ -17,8 +19,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 from uuid import uuid4
 
-from atomic.graph.errors import JournalError, RunNotFoundError, RunOwnedError
-from atomic.graph.journal import History, Records, Row, RunLog, Runs, describe_run, forked_rows, records_of, rows_until
+from atomic.graph.engine.errors import JournalError, RunNotFoundError, RunOwnedError
+from atomic.graph.engine.journal import (
+    History,
+    Records,
+    Row,
+    RunLog,
+    Runs,
+    describe_run,
+    forked_rows,
+    records_of,
+    rows_until,
+)
 from atomic.sessions.chain import End, Snapshot, first_key, link
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.leases import Leases
@@ -32,7 +44,7 @@ ResultT = TypeVar("ResultT")
 
 
 def open_journal(path: str | os.PathLike[str], *, is_new: bool) -> SqliteJournal:
-    """Open the SQLite journal at a path; only where `is_new` is a file made. Raises JournalError."""
+    """Open the SQLite journal at a path; only with `is_new` a file is created. Raises JournalError."""
     if not is_new and not os.path.exists(path):
         raise JournalError(
             f'There is no journal "{os.fspath(path)}": a run continues only with the journal that it was recorded in'
@@ -41,14 +53,15 @@ def open_journal(path: str | os.PathLike[str], *, is_new: bool) -> SqliteJournal
 
 
 class SqliteJournal:
-    """Runs in one SQLite file that outlives the process, a kill and a power cut.
+    """Runs in one SQLite file, which survives a kill and a power cut.
 
-    A damaged file is recovered to the last good record of each run or refused; `recovered` tells, and the damaged file
-    is always kept beside it. A journal may be used from several threads; each run belongs to one of them.
+    A damaged file is recovered to the last good record of each run, or refused. `recovered`
+    describes that, and a copy of the damaged file is always kept. A journal may be used from
+    several threads; each run belongs to one of them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # Here and not above: a program that opens no journal does not load SQLite.
+        # Imported here: a program that opens no journal does not load SQLite.
         from atomic.sessions.storage import JournalFile
 
         try:
@@ -58,7 +71,7 @@ class SqliteJournal:
         self._file: JournalFile = JournalFile(real)
         self._leases = Leases(real)
         self._logs: dict[int, _SqliteLog] = {}
-        # A journal that nobody closed and nobody holds any more must not keep its runs.
+        # A journal that is garbage without being closed must release its runs.
         self._ended = weakref.finalize(self, _end, self._file, self._leases)
         self._ended.atexit = False
 
@@ -68,11 +81,11 @@ class SqliteJournal:
 
     @property
     def recovered(self) -> Recovery | None:
-        """What was lost, if the file was damaged."""
+        """What was recovered, if the file was damaged."""
         return self._file.recovered
 
     def create(self, execution_id: str, start: Row) -> RunLog:
-        """Begin a run and own it. Raises JournalError if the id is taken."""
+        """Create a run and own it. Raises JournalError if the id exists."""
 
         def create() -> RunLog:
             with self._file.writing() as tables:
@@ -100,7 +113,7 @@ class SqliteJournal:
         return self._repaired(acquire)
 
     def history(self, execution_id: str, *, at: int | None = None) -> History:
-        """Read a run, up to its `at`-th finished step; needs no ownership."""
+        """Read a run, up to its `at`-th finished step, without owning it."""
 
         def history() -> History:
             with self._file.reading() as tables:
@@ -109,7 +122,7 @@ class SqliteJournal:
         return self._repaired(history)
 
     def list(self) -> Runs:
-        """All runs in the order of their making; reads only the ends of each."""
+        """Return all runs in the order of their creation; only the ends of each are read."""
 
         def describe() -> Runs:
             with self._file.reading() as tables:
@@ -118,7 +131,7 @@ class SqliteJournal:
         return self._repaired(describe)
 
     def records(self, execution_id: str) -> Records:
-        """The finished steps of a run."""
+        """Return the finished steps of a run."""
 
         def records() -> Records:
             with self._file.reading() as tables:
@@ -152,7 +165,7 @@ class SqliteJournal:
         self._repaired(delete)
 
     def close(self) -> None:
-        """Give up all runs and close the file; a second time does nothing."""
+        """Release all runs and close the file; a second call does nothing."""
         with self._file.lock:
             for log in tuple(self._logs.values()):
                 log.release()
@@ -173,7 +186,8 @@ class SqliteJournal:
         return run
 
     def _own(self, run: Run, end: End) -> RunLog:
-        log = self._logs[run.number] = _SqliteLog(self._file, run, end, self._disown)
+        log = _SqliteLog(self._file, run, end, self._disown)
+        self._logs[run.number] = log
         self._leases.add(run.number, run.fence)
         return log
 
@@ -182,7 +196,7 @@ class SqliteJournal:
         self._leases.remove(number)
 
     def _repaired(self, action: Callable[[], ResultT]) -> ResultT:
-        """Do it; where the file turns out to be damaged, recover it and do it again."""
+        """Call an action; if the file is damaged, recover it and call the action again."""
         with self._file.lock:
             try:
                 return action()
@@ -196,7 +210,7 @@ class SqliteJournal:
 
     def _repair(self, damage: DamagedError) -> None:
         if any(log.has_written for log in self._logs.values()):
-            # What a running engine remembers must not be cut away under it.
+            # A running engine remembers rows that a recovery may remove.
             raise JournalError(
                 f'"{self.path}" is damaged: {damage.reason}; end its runs, then open it again to recover it'
             ) from damage
@@ -211,23 +225,28 @@ class SqliteJournal:
 
 
 class _SqliteLog:
-    """The pen of a run in the hands of this process."""
+    """Writes the rows of a run that this process owns."""
 
     def __init__(self, file: JournalFile, run: Run, end: End, disown: Callable[[int], None]) -> None:
         self.run = run
         self.has_written = False
-        self._file, self._disown, self._released = file, disown, False
-        self._number, self._fence, self._first_key = run.number, run.fence, first_key(run.number)
+        self._file = file
+        self._disown = disown
+        self._released = False
+        self._number = run.number
+        self._fence = run.fence
+        self._first_key = first_key(run.number)
         self._seq, self._crc = end
 
     def append(self, rows: Sequence[Row], *, sync: bool = True) -> None:
         with self._file.lock:
             if self._released:
                 raise RunOwnedError(self.run.execution_id, None, taken_over=True)
-            seq, crc = self._seq, self._crc
+            seq = self._seq
+            crc = self._crc
             try:
                 if len(rows) == 1:
-                    # Nearly every append: nothing is built here that it does not need.
+                    # Nearly every append has one row, so this path builds no list.
                     kind, step, body = rows[0]
                     seq += 1
                     crc = link(crc, seq, kind, step, body)
@@ -244,14 +263,16 @@ class _SqliteLog:
                 raise self._cannot_write(damage) from damage
             if not written:
                 raise self._taken_over()
-            self._seq, self._crc, self.has_written = seq, crc, True
+            self._seq = seq
+            self._crc = crc
+            self.has_written = True
 
     def snapshot(self, step: int, body: bytes) -> None:
         with self._file.lock:
             if self._released:
                 raise RunOwnedError(self.run.execution_id, None, taken_over=True)
             try:
-                # A cache need not be on the disk at once.
+                # A snapshot is a cache, so it is not synced.
                 with self._file.writing(sync=False, size=len(body)) as tables:
                     owned = tables.owns(self.run)
                     if owned:
@@ -267,20 +288,20 @@ class _SqliteLog:
                 return
             self._released = True
             self._disown(self._number)
-            # Where this fails, time does it: the lease is not renewed any more.
+            # If this fails, the lease expires.
             with suppress(JournalError, DamagedError), self._file.writing(sync=False) as tables:
                 if tables.owns(self.run):
                     tables.set_owner(self.run._replace(owner=None))
 
     def rewind(self, end: End) -> None:
-        """Go on behind the rows that a recovery has left."""
+        """Continue after the rows that a recovery has kept."""
         self._seq, self._crc = end
 
     def _cannot_write(self, damage: DamagedError) -> JournalError:
         return JournalError(f'Cannot write "{self._file.path}": it is damaged ({damage.reason})')
 
     def _taken_over(self) -> RunOwnedError:
-        """Somebody else has the run, or it is gone: this log writes nothing more."""
+        """Release the run after another process took or deleted it, and return the error."""
         self._released = True
         self._disown(self._number)
         pid = None
@@ -294,14 +315,14 @@ def _history(tables: Tables, run: Run, at: int | None) -> History:
     start, first = tables.start(run)
     snapshot = tables.snapshot_for(run, at)
     if snapshot is not None:
-        rows = _rows_behind(tables, run, snapshot, at)
+        rows = _rows_after(tables, run, snapshot, at)
         if rows is not None:
             return History(start, snapshot.body, rows)
     return History(start, None, rows_until(tables.rows(run, first), at))
 
 
-def _rows_behind(tables: Tables, run: Run, snapshot: Snapshot, at: int | None) -> list[Row] | None:
-    """The rows behind a snapshot, up to the `at`-th finished step; None if there is no such step."""
+def _rows_after(tables: Tables, run: Run, snapshot: Snapshot, at: int | None) -> list[Row] | None:
+    """Return the rows after a snapshot, up to the `at`-th finished step; None if there is no such step."""
     kept: list[Row] = []
     if at == snapshot.step:
         return kept

@@ -1,6 +1,7 @@
-"""The sign of life of a process that owns runs: one thread for all runs of a journal.
+"""Renews the leases of the runs that this process owns: one thread per journal.
 
-It is a thread and not a task of the event loop, because a node that blocks the loop for a minute must not cost the run.
+It is a thread and not a task, because a node that blocks the event loop for a minute must
+not lose the run.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from atomic.sessions.owner import RENEW_SECONDS, clocks
 if TYPE_CHECKING:
     from atomic.sessions.database import LogKeeper
 
-_LOCK_SECONDS = 1.0  # whoever waits for this thread to end waits at most so long
+_LOCK_SECONDS = 1.0  # the longest time that a caller waits for the end of this thread
 
 
 class Leases:
-    """Renews the leases of the runs it is told of, while there are any."""
+    """Renews the leases of the runs that were added, while there are any."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._runs: dict[int, int] = {}
-        # The thread writes this and the others write `_runs`: each has its own, and no lock is needed.
+        # Only the thread writes this, and only callers write `_runs`, so no lock is needed.
         self._fenced: set[tuple[int, int]] = set()
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -38,10 +39,11 @@ class Leases:
 
     def pause(self) -> None:
         """End the thread and close its connection; the runs are remembered."""
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         if thread is not None:
             self._stopped.set()
-            # Garbage may be collected in any thread, in this one too.
+            # The garbage collector may call this in the thread itself.
             if thread is not threading.current_thread():
                 thread.join()
 
@@ -63,20 +65,20 @@ class Leases:
     def _renew(self, keeper: LogKeeper) -> None:
         from atomic.sessions.database import SQLITE_ERRORS, connect
 
-        # A failure is not the run's: the next turn tries again, and if all fail, the fence protects the file.
+        # A failure does not end the run: the next renewal tries again, and the fence protects the file.
         try:
             connection = connect(self._path, seconds=_LOCK_SECONDS)
         except SQLITE_ERRORS:
             return
         try:
-            # A lease need not outlive a power cut: the boot that it belongs to does not either.
+            # A lease need not survive a power cut: it belongs to this boot.
             connection.executescript("PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE;")
             for number, fence in set(self._runs.items()) - self._fenced:
                 sql = "UPDATE runs SET ticked = ?, renewed = ? WHERE number = ? AND fence = ?"
                 if connection.execute(sql, (*clocks(), number, fence)).rowcount == 0:
-                    self._fenced.add((number, fence))  # somebody took it over
+                    self._fenced.add((number, fence))  # another process took it over
             connection.execute("COMMIT")
-            keeper.wrote(connection)  # a run may wait for days, and nobody else writes
+            keeper.wrote(connection)  # a run may wait for days while only leases are written
         except SQLITE_ERRORS:
             pass
         finally:

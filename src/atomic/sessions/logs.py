@@ -1,8 +1,8 @@
 """The logs of a session, without secrets.
 
-`events.jsonl` is what a host was told, one object a line; `attach` follows it. An agent's words come in pieces, and a
-secret may lie across two of them: pieces are joined and written line by line of the text, when nothing can follow that
-would make a secret of what is written.
+`events.jsonl` has the events of the run, one object per line; `attach` follows it. The text
+of an agent comes in pieces, and a secret may span two of them. So pieces are joined, and
+written line by line once no later piece can complete a secret.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.redact import Redactor
-from atomic.terminal import harmless, one_line
+from atomic.base.redaction import Redactor
+from atomic.base.terminal import harmless, one_line
 
 _DELTAS = ("text_delta", "thinking_delta", "tool_output")
 _ENDS_MESSAGE = ("tool_started", "tool_ended", "turn_ended", "subagent_ended", "question_asked")
-_LONG = 64 * 1024  # characters of one line that are not held back any longer
-_HELD = 8 * 1024  # of them, the last ones that are: no secret is longer
+_LONG = 64 * 1024  # characters of a line after which it is written in parts
+_HELD = 8 * 1024  # of these, the last ones are held back: no secret is longer
 _KEY = "PRIVATE KEY"
 
 Line = Mapping[str, Any]
@@ -32,7 +32,7 @@ Key = tuple[Any, ...]
 
 
 class SessionLogs:
-    """The files in `logs/`. That one cannot be written never ends a run; `failure` says why."""
+    """The files in `logs/`. A failed write never ends a run; `failure` has the first error."""
 
     def __init__(self, session_dir: Path, redactor: Redactor) -> None:
         self.folder = session_dir / "logs"
@@ -51,7 +51,7 @@ class SessionLogs:
         return self.folder / "agent-calls.jsonl"
 
     def event(self, line: Line) -> None:
-        """Note what a host is told."""
+        """Log an event of the run."""
         inner: Any = line.get("event")
         if not isinstance(inner, Mapping):
             self._event(line)
@@ -66,16 +66,16 @@ class SessionLogs:
         self._event(line)
 
     def call(self, line: Line) -> None:
-        """Note a finished call of an agent."""
+        """Log a finished call of an agent."""
         self._write("agent-calls.jsonl", msgspec.json.encode(self._redactor.data(msgspec.to_builtins(line))))
 
     def progress(self, what: str) -> None:
-        """Note in `progress.txt`, for people, how far the run is."""
+        """Add a line to `progress.txt`."""
         text = one_line(self._redactor.text(what))
         self._write("../progress.txt", f"{_now()} {text}".encode("utf-8", "replace"))
 
     def error(self, what: str, error: BaseException | None = None) -> None:
-        """Note something that failed, for people."""
+        """Add a failure to `errors.log`."""
         lines = [f"{_now()} {what}"]
         if error is not None:
             lines += "".join(traceback.format_exception(error)).splitlines()
@@ -83,7 +83,7 @@ class SessionLogs:
         self._write("errors.log", "\n  ".join(text.splitlines()).encode("utf-8", "replace"))
 
     def close(self) -> None:
-        """Write what is held back, and close the files."""
+        """Write the text that is held back, and close the files."""
         for stream in self._streams.values():
             self._put(stream, stream.rest())
         self._streams.clear()
@@ -92,9 +92,14 @@ class SessionLogs:
         self._files.clear()
 
     def _end_streams(self, line: Line, inner: Line) -> None:
-        for key in [key for key in self._streams if key[:4] == _key(line, inner)[:4]]:
-            stream = self._streams.pop(key)
-            self._put(stream, stream.rest())
+        """Write the held text of the agents whose message this event ends."""
+        *place, agent, type, id = _key(line, inner)
+        ended = {agent, id} if type == "subagent_ended" else {agent}
+        is_turn_over = type == "turn_ended" and agent is None  # which also ends the sub-agents of the turn
+        for key in [key for key in self._streams if key[:3] == (*place,)]:
+            if is_turn_over or key[3] in ended:
+                stream = self._streams.pop(key)
+                self._put(stream, stream.rest())
 
     def _put(self, stream: _Stream, text: str) -> None:
         if text:
@@ -117,21 +122,23 @@ class SessionLogs:
 
 
 class _Stream:
-    """The pieces of one text, until they can be written."""
+    """The pieces of one text that are not written yet."""
 
     def __init__(self, line: Line) -> None:
-        self.line = line  # the first one: what is joined is told with its number
+        self.line = line  # of the first piece
         self._text = ""
 
     def add(self, piece: str, redactor: Redactor) -> str:
-        """What can be written now, as it is."""
+        """Add a piece, and return the text that can be written now."""
         self._text += piece
         cut = self._cut(redactor)
-        ready, self._text = self._text[:cut], self._text[cut:]
+        ready = self._text[:cut]
+        self._text = self._text[cut:]
         return ready
 
     def rest(self) -> str:
-        ready, self._text = self._text, ""
+        ready = self._text
+        self._text = ""
         return ready
 
     def _cut(self, redactor: Redactor) -> int:
@@ -140,7 +147,7 @@ class _Stream:
             begin = text.rfind("-----BEGIN")
             end = text.find("-----END", begin) if begin >= 0 else 0
             if end < 0 or (begin >= 0 and text.find("\n", end) < 0):
-                return text.rfind("\n", 0, begin) + 1  # in the middle of a key
+                return text.rfind("\n", 0, begin) + 1  # inside a private key
         end = text.rfind("\n") + 1
         if end or len(text) < _LONG:
             return end
@@ -156,11 +163,11 @@ def _key(line: Line, inner: Line) -> Key:
 
 
 def _open(path: Path) -> int:
-    """Open a log to add lines; one that a kill has cut short is ended first."""
+    """Open a log for appending; an incomplete last line is ended first."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.open(path, flags, 0o600)
     status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):  # a pipe that nobody reads would stop the run once it is full
+    if not stat.S_ISREG(status.st_mode):  # a full pipe without a reader would block the run
         os.close(file)
         raise OSError(errno.EINVAL, "this is not a regular file", os.fspath(path))
     size = status.st_size

@@ -1,4 +1,4 @@
-"""What `session.json` says of a run."""
+"""The contents of `session.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class SessionStatus(StrEnum):
-    """Where a run is; `interrupted` is only shown: a running one whose owner is dead."""
+    """The status of a run. `interrupted` is only shown, for a running one whose process is dead."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -23,7 +23,7 @@ class SessionStatus(StrEnum):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What was spent so far; `usd` None: nobody tells the price."""
+    """The cost so far; `usd` None: the price is unknown."""
 
     usd: float | None = 0.0
     input_tokens: int = 0
@@ -43,20 +43,20 @@ class OpenQuestion(msgspec.Struct, frozen=True):
 
 
 class OwnerInfo(msgspec.Struct, frozen=True):
-    """The process that works on it; `mark` tells it from another that gets its number later."""
+    """The process that owns a run; `mark` distinguishes it from a later process with the same pid."""
 
     pid: int
     mark: str = ""
 
 
 class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The file, field for field; times are ISO 8601 in UTC."""
+    """The fields of `session.json`; times are ISO 8601 in UTC."""
 
     id: str
     workflow: str
     workflow_version: str = ""
     workflow_source: str = ""  # builtin, user or project; empty in records of older versions
-    workflow_path: str = ""  # of its file; empty for a built-in one
+    workflow_path: str = ""  # of its file; empty if built in
     workflow_sha256: str = ""  # of that file when the run was started
     project: str = ""
     prompt: str = ""
@@ -74,12 +74,12 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     atomic_version: str = ""
     state_version: int = 1
     cwd: str = ""  # where the run was started
-    options: Mapping[str, Any] = {}  # agents, models, caps and what is to be done at a limit: what a resume keeps
-    parked_until: float | None = None  # seconds since 1970
-    named: Mapping[str, Sequence[str]] = {}  # sessions that nodes share by name: provider and its id
-    trust: Any = None  # what the project's code was when the run was started, and what the run made of it
+    options: Mapping[str, Any] = {}  # agents, models, caps and the choice at a limit, which a resume keeps
+    parked_until: float | None = None  # Unix time
+    named: Mapping[str, Sequence[str]] = {}  # shared sessions by name: provider and session id
+    trust: Any = None  # the project's code at the start of the run, and the run's own changes to it
 
     @property
     def is_conversation(self) -> bool:
-        """Whether people talk with an agent in it; a workflow that only asks an agent has a name."""
+        """Whether this is a chat. A workflow without a graph has the same status, but also a name."""
         return self.status is SessionStatus.CHAT and not self.workflow

@@ -1,7 +1,7 @@
-"""Who owns a run, and whether that process is still there.
+"""The process that owns a run, and whether it still exists.
 
-A process that has gone is noticed at once; one that hangs is noticed when it no longer renews its lease.
-Wall clocks are set and jump, so ages are measured with the clock of the boot wherever both sides share one.
+A dead process is noticed at once, a hanging one when it no longer renews its lease. Wall
+clocks jump, so ages are measured with the clock of the boot if both processes share it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _CLOCK_SLACK = 1.0
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A process that holds a run, with the times of its last sign of life; the order is that of the columns."""
+    """A process that owns a run, with the times of its last renewal; in the order of the columns."""
 
     host: str
-    boot: str  # empty where the system does not tell
-    space: str  # process ids mean something inside one namespace only
+    boot: str  # empty if the system has no boot id
+    space: str  # the namespace in which the pid is valid
     pid: int
-    born: str  # a pid is used again; pid and birth together are not
+    born: str  # a pid is reused; pid and start time together are not
     token: str
     ticked: float
     renewed: float
@@ -45,7 +45,7 @@ class Owner(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_columns(cls, columns: tuple[Any, ...]) -> Owner | None:
-        """Read the columns of a run; None where nobody owns it. Raises ValueError where they make no sense."""
+        """Return the owner from the columns of a run; None if it has none. Raises ValueError for bad columns."""
         if all(column is None for column in columns):
             return None
         expected = (str, str, str, int, str, str, float, float)
@@ -58,15 +58,16 @@ class Owner(msgspec.Struct, frozen=True):
         return (self.host, self.boot, self.space, self.pid, self.born, self.token, self.ticked, self.renewed)
 
     def is_alive(self) -> bool:
-        """Whether the owner may still write: its process exists and renewed its lease in time."""
+        """Return whether the owner may still write: its process exists and renewed its lease in time."""
         me = Owner.this_process("")
-        same_host, same_boot = self.host == me.host, self.boot == me.boot
+        same_host = self.host == me.host
+        same_boot = self.boot == me.boot
         if same_host and not same_boot and self.boot and me.boot:
-            return False  # the machine was started again, nothing of that time is left
+            return False  # the machine was rebooted
         if same_boot and (self.boot or same_host) and self.space == me.space and not _exists(self.pid, self.born):
             return False
         if same_boot and self.boot:
-            # A time to come is no time of this boot: then the file does not say the truth.
+            # A time in the future is not of this boot, so the file is wrong.
             return -_CLOCK_SLACK <= me.ticked - self.ticked <= STALE_SECONDS
         return me.renewed - self.renewed <= STALE_SECONDS
 
@@ -75,14 +76,14 @@ class Owner(msgspec.Struct, frozen=True):
         return (self.host, self.boot, self.space, self.pid, self.born) == (me.host, me.boot, me.space, me.pid, me.born)
 
 
-@lru_cache(maxsize=1)  # a process keeps it; a child of it has another id
+@lru_cache(maxsize=1)  # constant in a process; a forked child has another pid
 def _identity(pid: int) -> tuple[str, str, str]:
-    """What tells this process from others: the boot, its namespace, its birth."""
+    """Return what identifies this process: the boot, its pid namespace, its start time."""
     return _text_of("/proc/sys/kernel/random/boot_id"), _namespace(), _born(pid) or ""
 
 
 def clocks() -> tuple[float, float]:
-    """Now, by the clock of this boot (it goes on while the machine sleeps) and by the one on the wall."""
+    """Return the time of the boot clock, which includes suspend, and of the wall clock."""
     now = time.time()
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME), now
@@ -98,17 +99,17 @@ def _exists(pid: int, born: str) -> bool:
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True  # somebody else's and hidden from us, but there it is: the lease decides
+        return True  # of another user; the lease decides
     except (ProcessLookupError, OverflowError):
         return False
-    # Dead but not yet collected by its parent; or there is no /proc, and the lease decides.
+    # A zombie; or there is no /proc, and the lease decides.
     return not os.path.exists("/proc/self/stat")
 
 
 def _born(pid: int) -> str | None:
-    """When a process began, in ticks of this boot; None if it is not there, or dead and only not yet collected."""
+    """Return the start time of a process in ticks of this boot; None if it is gone or a zombie."""
     text = _text_of(f"/proc/{pid}/stat")
-    # The name of the program stands in parentheses and may contain blanks and parentheses itself.
+    # The program name is in parentheses and may itself contain blanks and parentheses.
     fields = text[text.rfind(")") + 1 :].split()
     if len(fields) < 20 or fields[0] in "ZXx":
         return None
@@ -131,19 +132,19 @@ def _text_of(path: str) -> str:
 
 
 def mark_of_this_process() -> str:
-    """A text that tells this process from every other, of any machine and at any time."""
+    """Return a text that identifies this process among all machines and times."""
     me = Owner.this_process("")
     return "|".join((me.host, me.boot, me.space, me.born))
 
 
 def is_running(pid: int, mark: str) -> bool:
-    """Whether the process is still there; one that cannot be seen from here is taken to be."""
+    """Return whether a process still exists; one that cannot be seen from here counts as existing."""
     if not mark:
-        return _exists(pid, _born(pid) or "")  # its number is all that is known
+        return _exists(pid, _born(pid) or "")  # only its pid is known
     me = Owner.this_process("")
     host, boot, space, born = (*mark.split("|"), "", "", "", "")[:4]
     if host == me.host and boot and me.boot and boot != me.boot:
-        return False  # the machine was started again
+        return False  # the machine was rebooted
     if (boot, space) != (me.boot, me.space):
         return True
     return _exists(pid, born)

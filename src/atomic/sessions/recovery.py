@@ -1,8 +1,9 @@
-"""Build a new journal from what can still be proved of a damaged one.
+"""Builds a new journal from the rows of a damaged one that can still be proved.
 
-The damaged files are copied aside first and never touched again. Several readings of them are tried, since damage to
-one part (the log, the first page) leaves others readable; of each run the longest reading whose chain of checksums
-holds is taken. What no chain proves is not taken: better a step that runs again than one that never ran.
+The damaged files are copied first, and the copies are never changed. Several readings of
+them are tried, since damage to one part (the log, the first page) leaves others readable.
+Of each run the longest reading with an intact chain of checksums is used. Other rows are
+dropped: a step that runs twice is better than one that never ran.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from atomic.graph.errors import JournalError
-from atomic.graph.journal import Row, StartBody, decode_body
+from atomic.graph.engine.errors import JournalError
+from atomic.graph.engine.journal import Row, StartBody, decode_body
 from atomic.sessions import chain, database, wal
 from atomic.sessions.chain import Snapshot
 from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, PAGE_SIZE, SQLITE_ERRORS, read_snapshot
@@ -24,7 +25,7 @@ from atomic.sessions.errors import DamagedError, FactsLostError, Recovery
 from atomic.sessions.facts import is_facts, run_of
 from atomic.sessions.files import copy_file, keep_aside, size_of, sync_file, sync_folder
 from atomic.sessions.owner import Owner
-from atomic.sessions.rebuilt import finish, ready
+from atomic.sessions.rebuilt_journal import finish, ready
 from atomic.sessions.tables import Run
 
 
@@ -36,7 +37,7 @@ class _Reading:
     without_log: bool
     as_found: bool = False
     runs: dict[str, _Found] = field(default_factory=dict[str, "_Found"])
-    lost: dict[int, str] = field(default_factory=dict[int, str])  # runs without a beginning, by number
+    lost: dict[int, str] = field(default_factory=dict[int, str])  # runs without a first row, by number
     complete: bool = True
 
     def connect(self) -> sqlite3.Connection:
@@ -45,7 +46,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Found:
-    """What a reading proves of one run: its first rows and, where a snapshot bridges a gap, those behind that."""
+    """The proved rows of one run: its first ones and, if a snapshot bridges a gap, those after it."""
 
     reading: _Reading
     number: int
@@ -54,7 +55,7 @@ class _Found:
     seen: int = 0
     is_counted: bool = False  # whether `seen` counts all rows that were written
     snapshot: Snapshot | None = None
-    behind: int = 0
+    after: int = 0  # rows after the snapshot
     owner: Owner | None = None
 
     @property
@@ -63,67 +64,69 @@ class _Found:
 
     @property
     def end(self) -> int:
-        """The number behind that of its last row."""
-        return self.snapshot.seq + 1 + self.behind if self.snapshot and self.bridged else self.first
+        """The number after that of its last row."""
+        if self.snapshot is not None and self.bridged:
+            return self.snapshot.seq + 1 + self.after
+        return self.first
 
     @property
     def kept(self) -> int:
-        return self.first + self.behind
+        return self.first + self.after
 
     def is_better_than(self, other: _Found) -> bool:
-        """Whether it holds more; a row that somebody was promised is not given up for a later one across a gap."""
+        """Return whether this has more rows; an unbroken row is preferred to a later one after a gap."""
         if self._fills_gap_of(other):
             return True
         return self.end > other.end and not other._fills_gap_of(self)
 
     def _fills_gap_of(self, other: _Found) -> bool:
-        """Whether it has whole what the other only bridges by its snapshot."""
+        """Return whether this has the rows that the other only bridges by its snapshot."""
         return other.bridged and other.snapshot is not None and self.first > other.snapshot.seq
 
 
 def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Recovery:
-    """Replace a damaged journal by what can be proved of it; the caller is alone with the file.
+    """Replace a damaged journal by its proved rows; the caller has exclusive access.
 
-    `ours` are the runs that the caller holds itself.
+    `ours` are the runs that the caller owns.
 
     Raises:
-        JournalError: nothing can be read, or somebody else is at work with it; the file is left as it is.
-        FactsLostError: facts of a run are damaged; the file is left as it is, so each later attempt fails too.
+        JournalError: nothing can be read, or another process uses it; the file is not changed.
+        FactsLostError: facts of a run are damaged; the file is not changed, so later attempts fail too.
     """
     with suppress(FileNotFoundError):
-        shutil.rmtree(_workshop(path))
+        shutil.rmtree(_work_folder(path))
     kept_as = keep_aside(path)
     try:
-        os.mkdir(_workshop(path), 0o700)
+        os.mkdir(_work_folder(path), 0o700)
         readings = list(_readings(path, kept_as, damage))
         runs = _best(readings)
         _refuse_if_owned(path, runs.values(), kept_as)
-        _build(f"{_workshop(path)}/new", runs, ours)
+        _build(f"{_work_folder(path)}/new", runs, ours)
         if not runs and not _was_empty(readings, damage):
             raise JournalError(f'"{path}" is damaged: {damage.reason}; no run in it can be read', kept_as=kept_as)
         recovery = _report(path, damage, kept_as, readings, runs)
         _refuse_if_facts_are_lost(path, damage, recovery, readings, runs)
-        os.rename(f"{_workshop(path)}/new", ready(path))
+        os.rename(f"{_work_folder(path)}/new", ready(path))
         sync_folder(path)
         finish(path)
     except (*SQLITE_ERRORS, OSError) as error:
         reason = f"{damage.reason}; it could not be recovered: {error}"
         raise JournalError(f'"{path}" is damaged: {reason}', kept_as=kept_as) from error
     finally:
-        shutil.rmtree(_workshop(path), ignore_errors=True)
+        shutil.rmtree(_work_folder(path), ignore_errors=True)
         with suppress(FileNotFoundError):
             os.unlink(f"{kept_as}-shm")
     return recovery
 
 
-def _workshop(path: str) -> str:
+def _work_folder(path: str) -> str:
     return f"{path}.recovering"
 
 
 def _readings(path: str, kept_as: str, damage: DamagedError) -> Iterator[_Reading]:
-    """Read the files as they are and without the log; and if that is not all, in every way that we know."""
+    """Read the files with and without the log; if rows are missing, also in all other ways."""
     first: list[_Reading] = []
-    if size_of(kept_as):  # SQLite deletes the log of an empty file when it opens it
+    if size_of(kept_as):  # SQLite deletes the log of an empty file when it opens that
         has_log = size_of(f"{kept_as}-wal") > 0
         first = [_Reading(kept_as, without_log=not has_log, as_found=True)]
         first += [_Reading(kept_as, without_log=True)] if has_log else []
@@ -131,9 +134,9 @@ def _readings(path: str, kept_as: str, damage: DamagedError) -> Iterator[_Readin
         yield _survey(reading)
     if not damage.lost_bytes and _is_clean(first):
         return
-    for number, log_pages in enumerate(_guesses(kept_as)):
+    for number, log_pages in enumerate(_log_variants(kept_as)):
         for new_first_page in (False, True):
-            copy = f"{_workshop(path)}/{number}-{new_first_page}"
+            copy = f"{_work_folder(path)}/{number}-{new_first_page}"
             _copy_with_pages(kept_as, copy, *log_pages, new_first_page=new_first_page)
             reading = _survey(_Reading(copy, without_log=True))
             yield reading
@@ -146,8 +149,8 @@ def _is_clean(readings: list[_Reading]) -> bool:
     return is_complete and all(run.kept == run.seen for run in _best(readings).values())
 
 
-def _guesses(kept_as: str) -> Iterator[tuple[dict[int, bytes], int]]:
-    """What the log may have meant: all of it, what checks of it, nothing."""
+def _log_variants(kept_as: str) -> Iterator[tuple[dict[int, bytes], int]]:
+    """Yield the pages of the log: of all frames, of those with a good checksum, and none."""
     if size_of(f"{kept_as}-wal"):
         yield wal.pages(kept_as, verified=False)
         yield wal.pages(kept_as, verified=True)
@@ -160,7 +163,7 @@ def _copy_with_pages(source: str, copy: str, log_pages: dict[int, bytes], count:
     count = count or size_of(copy) // PAGE_SIZE
     with open(copy, "r+b") as file:
         for number, page in log_pages.items():
-            if 0 < number <= largest:  # a damaged number must not make a file of terabytes
+            if 0 < number <= largest:  # a damaged number must not create a file of terabytes
                 file.seek((number - 1) * PAGE_SIZE)
                 file.write(page)
         if new_first_page:
@@ -169,11 +172,11 @@ def _copy_with_pages(source: str, copy: str, log_pages: dict[int, bytes], count:
 
 
 def _first_page(scratch: str, pages: int) -> bytes:
-    """The page with the list of tables, which is the same in every journal, and some counts."""
+    """Return the first page, which is the same in every journal except for the page count."""
     database.create(scratch)
     with open(scratch, "rb") as file:
         page = bytearray(file.read(PAGE_SIZE))
-    page[28:40] = pages.to_bytes(4, "big") + bytes(8)  # no page is free: an unused one does no harm
+    page[28:40] = pages.to_bytes(4, "big") + bytes(8)  # no free pages: an unused one does no harm
     return bytes(page)
 
 
@@ -189,7 +192,7 @@ def _survey(reading: _Reading) -> _Reading:
 
 
 def _known_runs(connection: sqlite3.Connection, reading: _Reading) -> dict[int, tuple[Any, ...]]:
-    # A table of another making is not asked: it might be a view.
+    # Do not read other tables: one might be a view.
     tables = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"))
     if any(tables.get(name) != sql for name, sql in database.TABLES.items()):
         raise sqlite3.DatabaseError("the tables are not those of a journal")
@@ -204,7 +207,7 @@ def _known_runs(connection: sqlite3.Connection, reading: _Reading) -> dict[int, 
 
 
 def _numbers_of_rows(connection: sqlite3.Connection, reading: _Reading) -> set[int]:
-    """The runs that have rows, whatever the table of runs says."""
+    """Return the numbers of the runs that have rows, whatever the table of runs has."""
     numbers: set[int] = set()
     key = chain.first_key(1)
     try:
@@ -225,18 +228,19 @@ def _survey_run(connection: sqlite3.Connection, reading: _Reading, number: int, 
     known_id, *columns = known or (None,)
     keys = (chain.first_key(number), chain.first_key(number + 1))
     execution_id = _id_of(connection, keys[0], known_id)
-    first = (
-        sum(1 for _ in _proved(connection, number, 0, chain.seed_of(execution_id))) if execution_id is not None else 0
-    )
+    first = 0
+    if execution_id is not None:
+        first = sum(1 for _ in _proved(connection, number, 0, chain.seed_of(execution_id)))
     if execution_id is None or first == 0:
         reading.lost[number] = known_id if isinstance(known_id, str) else f"number {number}"
         return
-    run = reading.runs[execution_id] = _Found(reading, number, execution_id, first)
+    run = _Found(reading, number, execution_id, first)
+    reading.runs[execution_id] = run
     with suppress(ValueError):
         run.owner = Owner.from_columns(tuple(columns)) if columns else None
     run.snapshot = _find_snapshot(connection, run)
     if run.snapshot and run.bridged:
-        run.behind = sum(1 for _ in _proved(connection, number, run.snapshot.seq + 1, run.snapshot.chain))
+        run.after = sum(1 for _ in _proved(connection, number, run.snapshot.seq + 1, run.snapshot.chain))
     run.seen = run.kept
     with suppress(*SQLITE_ERRORS):
         (run.seen,) = connection.execute("SELECT count(*) FROM rows WHERE key >= ? AND key < ?", keys).fetchone()
@@ -244,7 +248,7 @@ def _survey_run(connection: sqlite3.Connection, reading: _Reading, number: int, 
 
 
 def _id_of(connection: sqlite3.Connection, key: int, known_id: Any) -> str | None:
-    """The id that the first row was written for."""
+    """Return the id of the run that the first row belongs to, if it can be proved."""
     try:
         row = connection.execute("SELECT kind, step, body, crc FROM rows WHERE key = ?", (key,)).fetchone()
     except SQLITE_ERRORS:
@@ -258,23 +262,24 @@ def _id_of(connection: sqlite3.Connection, key: int, known_id: Any) -> str | Non
 
 
 def _proved(connection: sqlite3.Connection, number: int, seq: int, previous: int) -> Iterator[tuple[Any, ...]]:
-    """The rows from `seq` on that can be proved."""
+    """Yield the rows from `seq` on that can be proved."""
     first = chain.first_key(number)
     for key, kind, step, body, crc in _stored(connection, first + seq, chain.first_key(number + 1)):
         if key != first + seq or not chain.is_link(previous, seq, (kind, step, body), crc):
             return
         yield key, kind, step, body, crc
-        seq, previous = seq + 1, crc
+        seq += 1
+        previous = crc
 
 
 def _stored(connection: sqlite3.Connection, key: int, end: int) -> Iterator[tuple[Any, ...]]:
-    """The rows up to one that cannot be read."""
+    """Yield the rows up to the first one that cannot be read."""
     sql = "SELECT key, kind, step, body, crc FROM rows WHERE key >= ? AND key < ? ORDER BY key"
     with suppress(*SQLITE_ERRORS):
         for row in connection.execute(sql, (key, end)):
             key = row[0] + 1
             yield row
-    # A cursor of Python's reads one ahead, and an error there costs the row before it.
+    # Python's cursor reads one row ahead, so an error hides the row before it.
     with suppress(*SQLITE_ERRORS):
         yield from connection.execute(f"{sql} LIMIT 1", (key, end)).fetchall()
 
@@ -304,7 +309,7 @@ def _best(readings: list[_Reading]) -> dict[str, _Found]:
 
 
 def _was_empty(readings: list[_Reading], damage: DamagedError) -> bool:
-    """Whether there was no run to lose: at most the first write to a new journal was cut short."""
+    """Return whether there was no run: at most the first write to a new journal was unfinished."""
     if damage.lost_commits > 1:
         return False
     return any(reading.as_found and reading.complete and not reading.lost for reading in readings)
@@ -323,13 +328,13 @@ def _refuse_if_owned(path: str, runs: Iterable[_Found], kept_as: str) -> None:
 def _refuse_if_facts_are_lost(
     path: str, damage: DamagedError, recovery: Recovery, readings: list[_Reading], runs: Mapping[str, _Found]
 ) -> None:
-    """Raise FactsLostError where a run would continue without its caps, its checks or the list of the user's files."""
+    """Raise FactsLostError if a run would lose its caps, its checks or the list of the user's files."""
     lost = [name for name in recovery.runs_dropped if is_facts(name)]
     for name in filter(is_facts, runs):
         found = [reading.runs[name] for reading in readings if name in reading.runs]
         missing = max(run.seen for run in found) - runs[name].kept
         is_counted = any(run.is_counted and run.end >= runs[name].end for run in found)
-        # The last write may be cut short by a power failure: it was never reported as done.
+        # A power cut may leave the last write unfinished: it was never reported as done.
         is_cut_short = missing == 1 and damage.lost_bytes > 0 and damage.lost_commits <= 1
         if (missing > 0 and not is_cut_short) or not is_counted:
             lost.append(name)
@@ -340,34 +345,34 @@ def _refuse_if_facts_are_lost(
 def _build(target: str, runs: dict[str, _Found], ours: Mapping[int, Run]) -> None:
     database.create(target)
     with closing(database.connect(target)) as connection:
-        # Safe all the same: the file is synced as a whole before it gets its name.
+        # Safe, because the whole file is synced before it gets its name.
         connection.executescript("PRAGMA synchronous=OFF; BEGIN;")
         for run in sorted(runs.values(), key=lambda run: run.number):
             if not _copy_run(connection, run, ours.get(run.number)):
                 run.reading.lost[run.number] = run.execution_id
                 del runs[run.execution_id]
         connection.execute("COMMIT")
-        # Closing would do the same, but without a word where the disk is full.
+        # Closing would do the same, but without an error if the disk is full.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     sync_file(target)
 
 
 def _copy_run(connection: sqlite3.Connection, run: _Found, ours: Run | None) -> bool:
-    """Copy what is proved of a run; False if nothing is."""
-    # Proved again and counted again: a damaged tree may give another answer when it is asked a second time.
+    """Copy the proved rows of a run; return False if there are none."""
+    # Prove and count again: a damaged tree may give other rows the second time.
     with closing(run.reading.connect()) as source:
         run.first = _copy_rows(connection, _proved(source, run.number, 0, chain.seed_of(run.execution_id)))
         if run.first == 0:
             return False
         if run.snapshot and run.bridged:
             rows = _proved(source, run.number, run.snapshot.seq + 1, run.snapshot.chain)
-            run.behind = _copy_rows(connection, rows)
+            run.after = _copy_rows(connection, rows)
     if run.snapshot:
         crc = chain.snapshot_checksum(run.execution_id, run.snapshot)
         seq, step, previous, body = run.snapshot
         values = (run.number, seq, step, previous, crc, body)
         connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", values)
-    # The owner is gone, or it is the caller, who goes on with the fence it has.
+    # The owner is gone, or it is the caller, who keeps its fence.
     fence = ours.fence if ours else int.from_bytes(os.urandom(6), "big")
     columns = ours.owner.columns if ours and ours.owner else (None,) * 8
     connection.execute(
@@ -396,7 +401,7 @@ def _report(
         parts = [f'"{path}" was damaged ({damage.reason}) and was recovered']
     parts += [f'run "{name}" was cut to its last good record, {count} rows are gone' for name, count in cut.items()]
     parts += [f'run "{name}" could not be read' for name in dropped]
-    parts += [f"the files as they were are kept as {kept_as}"]
+    parts += [f"the damaged files are kept as {kept_as}"]
     return Recovery(
         kept_as=kept_as,
         message="; ".join(parts),

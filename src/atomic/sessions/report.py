@@ -1,4 +1,4 @@
-"""A run as text for people: the facts, the figures by role, and a report where the workflow wrote none. Pure."""
+"""A run as text: facts, totals by role, and a report if the workflow wrote none. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from shlex import quote
 
 import msgspec
 
+from atomic.base.text import duration
 from atomic.sessions.history import History, seconds_since_1970
 from atomic.sessions.model import Cost, SessionRecord
 
-GOES_ON = ("paused", "interrupted", "failed", "blocked")  # a resume tries these again
+RESUMABLE = ("paused", "interrupted", "failed", "blocked")
 
 
 class RoleFigures(msgspec.Struct, frozen=True):
-    """What one role took."""
+    """The totals of one role."""
 
     role: str
     calls: int
@@ -26,7 +27,7 @@ class RoleFigures(msgspec.Struct, frozen=True):
 
 
 def facts_of(history: History) -> list[tuple[str, str]]:
-    """What there is to know about a run, name by name; what is empty is left out."""
+    """Return the facts of a run as names and texts; empty ones are left out."""
     record = history.record
     version = f" {record.workflow_version}" if record.workflow_version else ""
     facts = [
@@ -50,49 +51,52 @@ def facts_of(history: History) -> list[tuple[str, str]]:
 
 
 def _agent(record: SessionRecord) -> str:
-    """With whom a conversation is held; a run may have many agents."""
+    """Return the agent and model of a chat; empty for a run, which may have several."""
     if not record.is_conversation:
         return ""
     return ", ".join(str(part) for part in (record.config.get("provider"), record.config.get("model")) if part)
 
 
 def next_command(record: SessionRecord) -> str:
-    """The command that goes on; empty where nothing is left to do."""
+    """Return the command that continues a run; empty if nothing is left to do."""
     if record.questions:
         return f'atomic answer {record.id} {quote(record.questions[0].id)} "…"'
     if record.is_conversation:
         return f"atomic chat --resume {record.id}"
-    return f"atomic resume {record.id}" if record.status in GOES_ON else ""
+    return f"atomic resume {record.id}" if record.status in RESUMABLE else ""
 
 
 def figures_of(history: History) -> list[RoleFigures]:
-    """What each role took; a call without a role counts for its node."""
+    """Return the totals by role; a call without a role counts for its node."""
     roles = dict.fromkeys(call.role or call.node or "agent" for call in history.calls)
     figures: list[RoleFigures] = []
     for role in roles:
         calls = [call for call in history.calls if (call.role or call.node or "agent") == role]
         costs = [call.cost for call in calls if call.cost is not None]
-        seconds, tokens = sum(call.seconds for call in calls), sum(call.tokens for call in calls)
+        seconds = sum(call.seconds for call in calls)
+        tokens = sum(call.tokens for call in calls)
         figures.append(RoleFigures(role, len(calls), seconds, tokens, sum(costs) if costs else None))
     return figures
 
 
 def report_of(history: History) -> str:
-    """A report in Markdown, from what is there."""
+    """Return a report of the history in Markdown."""
     record = history.record
     lines = [f"# {_plain(record.workflow)}: {record.status}", ""]
     lines += [f"- **{_plain(name)}**: {_plain(text)}" for name, text in facts_of(history)]
     lines += _section("Tasks", [f"- {task.status}: {_plain(task.id)} {_plain(task.title)}" for task in history.tasks])
     lines += _section("By role", [f"- {_plain(_figures_text(one))}" for one in figures_of(history)])
     lines += _section("Steps", _steps(history))
-    failures = [f"- {_plain(step.error)}" for step in history.steps if step.error]  # it names its node
+    failures = [f"- {_plain(step.error)}" for step in history.steps if step.error]  # the error names its node
     lines += _section("What failed", failures)
     return "\n".join(lines) + "\n"
 
 
 def dollars(cost: float | None) -> str:
-    """Money for people; empty where nobody knows."""
-    return "" if cost is None else f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}"
+    """Format dollars; empty if the price is unknown."""
+    if cost is None:
+        return ""
+    return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}"
 
 
 def cost_text(cost: Cost) -> str:
@@ -109,20 +113,9 @@ def tasks_text(history: History) -> str:
 
 
 def local_time(time: str | float | None) -> str:
-    """A time of a session where the reader is."""
+    """Format a time of a session in the local time zone."""
     when = seconds_since_1970(time)
     return "" if not when else datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: 0.4s, 12s, 3m05s, 2h07m."""
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    if seconds < 60:
-        return f"{seconds:.0f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"
 
 
 def _worked(history: History) -> str:
@@ -154,5 +147,5 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A text that stays one line of Markdown."""
+    """Return the text as one line."""
     return " ".join(text.split())

@@ -1,8 +1,8 @@
-"""What a run was started with, and whether it was cancelled, in its journal.
+"""The start of a run and its cancellation, as its journal has them.
 
-`session.json` has the same for people and for lists. A resume believes the journal: the file is open to every program
-of the user, agents included. A cap that was raised there would be taken for the user's, and the word `cancelled` would
-end a run for good.
+`session.json` has the same for people and for lists. A resume trusts only the journal,
+because every program of the user, agents included, can change the file: it could raise a
+cap, or end a run for good with the status `cancelled`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keep_started(facts: Facts, record: SessionRecord) -> None:
-    """Keep what a run is started or resumed with; it is on the disk when this returns. Raises JournalError."""
+    """Keep the fields of a start or resume; they are on the disk when this returns. Raises JournalError."""
     started = _plain(record)
     if facts.get(_STARTED) != started:
         facts.set(_STARTED, started)
@@ -54,8 +54,8 @@ def keep_cancelled(facts: Facts) -> None:
 
 
 def cancel_unowned(session: Session) -> None:
-    """Keep that a run was cancelled which no process works on. Raises RunOwnedError, JournalError."""
-    if not session.journal_path.is_file():  # killed before it began: `session.json` is all there is
+    """Keep that a run without an owner was cancelled. Raises RunOwnedError, JournalError."""
+    if not session.journal_path.is_file():  # killed before it started
         return
     journal = session.journal()
     try:
@@ -67,12 +67,12 @@ def cancel_unowned(session: Session) -> None:
 
 
 def believe_journal(session: Session) -> None:
-    """Replace what `session.json` says of a run's start and cancellation by what the journal has.
+    """Replace the start and the cancellation in a session's record by those of the journal.
 
     Raises JournalError.
     """
     journal = session.dir / "journal.db"
-    if not journal.is_file():  # killed before it began
+    if not journal.is_file():  # killed before it started
         return
     kept, session.recovery = read_last_two(journal, session.id, _STARTED, _CANCELLED)
     if _CANCELLED in kept:
@@ -81,7 +81,7 @@ def believe_journal(session: Session) -> None:
         return
     now, before = kept[_STARTED]
     found = _plain(session.record)
-    is_copy = found in (now, before)  # a kill may have come before the copy was written
+    is_copy = found in (now, before)  # a kill may have prevented the last copy
     status = session.record.status
     if status is SessionStatus.CANCELLED and _CANCELLED not in kept:  # another program wrote that
         is_copy, status = False, SessionStatus.PAUSED
@@ -90,7 +90,7 @@ def believe_journal(session: Session) -> None:
 
 
 def rebuilt_record(folder: Path) -> SessionRecord | None:
-    """Return the record of a run whose `session.json` is lost; None where the journal does not tell.
+    """Return the record of a run whose `session.json` is lost; None if the journal does not have it.
 
     Raises JournalError.
     """

@@ -1,4 +1,4 @@
-"""A journal's file while it is open: checked first, repaired if need be, then one connection with our errors."""
+"""The open file of a journal: checked and repaired first, then used over one connection."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
-from atomic.graph.errors import JournalError
+from atomic.graph.engine.errors import JournalError
 from atomic.sessions import database
 from atomic.sessions.database import SQLITE_ERRORS, LogKeeper
 from atomic.sessions.errors import DamagedError, Recovery
 from atomic.sessions.files import WAIT_SECONDS, Lock, make_folder, make_private, sync_file, sync_folder
 from atomic.sessions.inspection import check_format, inspect, is_new
-from atomic.sessions.rebuilt import finish
+from atomic.sessions.rebuilt_journal import finish
 from atomic.sessions.tables import Run, Tables
 
-# One statement, so that the check and the write are one transaction without the cost of saying so.
+# One statement, so that the check and the write are one transaction without BEGIN and COMMIT.
 APPEND = "INSERT INTO rows SELECT ?, ?, ?, ?, ? WHERE (SELECT fence FROM runs WHERE number = ?) = ?"
 
-# A look at the file's name costs a twentieth of an append.
+# Between two checks that the file still has its name; one costs a twentieth of an append.
 _PLACE_SECONDS = 0.5
 
 
@@ -41,7 +41,8 @@ class JournalFile:
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._parents: sqlite3.Connection | None = None
-        self._inode, self._place_checked = 0, 0.0
+        self._inode = 0
+        self._place_checked = 0.0
         self._keeper = LogKeeper(path)
         _open_files.add(self)
         try:
@@ -54,7 +55,7 @@ class JournalFile:
             raise
 
     def append(self, values: tuple[Any, ...], *, sync: bool) -> bool:
-        """Write one row if the fence still stands; on the disk when this returns, unless told otherwise."""
+        """Write one row if the fence is unchanged; with `sync` it is on the disk when this returns."""
         cursor = self._cursor
         if cursor is None:
             raise self._closed()
@@ -72,7 +73,7 @@ class JournalFile:
         return written
 
     def append_all(self, values: Sequence[tuple[Any, ...]], *, sync: bool) -> bool:
-        """Write several rows or none."""
+        """Write all rows or none."""
         self._check_place()
         with self._transaction("BEGIN IMMEDIATE", "write", sync=sync) as connection:
             written = connection.executemany(APPEND, values).rowcount == len(values)
@@ -83,19 +84,19 @@ class JournalFile:
 
     @contextmanager
     def reading(self) -> Generator[Tables]:
-        """All that is read inside is of one moment."""
+        """Read in one transaction."""
         with self._transaction("BEGIN", "read") as connection:
             yield Tables(connection)
 
     @contextmanager
     def writing(self, *, sync: bool = True, size: int = 0) -> Generator[Tables]:
-        """All that is written inside, about `size` bytes, is there or not; nobody else writes meanwhile."""
+        """Write about `size` bytes in one transaction that excludes other writers."""
         with self._transaction("BEGIN IMMEDIATE", "write", sync=sync) as connection:
             yield Tables(connection)
         self._keeper.wrote(connection, size)
 
     def repair(self, damage: DamagedError, *, ours: Mapping[int, Run]) -> None:
-        """Recover what can be proved and go on with that; see `recovery`. Raises JournalError."""
+        """Replace the file by what can be recovered, and open that. Raises JournalError."""
         self._close_and_keep_log()
         try:
             if not self._lock.try_alone():
@@ -107,7 +108,7 @@ class JournalFile:
         except OSError as error:
             raise self._failed(error, "recover") from error
         finally:
-            # Where this fails too, the journal is closed, and the first error says why.
+            # If this fails too, the journal is closed, and the first error is raised.
             with suppress(JournalError, DamagedError, OSError, *SQLITE_ERRORS):
                 self._lock.share()
                 self._connect()
@@ -115,7 +116,9 @@ class JournalFile:
     def close(self) -> None:
         if self._parents is not None:
             return
-        connection, self._connection, self._cursor = self._connection, None, None
+        connection = self._connection
+        self._connection = None
+        self._cursor = None
         if connection is not None:
             with suppress(*SQLITE_ERRORS):
                 connection.close()
@@ -126,7 +129,7 @@ class JournalFile:
         make_folder(os.path.dirname(self.path))
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
-            # Who cannot have it alone finds it open by somebody who has checked it.
+            # If the lock is shared, another process has the file open and has checked it.
             if self._lock.try_alone():
                 self._prepare()
             self._lock.share()
@@ -148,9 +151,9 @@ class JournalFile:
         make_private(self.path)
 
     def _create(self) -> None:
-        """Make the file elsewhere and rename it: it is never seen half made."""
+        """Create the file under another name and rename it, so that it is never seen incomplete."""
         new = f"{self.path}.new"
-        for suffix in ("", "-journal", "-wal", "-shm"):  # of one who was killed here
+        for suffix in ("", "-journal", "-wal", "-shm"):  # left by a killed process
             with suppress(FileNotFoundError):
                 os.unlink(new + suffix)
         os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -166,13 +169,14 @@ class JournalFile:
         except BaseException:
             connection.close()
             raise
-        self._connection, self._cursor = connection, connection.cursor()
+        self._connection = connection
+        self._cursor = connection.cursor()
         self._inode = os.stat(self.path).st_ino
 
     def _close_and_keep_log(self) -> None:
-        """Close without the checkpoint that closing brings: the files must be copied as they are.
+        """Close without a checkpoint: the files must be copied as they are.
 
-        SQLite leaves the log alone while somebody else has the file open, and when a reader closes it.
+        SQLite keeps the log while another connection is open, and when a reader closes.
         """
         with suppress(*SQLITE_ERRORS), closing(database.connect(self.path, read_only=True)) as guard:
             with suppress(*SQLITE_ERRORS):
@@ -180,8 +184,9 @@ class JournalFile:
             if self._connection is not None:
                 self._connection.close()
         if self._connection is not None:
-            self._connection.close()  # once more does nothing; and there may have been no guard
-        self._connection = self._cursor = None
+            self._connection.close()  # a second close does nothing; the guard may have failed to open
+        self._connection = None
+        self._cursor = None
 
     @contextmanager
     def _transaction(self, begin: str, doing: str, *, sync: bool = True) -> Generator[sqlite3.Connection]:
@@ -204,17 +209,17 @@ class JournalFile:
 
     @contextmanager
     def _unsynced(self, connection: sqlite3.Connection) -> Generator[None]:
-        # As a script: a cached statement would not set it a second time (SQLite sets it when it compiles the text).
+        # As a script: SQLite applies the setting when it compiles the text, so a cached statement would not.
         connection.executescript("PRAGMA synchronous=NORMAL")
         try:
             yield
         finally:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")  # inside of a transaction the setting could not be changed
+                connection.execute("ROLLBACK")  # the setting cannot change inside a transaction
             connection.executescript("PRAGMA synchronous=FULL")
 
     def _check_place(self) -> None:
-        """Where the file was deleted or replaced, SQLite goes on writing to one that has no name any more."""
+        """Raise JournalError if the file was deleted or replaced: SQLite would write to a nameless file."""
         now = time.monotonic()
         if now - self._place_checked < _PLACE_SECONDS:
             return
@@ -227,13 +232,17 @@ class JournalFile:
         self._place_checked = now
 
     def leave_to_parent(self) -> None:
-        """After a fork: the connection is the parent's and so is the lock; the child may not even close them."""
-        self._parents, self._connection, self._cursor = self._connection, None, None
-        self.lock = threading.RLock()  # another thread of the parent may have held it
+        """Give up connection and lock after a fork; the child must not even close them."""
+        self._parents = self._connection
+        self._connection = None
+        self._cursor = None
+        self.lock = threading.RLock()  # a thread of the parent may have held it
 
     def _refused(self, error: BaseException) -> JournalError:
         reason = error if isinstance(error, DamagedError) else self._failed(error, "open")
-        return JournalError(f'"{self.path}" is damaged: {reason}') if isinstance(reason, DamagedError) else reason
+        if isinstance(reason, DamagedError):
+            return JournalError(f'"{self.path}" is damaged: {reason}')
+        return reason
 
     def _failed(self, error: BaseException, doing: str) -> JournalError | DamagedError:
         return database.explain(self.path, error, doing)
@@ -247,7 +256,7 @@ class JournalFile:
 
 
 def _recovered(path: str, damage: DamagedError, ours: Mapping[int, Run]) -> Recovery:
-    from atomic.sessions.recovery import recover  # few journals are ever damaged
+    from atomic.sessions.recovery import recover  # imported late: few journals are ever damaged
 
     return recover(path, damage, ours=ours)
 
@@ -257,6 +266,6 @@ def _after_fork() -> None:
         file.leave_to_parent()
 
 
-# Of the whole process, as a fork is: SQLite's connections do not survive one.
+# Global, because a fork concerns the whole process: SQLite's connections do not survive it.
 _open_files: weakref.WeakSet[JournalFile] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_after_fork)

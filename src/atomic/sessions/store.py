@@ -1,7 +1,7 @@
-"""The folder of each run: made, found, listed, and its `session.json`.
+"""Creates, finds and lists the folders of sessions, and writes `session.json`.
 
-There is no lock and no index: a list is a look at the folders, and no run ever touches the files of another. All text
-is without secrets before it is written.
+There is no lock and no index: a list reads the folders, and a run never touches the files
+of another one. Secrets are removed from all text before it is written.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from uuid import uuid4
 
 import msgspec
 
-from atomic.bounded import read_bounded
-from atomic.redact import Redactor
-from atomic.saving import replace_file
+from atomic.base.files import replace_file
+from atomic.base.redaction import Redactor
+from atomic.base.untrusted_files import read_bounded
 from atomic.sessions.errors import (
     AmbiguousSessionError,
     JournalLostError,
@@ -34,18 +34,18 @@ from atomic.sessions.model import OwnerInfo, SessionRecord, SessionStatus
 from atomic.sessions.owner import is_running, mark_of_this_process
 
 if TYPE_CHECKING:
-    from atomic.graph.journal import Journal
+    from atomic.graph.engine.journal import Journal
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PREFIX = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]){0,28}-?")
 SHORTEST = 8
-_MOST_BYTES = 64 * 1024 * 1024  # of `session.json`; a long prompt is a part of it
+_MOST_BYTES = 64 * 1024 * 1024  # of `session.json`, which includes the prompt
 
 Records = list[SessionRecord]
 
 
 class SessionStore:
-    """All sessions below a home folder."""
+    """The sessions of a home folder."""
 
     def __init__(self, home: Path, redactor: Redactor | None = None) -> None:
         self.folder = home / "sessions"
@@ -59,11 +59,11 @@ class SessionStore:
         return str(uuid4())
 
     def place_of(self, id: str) -> Path:
-        """Where the session of that id is, or would be."""
+        """Return the folder of a session, which may not exist."""
         return self.folder / id
 
     def create(self, record: SessionRecord) -> Session:
-        """Make the folder of a run."""
+        """Create the folder of a run."""
         folder = self.place_of(record.id)
         make_folder(str(self.folder))
         os.mkdir(folder, 0o700)
@@ -72,11 +72,11 @@ class SessionStore:
         began = now()
         record = msgspec.structs.replace(record, created_at=record.created_at or began, updated_at=began)
         session = Session(folder, record, self.redactor)
-        session.write_record(durable=False)  # before the run begins it is written once more, for good
+        session.write_record(durable=False)  # it is written again, durably, before the run starts
         return session
 
     def find(self, id: str) -> Session:
-        """The session with that id, or the only one whose id begins so.
+        """Return the session with that id, or the only one whose id starts with it.
 
         Raises NoSessionIdError, UnknownSessionError, AmbiguousSessionError, SessionDamagedError.
         """
@@ -95,8 +95,8 @@ class SessionStore:
             return self._rebuilt(folder)
 
     def _rebuilt(self, folder: Path) -> Session:
-        """The session whose `session.json` is lost, from its journal. Raises SessionDamagedError."""
-        from atomic.graph.errors import JournalError
+        """Rebuild a lost `session.json` from the journal. Raises SessionDamagedError."""
+        from atomic.graph.engine.errors import JournalError
         from atomic.sessions.started import rebuilt_record
 
         try:
@@ -105,7 +105,7 @@ class SessionStore:
             record = None
         if record is None:
             raise SessionDamagedError(
-                f"{folder / 'session.json'} cannot be read, and journal.db does not tell what the run was: put back a"
+                f"{folder / 'session.json'} cannot be read, and journal.db does not have its contents: put back a"
                 " copy of session.json"
             )
         session = Session(folder, record, self.redactor)
@@ -120,7 +120,7 @@ class SessionStore:
         yield from (name for name in names if _ID.fullmatch(name))
 
     def list(self) -> Records:
-        """All sessions, the newest first, each with the status that is shown; one that cannot be read is `failed`."""
+        """Return all sessions as they are shown, the newest first; one that cannot be read is `failed`."""
         records = [self._listed(id) for id in self.ids()]
         return sorted(records, key=lambda record: (record.created_at, record.id), reverse=True)
 
@@ -132,29 +132,36 @@ class SessionStore:
 
 
 class Session:
-    """One folder: what is kept of a run."""
+    """The folder of one run."""
 
     def __init__(self, dir: Path, record: SessionRecord, redactor: Redactor) -> None:
-        self.dir, self.record, self.redactor = dir, record, redactor
+        self.dir = dir
+        self.record = record
+        self.redactor = redactor
         self.inbox = Inbox(dir)
         self.logs = SessionLogs(dir, redactor)
-        self._is_written = True  # the file says what is here
-        self._is_safe = False  # it survives a power cut
-        self.is_copy_changed = False  # `session.json` was found to differ from the journal
-        self.recovery = ""  # how its journal was recovered when a resume looked into it
+        self._is_written = True  # the file has the current record
+        self._is_safe = False  # and survives a power cut
+        self.is_copy_changed = False  # another program changed `session.json`
+        self.recovery = ""  # how a resume has recovered its journal
 
     @property
     def id(self) -> str:
         return self.record.id
 
+    def use_redactor(self, redactor: Redactor) -> None:
+        """Redact with another redactor, before anything is written."""
+        self.redactor = redactor
+        self.logs = SessionLogs(self.dir, redactor)
+
     @property
     def is_owned(self) -> bool:
-        """Whether a living process works on it."""
+        """Whether a living process owns the run."""
         owner = self.record.owner
         return owner is not None and is_running(owner.pid, owner.mark)
 
     def save(self, *, durable: bool = True, **changes: Any) -> SessionRecord:
-        """Change `session.json`: whoever looks finds the old one or the new one. What is there is not written again."""
+        """Change `session.json` atomically; nothing is written if nothing changes."""
         changed = msgspec.structs.replace(self.record, **changes)
         if changed == self.record and self._is_written and (self._is_safe or not durable):
             return self.record
@@ -163,16 +170,17 @@ class Session:
         return self.record
 
     def write_record(self, *, durable: bool) -> None:
-        """Write `session.json` as it is here; not `durable`: a power cut, though no kill, may lose it."""
+        """Write `session.json`; without `durable` a power cut, but not a kill, may lose it."""
         self._is_written = False
         plain = self.redactor.data(msgspec.to_builtins(self.record))
         plain["owner"] = msgspec.to_builtins(self.record.owner)
         data = msgspec.json.format(msgspec.json.encode(plain), indent=2)
         replace_file(str(self.dir / "session.json"), data + b"\n", durable=durable)
-        self._is_written, self._is_safe = True, durable
+        self._is_written = True
+        self._is_safe = durable
 
     def reload(self) -> SessionRecord:
-        """What the file says now. Raises SessionDamagedError."""
+        """Read the file again. Raises SessionDamagedError."""
         self.record = read_record(self.dir)
         return self.record
 
@@ -181,15 +189,17 @@ class Session:
         return self.dir / "journal.db"
 
     def require_journal(self) -> None:
-        """Raise JournalLostError where the run has begun and its journal's file is gone. It makes no file."""
-        has_begun = self.record.begun or self.record.status is not SessionStatus.RUNNING  # older records only say this
+        """Raise JournalLostError if the run has started and its journal is missing. Creates no file."""
+        has_begun = (
+            self.record.begun or self.record.status is not SessionStatus.RUNNING
+        )  # records of older versions have only the status
         if has_begun and not self.journal_path.is_file():
             raise JournalLostError(self.id, f"its journal {self.journal_path} is missing")
 
     def journal(self) -> Journal:
-        """The record of the run, cleaned of secrets as it is written. Raises JournalError."""
+        """Open the journal, which removes secrets as it writes. Raises JournalError."""
         from atomic.sessions.journal import SqliteJournal
-        from atomic.sessions.redacting import RedactingJournal
+        from atomic.sessions.redacted_journal import RedactingJournal
 
         return RedactingJournal(SqliteJournal(self.journal_path), self.redactor)
 
@@ -201,7 +211,7 @@ class Session:
 
 
 def notes_of(session_dir: Path) -> Path:
-    """The folder that agents of a run are told of, beside the one that they are not told of."""
+    """Return the folder whose path the agents of a run get, instead of the session's own."""
     return session_dir.parent.parent / "notes" / session_dir.name
 
 
@@ -210,10 +220,12 @@ def this_owner() -> OwnerInfo:
 
 
 def shown(record: SessionRecord) -> SessionRecord:
-    """The record as people see it: a running one whose owner is dead is `interrupted`."""
+    """Return the record as it is shown: a running one whose process is dead is `interrupted`."""
     owner = record.owner
     is_cut = record.status is SessionStatus.RUNNING and (owner is None or not is_running(owner.pid, owner.mark))
-    return msgspec.structs.replace(record, status=SessionStatus.INTERRUPTED) if is_cut else record
+    if is_cut:
+        return msgspec.structs.replace(record, status=SessionStatus.INTERRUPTED)
+    return record
 
 
 def read_record(folder: Path) -> SessionRecord:
@@ -232,5 +244,5 @@ def read_record(folder: Path) -> SessionRecord:
 
 
 def now() -> str:
-    """The time as `session.json` writes it: ISO 8601, UTC."""
+    """Return the time as `session.json` has it: ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""What a journal's tables hold, read with suspicion: nothing is handed out that its chain does not prove."""
+"""The tables of a journal. Only rows that the chain of checksums proves are returned."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from atomic.graph.errors import JournalError, RunNotFoundError
-from atomic.graph.journal import Row, StartBody, decode_body
+from atomic.graph.engine.errors import JournalError, RunNotFoundError
+from atomic.graph.engine.journal import Row, StartBody, decode_body
 from atomic.sessions import chain
 from atomic.sessions.chain import End, Snapshot, first_key
 from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, read_snapshot
@@ -22,7 +22,7 @@ _MAX_FENCE = 1 << 62
 
 
 class Run(NamedTuple):
-    """A line of the table of runs."""
+    """A row of the table of runs."""
 
     number: int
     execution_id: str
@@ -34,25 +34,25 @@ class Run(NamedTuple):
 
     @property
     def keys(self) -> tuple[int, int]:
-        """Its first key and the one behind its last."""
+        """The first key of its rows, and the first key after them."""
         return first_key(self.number), first_key(self.number + 1)
 
 
 class Tables:
-    """The tables inside one transaction. Raises DamagedError where they do not hold what was written."""
+    """The tables inside one transaction. Raises DamagedError if they differ from what was written."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def runs(self) -> list[Run]:
-        """All runs in the order of their making."""
+        """Return all runs in the order of their creation."""
         return [_run(columns) for columns in self._connection.execute(f"{_RUNS} ORDER BY number")]
 
     def find(self, execution_id: str) -> Run | None:
         try:
             columns = self._connection.execute(f"{_RUNS} WHERE id = ?", (execution_id,)).fetchone()
         except UnicodeEncodeError:
-            return None  # half a character is in no journal
+            return None  # no journal has an id that is not UTF-8
         return None if columns is None else _run(columns)
 
     def require(self, execution_id: str) -> Run:
@@ -60,12 +60,12 @@ class Tables:
         if run is None:
             known = self.runs()
             for each in known:
-                self.start(each)  # perhaps the id that we look for is there, only damaged
+                self.start(each)  # raises DamagedError if the wanted id may be damaged
             raise RunNotFoundError(execution_id, [each.execution_id for each in known])
         return run
 
     def start(self, run: Run) -> tuple[StartBody, End]:
-        """The first row of a run, and where the others follow."""
+        """Return the first row of a run, and its position."""
         columns = self._connection.execute(_ROWS, (run.keys[0], run.keys[0] + 1)).fetchall()
         try:
             (row,) = chain.verified(columns, run.number, 0, chain.seed_of(run.execution_id))
@@ -74,7 +74,7 @@ class Tables:
         return decode_body(row, StartBody), End(0, columns[0][4])
 
     def rows(self, run: Run, after: End) -> Iterator[Row]:
-        """The rows behind one of them, in their order."""
+        """Yield the rows after a position, in order."""
         first, end = run.keys
         stored = self._connection.execute(_ROWS, (first + after.seq + 1, end))
         try:
@@ -86,21 +86,20 @@ class Tables:
             raise self._broken(run, last + 1)
 
     def newest_first(self, run: Run) -> Iterator[Row]:
-        """The rows from the last to the first; each is proved by the one before it, so it is read one ahead."""
+        """Yield the rows from last to first; one is read ahead, since the row before proves each."""
         return (row for row, _ in self._backwards(run))
 
     def end(self, run: Run) -> End:
         for _, end in self._backwards(run):
-            if self._snapshot_seq(run) > end.seq and (snapshot := self.snapshot(run)):
-                return snapshot.end  # a recovery kept it although the rows before it were lost
-            return end
+            snapshot = self.snapshot(run) if self._snapshot_seq(run) > end.seq else None
+            return end if snapshot is None else snapshot.end  # a recovery may keep it without the rows before it
         raise DamagedError(f'run "{run.execution_id}" has no rows')
 
     def snapshot(self, run: Run) -> Snapshot | None:
         return read_snapshot(self._connection, run.number, run.execution_id)
 
     def snapshot_for(self, run: Run, at: int | None) -> Snapshot | None:
-        """The snapshot, if it fits its rows and is not newer than the `at`-th finished step."""
+        """Return the snapshot if it fits its rows and is not newer than the `at`-th finished step."""
         snapshot = self.snapshot(run)
         if snapshot is None:
             return None
@@ -108,12 +107,12 @@ class Tables:
         row = self._connection.execute("SELECT step, crc FROM rows WHERE key = ?", (key,)).fetchone()
         if row is not None and row[1] != snapshot.chain:
             return None
-        # A snapshot with as many steps may know more than that step: what came after it and before the next.
+        # A snapshot after the `at`-th step may include later rows that do not finish a step.
         exact = row is not None and row[0] == at
         return snapshot if at is None or snapshot.step < at or exact else None
 
     def insert(self, execution_id: str, rows: Iterable[Row], owner: Owner | None) -> tuple[Run, End]:
-        # The first fence is random: the number of a deleted run is used again, its fence is not.
+        # The first fence is random: the number of a deleted run is reused, its fence is not.
         run = Run(self._next_number(), execution_id, int.from_bytes(os.urandom(6), "big"), owner)
         values = (run.number, execution_id, run.fence, *_columns(owner))
         self._connection.execute(
@@ -134,13 +133,13 @@ class Tables:
         )
 
     def owns(self, run: Run) -> bool:
-        """Whether the run is still in the hands of this owner."""
+        """Return whether the run still has this owner and fence."""
         token = run.owner.token if run.owner else None
         found = self._connection.execute("SELECT fence, token FROM runs WHERE number = ?", (run.number,)).fetchone()
         return found == (run.fence, token)
 
     def set_snapshot(self, run: Run, snapshot: Snapshot) -> None:
-        """Keep the newest only: an older one is never needed, and the rows are there."""
+        """Replace the snapshot of a run; older ones are never needed."""
         crc = chain.snapshot_checksum(run.execution_id, snapshot)
         seq, step, previous, body = snapshot
         self._connection.execute(
@@ -175,7 +174,7 @@ class Tables:
         yield later[1], End(0, later[2])
 
     def _bridged(self, run: Run, row: tuple[int, Row, Any]) -> Iterator[tuple[Row, End]]:
-        """The row itself, if it follows a snapshot: the rows before that may be lost."""
+        """Yield the row if it follows a snapshot: the rows before that may be lost."""
         snapshot = self.snapshot(run)
         if snapshot is None or snapshot.seq != row[0] - 1 or not chain.is_link(snapshot.chain, *row):
             raise self._broken(run, row[0])
@@ -193,7 +192,7 @@ class Tables:
         snapshot = self.snapshot(run)
         if snapshot is None or snapshot.seq < seq:
             return DamagedError(f'row {seq} of run "{run.execution_id}" is damaged')
-        # A recovery would cut the run here, and it can go on as it is.
+        # Not DamagedError: a recovery would cut the run here, although it can be resumed.
         return JournalError(
             f'Row {seq} of run "{run.execution_id}" is damaged. The run can be resumed from its snapshot after '
             f"step {snapshot.step}, but the steps before that cannot be shown"

@@ -1,6 +1,6 @@
-"""Who worked when, on one axis, and what it cost: as rows that a text or a page can draw. Pure.
+"""The timeline of a run: rows on one axis, for text and HTML. Pure.
 
-A run may rest for days, for an answer or a limit. Such gaps are cut, so that the work can be seen.
+A run may wait for days, for an answer or a limit. Such gaps are shortened.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import msgspec
 
 from atomic.sessions.history import History
 
-_GAP = 0.03  # of the work: what is left of a longer gap
+_GAP = 0.03  # the longest gap, as a fraction of the work
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A call of an agent, or a step that called none. `left` and `width` are parts of the axis, 0 to 1."""
+    """A call of an agent, or a step without calls. `left` and `width` are fractions of the axis."""
 
     who: str
     what: str  # the agent and its model; empty for a step
@@ -29,7 +29,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def rows_of(history: History) -> list[Row]:
-    """All rows by their beginning, placed on the axis."""
+    """Return all rows by start time, with their positions on the axis."""
     called = {call.node for call in history.calls}
     rows = [
         Row(call.who or "agent", _agent(call.provider, call.model), call.started, call.seconds, call.cost, call.reason)
@@ -38,7 +38,7 @@ def rows_of(history: History) -> list[Row]:
     rows += [
         Row(step.node, "", step.started, step.seconds, step.cost, step.status)
         for step in history.steps
-        if step.node not in called or step.status == "running"  # its call is told when it is over
+        if step.node not in called or step.status == "running"  # the log has a call only after its end
     ]
     rows.sort(key=lambda row: (row.started, row.who))
     axis = _Axis((row.started, row.started + row.seconds) for row in rows)
@@ -49,7 +49,7 @@ def rows_of(history: History) -> list[Row]:
 
 
 def bar(row: Row, columns: int) -> str:
-    """The row as a bar; whatever was done is seen, however short."""
+    """Return a row as a bar of at least an eighth of a column."""
     start = min(int(row.left * columns), columns - 1)
     eighths = max(1, round(row.width * columns * 8))
     whole, rest = divmod(eighths, 8)
@@ -62,13 +62,13 @@ def _agent(provider: str, model: str) -> str:
 
 
 class _Axis:
-    """Maps times to 0…1 with the gaps between the spans cut."""
+    """Maps times to 0…1, with shortened gaps between the spans."""
 
     def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
         self._spans = _merged(spans)
         work = sum(end - start for start, end in self._spans) or 1e-9
         gap = work * _GAP
-        self._places: list[float] = []  # where each span begins, on the axis
+        self._places: list[float] = []  # the start of each span on the axis
         at = 0.0
         for number, (start, end) in enumerate(self._spans):
             if number:

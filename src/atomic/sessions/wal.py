@@ -1,8 +1,9 @@
-"""Read SQLite's write-ahead log by hand, to see what SQLite passes over in silence.
+"""Reads SQLite's write-ahead log, to find what SQLite ignores silently.
 
-SQLite takes the frames of a log up to the first that does not check, and forgets the rest without a word. After a kill
-that is right, it was an unfinished write. But the same happens to a hundred commits behind one flipped bit, and of
-those somebody must be told. The format is documented at https://sqlite.org/walformat.html.
+SQLite uses the frames of a log up to the first one with a wrong checksum, and drops the rest
+without an error. After a kill that is right: the write was unfinished. But one flipped bit
+drops a hundred commits in the same way, and the user must know of that. The format is
+documented at https://sqlite.org/walformat.html.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ _INDEX_HEADER = struct.Struct("=IIIBBHII")  # the first part of a wal-index, in 
 
 
 def dropped(path: str) -> tuple[int, int]:
-    """How much of the log was written for the database as it is now and is not used by SQLite: bytes and commits.
+    """Return the bytes and commits of the current log that SQLite does not use.
 
-    Call it alone with the file, while a connection is open that has read something: SQLite has then decided.
-    Frames that are whole and only lack their commit do not count: nobody was told that those are safe.
+    The caller has exclusive access and an open connection that has read something, so that
+    SQLite has read the log. Intact frames without a commit do not count: their write was
+    never reported as done.
     """
     with open(f"{path}-wal", "rb") as file:
         log = file.read()
@@ -31,22 +33,27 @@ def dropped(path: str) -> tuple[int, int]:
 
 
 def pages(path: str, *, verified: bool) -> tuple[dict[int, bytes], int]:
-    """The pages in a log as its last commit left them, by number from 1, and how many the database has then.
+    """Return the pages of a log after its last commit, by number from 1, and their total.
 
-    Unlike SQLite this goes on behind a frame that does not check, which is taken or, with `verified`, passed over:
-    each commit writes the page that grows, so a later frame mostly heals what an earlier one has lost. What the
-    pages hold must be proved by other means.
+    Unlike SQLite, continue after a frame with a wrong checksum, which is used or, with
+    `verified`, skipped: each commit writes the last page of a table again, so a later frame
+    mostly repairs a lost one. The contents of the pages must be proved by other means.
     """
     with open(f"{path}-wal", "rb") as file:
         log = file.read()
-    header, frames = log[:_HEADER], [log[at : at + _FRAME] for at in range(_HEADER, len(log) - _FRAME + 1, _FRAME)]
-    # The log is written from its beginning, so its first frame is of its present life, as all are before the last.
-    salts = header[16:24] if _is_whole(header) else frames[0][8:16] if frames else b""
+    header = log[:_HEADER]
+    frames = [log[at : at + _FRAME] for at in range(_HEADER, len(log) - _FRAME + 1, _FRAME)]
+    # The log is rewritten from its start, so its first frame has the current salts.
+    salts = b""
+    if _is_whole(header):
+        salts = header[16:24]
+    elif frames:
+        salts = frames[0][8:16]
     commits = [at for at, frame in enumerate(frames) if frame[8:16] == salts and frame[4:8] != bytes(4)]
     found: dict[int, bytes] = {}
     before = header[24:32]
     for frame in frames[: commits[-1] + 1 if commits else 0]:
-        if not verified or _goes_on(frame, before, _order(header)):
+        if not verified or _continues(frame, before, _order(header)):
             found[int.from_bytes(frame[:4], "big")] = frame[_FRAME_HEADER:]
         before = frame[16:24]
     return found, int.from_bytes(frames[commits[-1]][4:8], "big") if commits else 0
@@ -60,16 +67,17 @@ def _unused(path: str, log: bytes) -> bytes:
     if used is None:
         return b""
     rest = log[_HEADER + used * _FRAME :]
-    salts, order = header[16:24], _order(header)
+    salts = header[16:24]
+    order = _order(header)
     before = log[_HEADER + (used - 1) * _FRAME :][16:24] if used else header[24:32]
     if _is_unfinished(rest, salts, before, order):
         return b""
-    return rest if _has_salts(rest, salts) or _goes_on(rest, before, order) else b""
+    return rest if _has_salts(rest, salts) or _continues(rest, before, order) else b""
 
 
 def _commits(rest: bytes) -> int:
-    """How many frames say that they end a transaction."""
-    skip = _HEADER if len(rest) % _FRAME == _HEADER else 0  # the whole log, with a header that is damaged
+    """Return the number of frames that end a transaction."""
+    skip = _HEADER if len(rest) % _FRAME == _HEADER else 0  # the whole log with its damaged header
     return sum(rest[at + 4 : at + 8] not in (b"", b"\0\0\0\0") for at in range(skip, len(rest), _FRAME))
 
 
@@ -91,9 +99,9 @@ def _used_frames(path: str) -> int | None:
 
 
 def _has_salts(rest: bytes, salts: bytes) -> bool:
-    """Whether a frame among these is of the log's present life; those of earlier lives have other salts.
+    """Return whether a frame has the current salts; frames of older logs have others.
 
-    A frame for page 0 is of no life: zeros, where something was that did not reach the disk.
+    A frame for page 0 counts too: zeros in place of data that did not reach the disk.
     """
     for start in range(0, len(rest), _FRAME):
         header = rest[start : start + 16]
@@ -102,21 +110,21 @@ def _has_salts(rest: bytes, salts: bytes) -> bool:
     return False
 
 
-def _goes_on(rest: bytes, before: bytes, order: str) -> bool:
-    """Whether the next frame continues the chain, though its salts say otherwise (no checksum covers them)."""
+def _continues(rest: bytes, before: bytes, order: str) -> bool:
+    """Return whether the next frame continues the chain, whatever its salts (no checksum covers them)."""
     return len(rest) >= _FRAME and _frame_checksum(rest, before, order) == struct.unpack(">II", rest[16:24])
 
 
 def _is_unfinished(rest: bytes, salts: bytes, before: bytes, order: str) -> bool:
-    """Whether the rest begins with good frames of a transaction that never got its commit, and nothing new follows."""
+    """Return whether the rest starts with good frames of an uncommitted transaction, and nothing current follows."""
     position = 0
-    while rest[position + 8 : position + 16] == salts and _goes_on(rest[position:], before, order):
+    while rest[position + 8 : position + 16] == salts and _continues(rest[position:], before, order):
         if rest[position + 4 : position + 8] != b"\0\0\0\0":
-            return False  # a commit that SQLite did not take: something is wrong
+            return False  # SQLite should have used this commit
         before = rest[position + 16 : position + 24]
         position += _FRAME
     rest = rest[position:]
-    return position > 0 and not _has_salts(rest, salts) and not _goes_on(rest, before, order)
+    return position > 0 and not _has_salts(rest, salts) and not _continues(rest, before, order)
 
 
 def _frame_checksum(frame: bytes, before: bytes, order: str) -> tuple[int, int]:

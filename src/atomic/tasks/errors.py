@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from atomic.errors import AtomicError, closest
+from atomic.base.errors import AtomicError, did_you_mean
 
 
 class TasksError(AtomicError):
@@ -32,9 +32,8 @@ class TaskNotFoundError(TasksError):
     """A task was named that is not in the list."""
 
     def __init__(self, id: str, known: Iterable[str]) -> None:
-        self.id, self.suggestion = id, closest(id, known)
-        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
-        super().__init__(f'Task not found: "{id}"{hint}')
+        self.id = id
+        super().__init__(f'Task not found: "{id}"{did_you_mean(id, known)}')
 
 
 class UnknownStatusError(TasksError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
-from atomic.saving import replace_file
+from atomic.base.files import replace_file
 from atomic.tasks.errors import TaskFileError
 
 AnyPath = str | os.PathLike[str]

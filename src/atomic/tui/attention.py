@@ -1,15 +1,15 @@
-"""Call somebody who looks elsewhere: a bell or a message of the terminal, and its title."""
+"""Notify a user who looks at another window: terminal bell, notification and title."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-_WITH_MESSAGES = ("iterm", "wezterm", "ghostty", "kitty")  # terminals that show OSC 9 as a message
+_WITH_MESSAGES = ("iterm", "wezterm", "ghostty", "kitty")  # terminals that show OSC 9 as a notification
 
 
 def call(words: str, environment: Mapping[str, str] = os.environ) -> str:
-    """What to write to the terminal so that somebody looks; `words` are our own."""
+    """Return the escape sequence that notifies the user. `words` must be trusted text."""
     terminal = f"{environment.get('TERM_PROGRAM', '')} {environment.get('TERM', '')}".lower()
     if not environment.get("TMUX") and any(name in terminal for name in _WITH_MESSAGES):
         return f"\x1b]9;{_plain(words)}\x07"
@@ -17,7 +17,7 @@ def call(words: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def title(words: str) -> str:
-    """What to write to the terminal so that its title says this."""
+    """Return the escape sequence that sets the terminal's title."""
     return f"\x1b]0;{_plain(words)}\x07"
 
 

@@ -1,4 +1,4 @@
-"""The terminal's answer to "which colour is behind the text?", taken out of what is typed."""
+"""Remove the terminal's reply about its background colour from the typed input."""
 
 from __future__ import annotations
 
@@ -11,35 +11,45 @@ _LONGEST = 80
 
 
 class BackgroundFilter:
-    """Passes on what is typed without the one answer; it may come in pieces, late, or never."""
+    """Filter for typed bytes that removes the one reply.
+
+    The reply may arrive in parts, late or never.
+    """
 
     def __init__(self, hear: Callable[[str], None]) -> None:
-        self._hear, self._held, self._is_done = hear, b"", False
+        self._hear = hear
+        self._held = b""
+        self._is_done = False
 
     @property
     def is_open(self) -> bool:
-        """Whether something was held back that `strip(b"")` is to let go soon."""
+        """Return whether bytes are held back that `strip(b"")` would release soon."""
         return 0 < len(self._held) < len(_BEGIN)
 
     def strip(self, data: bytes) -> bytes:
-        """What a person typed of this; nothing new: what was held back was no answer after all."""
+        """Return the typed bytes without the reply.
+
+        Empty `data` means that no more input arrived in time: bytes that were held back
+        are not a reply, so they are returned.
+        """
         if self._is_done:
             return data
-        data, held = self._held + data, b"" if data else self._held
+        is_late = not data and bool(self._held)
+        data = self._held + data
         self._held = b""
-        if held:
+        if is_late:
             return data
         if match := _ANSWER.search(data):
             self._is_done = True
             self._hear(match[1].decode("ascii", "replace"))
             return data[: match.start()] + data[match.end() :]
         begin = _begin_of_answer(data)
-        data, self._held = data[:begin], data[begin:]
-        return data
+        self._held = data[begin:]
+        return data[:begin]
 
 
 def _begin_of_answer(data: bytes) -> int:
-    """Where an answer begins that has not ended; the end of the data if there is none."""
+    """Return where an unfinished reply begins, or the length of the data."""
     begin = data.rfind(b"\x1b]")
     if begin < 0 or len(data) - begin > _LONGEST:
         return len(data)

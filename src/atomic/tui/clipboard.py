@@ -1,4 +1,4 @@
-"""Copy a text to where the person can paste it, and say which way it went."""
+"""Copy text to the user's clipboard."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 
-LONGEST = 74_994  # bytes of a text that terminals take by OSC 52
-_PATIENCE = 2.0  # seconds for a program that takes a text
+LONGEST = 74_994  # bytes: the longest text that terminals accept by OSC 52
+_PATIENCE = 2.0  # seconds to wait for a clipboard program
 
 _TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("WAYLAND_DISPLAY", ("wl-copy",)),
@@ -20,7 +20,11 @@ _TOOLS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def copy(text: str, write: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> str:
-    """Copy it; how, for people. It may wait for a program: call it in a thread. `write` goes to the terminal."""
+    """Copy the text and return a sentence that reports how.
+
+    It may wait for a program, so call it in a thread. `write` sends text to the
+    terminal.
+    """
     tool = local_tool(environment)
     if tool is not None and _run(tool, text):
         return f"Copied to the clipboard ({tool[0]})"
@@ -36,7 +40,7 @@ def copy(text: str, write: Callable[[str], None], environment: Mapping[str, str]
 
 
 def local_tool(environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The program that fills the clipboard of this machine; None where the person sits at another one."""
+    """Return the clipboard program of this machine, or None if the user sits at another one."""
     if environment.get("SSH_CONNECTION") or environment.get("SSH_TTY"):
         return None
     path = environment.get("PATH")
@@ -47,12 +51,12 @@ def local_tool(environment: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def osc_52(text: str) -> str:
-    """The words by which a terminal fills its clipboard."""
+    """Return the escape sequence by which a terminal fills its clipboard."""
     return f"\x1b]52;c;{b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
 
 
 def passed_through(words: str) -> str:
-    """Words that tmux hands on to the terminal around it."""
+    """Wrap an escape sequence so that tmux passes it to the terminal around it."""
     doubled = words.replace("\x1b", "\x1b\x1b")
     return f"\x1bPtmux;{doubled}\x1b\\"
 

@@ -1,11 +1,14 @@
-"""Where Textual's private parts are touched: gaps of Textual 8 in what it understands of a terminal.
+"""Patches for gaps in Textual 8's terminal input. They use private parts of Textual.
 
-* A paste loses the escape characters that are in it, and is read letter by letter: here it is taken as it comes.
-* Alt+Enter comes as ESC CR and loses its Alt; Shift+Enter of xterm and tmux (`CSI 27 ; 2 ; 13 ~`) is not known.
-* Kitty's lock keys are reported as keys of their own: they type nothing.
+* Textual drops escape characters in a paste and reads it letter by letter. Here a paste
+  is kept unchanged.
+* Alt+Enter arrives as ESC CR and loses its Alt. Shift+Enter of xterm and tmux (`CSI 27
+  ; 2 ; 13 ~`) is unknown.
+* Kitty reports lock keys as keys. They must not type anything.
 
-A version outside of the tested range may have changed what is replaced here, so it is refused. The range is that of
-`pyproject.toml`; docs/decisions/0013-plain-install.md says how it was found.
+Versions outside the tested range may have changed the replaced functions, so they are
+refused. The range is the one in `pyproject.toml`; docs/decisions/0013-plain-install.md
+explains how it was found.
 """
 
 from __future__ import annotations
@@ -22,23 +25,24 @@ from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.keys import Keys
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 
 if TYPE_CHECKING:
     from textual.app import App
     from textual.message import Message
 
-OLDEST, BELOW = (8, 2, 5), (9,)
+OLDEST = (8, 2, 5)
+BELOW = (9,)
 
-ASK_FOR_SHIFT = "\x1b[>4;1m"  # xterm's modifyOtherKeys: Enter tells whether Shift is held
+ASK_FOR_SHIFT = "\x1b[>4;1m"  # xterm's modifyOtherKeys: report Shift with Enter
 END_ASKING = "\x1b[>4;0m"
 
-_OTHER_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")  # xterm's way to say `CSI key ; modifiers u`
+_OTHER_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")  # xterm's form of `CSI key ; modifiers u`
 _LOCKS = frozenset(("caps_lock", "scroll_lock", "num_lock"))
 
 
 class TextualVersionError(AtomicError):
-    """The installed Textual is outside of the range that this module was tested with."""
+    """The installed Textual is outside the range that this module was tested with."""
 
     def __init__(self, found: str) -> None:
         self.found = found
@@ -48,7 +52,7 @@ class TextualVersionError(AtomicError):
 
 @cache
 def install() -> None:
-    """Close the gaps, once a process. Raises TextualVersionError."""
+    """Install the patches, once per process. Raises TextualVersionError."""
     found = _textual_version()
     if not OLDEST <= _numbers(found) < BELOW:
         raise TextualVersionError(found)
@@ -60,7 +64,8 @@ def install() -> None:
 def _textual_version() -> str:
     """Return the installed version.
 
-    The folder beside the package names it; importing `importlib.metadata` would delay the first frame.
+    Its name is in the folder next to the package. Importing `importlib.metadata` would
+    delay the first frame.
     """
     packages = Path(textual.__file__).parent.parent
     for folder in packages.glob("textual-*.dist-info"):
@@ -79,12 +84,12 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 
 def can_ask_for_shift() -> bool:
-    """Whether the terminal tells Shift+Enter only when it is asked in xterm's way."""
+    """Return whether the terminal reports Shift+Enter only after xterm's request for it."""
     return bool(os.environ.get("TMUX") or os.environ.get("XTERM_VERSION"))
 
 
 def write(app: App[Any], text: str) -> None:
-    """Write to the terminal as it is: a bell, a title, the clipboard."""
+    """Write an escape sequence to the terminal, such as a bell, a title or the clipboard."""
     driver = app._driver  # pyright: ignore[reportPrivateUsage]
     if driver is not None:
         driver.write(text)
@@ -92,7 +97,7 @@ def write(app: App[Any], text: str) -> None:
 
 
 def fail(app: App[Any], error: BaseException) -> None:
-    """End the app with an error that came up outside of its messages, as it ends with one that came up inside."""
+    """End the app with an error from outside its message handlers, as Textual does inside."""
     app._handle_exception(error)  # pyright: ignore[reportPrivateUsage, reportArgumentType]  # any kind will do
 
 
@@ -103,11 +108,11 @@ _tick_as_it_was = XTermParser.tick
 
 
 class _Pasting:
-    """What a parser has seen of a paste; kept beside the parser, which knows nothing of it."""
+    """State of a paste in one parser. It is stored on the parser, which does not know about it."""
 
     def __init__(self) -> None:
-        self.parts: list[str] | None = None  # None: no paste is being read
-        self.tail = ""  # the last letters, in which a mark may have begun
+        self.parts: list[str] | None = None  # None: not inside a paste
+        self.tail = ""  # the last characters, which may begin a marker
 
 
 def _state(parser: XTermParser) -> _Pasting:
@@ -118,7 +123,7 @@ def _state(parser: XTermParser) -> _Pasting:
 
 
 def _feed(self: XTermParser, data: str) -> Iterable[Message]:
-    """Pass on what is typed; of a paste, tell the parser only that it begins and ends, and give the text."""
+    """Feed typed text to the original parser. A paste is collected here and sent as one event."""
     state = _state(self)
     if not data:
         yield from _feed_as_it_was(self, data)
@@ -134,19 +139,20 @@ def _feed(self: XTermParser, data: str) -> Iterable[Message]:
 
 
 def _until_paste(state: _Pasting, data: str) -> tuple[str, str]:
-    """What comes up to a paste, with the mark that begins it; and the rest."""
+    """Return the input up to and including the marker that begins a paste, and the rest."""
     seen = state.tail + data
     at = seen.find(BRACKETED_PASTE_START)
     if at < 0:
         state.tail = seen[-(len(BRACKETED_PASTE_START) - 1) :]
         return data, ""
     end = at + len(BRACKETED_PASTE_START) - len(state.tail)
-    state.tail, state.parts = "", []
+    state.tail = ""
+    state.parts = []
     return data[:end], data[end:]
 
 
 def _until_end(state: _Pasting, data: str) -> tuple[str | None, str]:
-    """The whole paste, if its end has come; and what follows."""
+    """Return the complete paste, if it has ended, and the input after it."""
     assert state.parts is not None
     seen = state.tail + data
     at = seen.find(BRACKETED_PASTE_END)
@@ -156,7 +162,8 @@ def _until_end(state: _Pasting, data: str) -> tuple[str | None, str]:
         state.tail = seen[-kept:]
         return None, ""
     text = "".join((*state.parts, seen[:at]))
-    state.tail, state.parts = "", None
+    state.tail = ""
+    state.parts = None
     return text, seen[at + len(BRACKETED_PASTE_END) :]
 
 
@@ -166,7 +173,7 @@ def _pasted(parser: XTermParser, text: str) -> Iterator[Message]:
 
 
 def _tick(self: XTermParser) -> Iterable[Message]:
-    """What was taken for the beginning of a sequence was a key, if nothing follows in time."""
+    """Treat the beginning of an escape sequence as a key if nothing follows in time."""
     waited = self._timeout_time is not None  # pyright: ignore[reportPrivateUsage]
     yield from _tick_as_it_was(self)
     if waited and self._timeout_time is None:  # pyright: ignore[reportPrivateUsage]

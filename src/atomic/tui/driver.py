@@ -1,10 +1,14 @@
-"""The terminal's driver of the screen: what Textual's own does, and what it leaves to chance.
+"""Terminal driver: Textual's own driver with five differences.
 
-* The first frame is on the other screen already: it is not entered twice, and what was typed meanwhile comes first.
-* The input is waited for, not asked for ten times a second: an idle screen has no timer. Its end ends the screen.
-* Ctrl+C twice within a second reaches the supervisor from here, the input's own thread: also if the loop is stuck.
-* A terminal that is closed says "go on" as well as "hang up": only a screen that was suspended is to begin again.
-* What Textual saves as the terminal's state is ours already; on leaving it must be the person's.
+* The first frame already switched to the alternate screen, so it is not entered again.
+  Keys typed since then are processed first.
+* It waits for input instead of polling ten times a second, so an idle screen has no
+  timer. End of input ends the screen.
+* Ctrl+C twice within a second is reported to the supervisor from the input thread, so
+  it works even if the event loop is stuck.
+* Closing a terminal sends SIGCONT as well as SIGHUP: only a suspended screen resumes.
+* The terminal attributes that Textual saves are already ours. The user's are restored
+  on exit.
 """
 
 from __future__ import annotations
@@ -23,29 +27,33 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from atomic.base.errors import ExitCode
 from atomic.tui.background import BackgroundFilter
-from atomic.tui.order import InOrder
-from atomic.tui.supervisor import HUNG_UP, Report
+from atomic.tui.key_order import OrderedKeys
+from atomic.tui.supervisor import Report
 from atomic.tui.terminal import ALTERNATE_SCREEN, Terminal
 
-TWICE = 1.0  # seconds between two presses of Ctrl+C that leave
-_TICK = 0.05  # seconds until an Esc that nothing followed is one
+TWICE = 1.0  # seconds between two presses of Ctrl+C that leave at once
+_TICK = 0.05  # seconds after which a lone Esc counts as a key
 
 
 def driver_for(
     terminal: Terminal, report: Report, ahead: bytes, on_background: Callable[[str], None]
 ) -> type[LinuxDriver]:
-    """A driver for this terminal; `ahead` was typed before it was there."""
+    """Return a driver class for this terminal. `ahead` holds bytes typed before it starts."""
 
     class ScreenDriver(_ScreenDriver):
         def __init__(self, app: App[Any], **options: Any) -> None:
             super().__init__(app, **options)
-            self.terminal, self.report, self.ahead, self.on_background = terminal, report, ahead, on_background
+            self.terminal = terminal
+            self.report = report
+            self.ahead = ahead
+            self.on_background = on_background
 
     return ScreenDriver
 
 
-class _ScreenDriver(InOrder, LinuxDriver):
+class _ScreenDriver(OrderedKeys, LinuxDriver):
     terminal: Terminal
     report: Report
     ahead: bytes
@@ -57,7 +65,8 @@ class _ScreenDriver(InOrder, LinuxDriver):
         self._file = sys.__stdout__  # standard error is the supervisor's file
         self._is_first = True
         self._last_ctrl_c = float("-inf")
-        self._stop_reading, self._reading = -1, -1
+        self._stop_reading = -1
+        self._reading = -1
 
     def write(self, data: str) -> None:
         if self._is_first and data == ALTERNATE_SCREEN:
@@ -69,16 +78,16 @@ class _ScreenDriver(InOrder, LinuxDriver):
         super().start_application_mode()
         self.attrs_before = self.terminal.before
         if not self._is_first:
-            self._app.call_later(self._app.refresh, layout=True)  # it was left: what stood there has gone
+            self._app.call_later(self._app.refresh, layout=True)  # after a suspend the screen is blank
         self._is_first = False
         self.report.shown(True)
 
     def close(self) -> None:
         super().close()
-        self.report.shown(False)  # only now is all of it written
+        self.report.shown(False)  # only now is everything written
 
     def _sigcont_application(self, *_: object) -> None:
-        if self._must_signal_resume:  # it comes with a closed terminal too, to those who were never suspended
+        if self._must_signal_resume:  # closing the terminal sends SIGCONT to screens that were never suspended
             self.resume_application_mode()
 
     def disable_input(self) -> None:
@@ -88,10 +97,12 @@ class _ScreenDriver(InOrder, LinuxDriver):
         super().disable_input()
 
     def run_input_thread(self) -> None:
-        """Wait for input and dispatch events until the screen is left or the terminal has gone."""
-        parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
+        """Read input and dispatch events until the screen ends or the terminal closes."""
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
         background = BackgroundFilter(self.on_background)
-        data, self.ahead = self.ahead, b""
+        data = self.ahead
+        self.ahead = b""
         while True:
             for event in parser.feed(text) if (text := decode(background.strip(data))) else ():
                 self.process_message(event)
@@ -115,7 +126,7 @@ class _ScreenDriver(InOrder, LinuxDriver):
             return b""
 
     def _terminal_is_gone(self) -> None:
-        self._app.call_later(self._app.exit, None, HUNG_UP)
+        self._app.call_later(self._app.exit, None, ExitCode.HUNG_UP)
 
     def process_message(self, message: Message) -> None:
         if isinstance(message, events.Key) and message.key == "ctrl+c":

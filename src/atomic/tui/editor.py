@@ -1,4 +1,4 @@
-"""The person's own editor."""
+"""Edit a text in the user's editor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 
 
 class EditorError(AtomicError):
@@ -17,7 +17,7 @@ class EditorError(AtomicError):
 
 
 def editor_command(setting: str | None, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The command line of the editor: the config's, else $VISUAL, else $EDITOR, else vi."""
+    """Return the editor's command line: from the config, $VISUAL, $EDITOR, or vi."""
     chosen = setting or environment.get("VISUAL") or environment.get("EDITOR") or "vi"
     try:
         words = shlex.split(chosen)
@@ -29,8 +29,11 @@ def editor_command(setting: str | None, environment: Mapping[str, str] = os.envi
 
 
 def edit(text: str, command: list[str]) -> str:
-    """Let the person edit a text; waits until the editor ends. Raises EditorError, and then nothing is changed."""
-    number, name = tempfile.mkstemp(prefix="atomic-", suffix=".md")  # for its owner alone
+    """Open the text in the editor and return the edited text.
+
+    Waits until the editor ends. Raises EditorError; the text is unchanged then.
+    """
+    number, name = tempfile.mkstemp(prefix="atomic-", suffix=".md")  # readable only by its owner
     file = Path(name)
     try:
         with os.fdopen(number, "wb") as stream:

@@ -1,16 +1,21 @@
-"""The first picture, in plain ANSI, before anything heavy is imported: what the screen itself paints a moment later."""
+"""Draw the first frame in plain ANSI before anything heavy is imported.
+
+It looks like the frame that the screen paints a moment later.
+"""
 
 from __future__ import annotations
 
 import os
 
-DIM, REVERSE, PLAIN = "\x1b[2m", "\x1b[7m", "\x1b[0m"
+DIM = "\x1b[2m"
+REVERSE = "\x1b[7m"
+PLAIN = "\x1b[0m"
 HINT = "⏎ send · Ctrl+J newline · / commands · @ files · ! shell · ? keys"
 NAME = "atomic"
 
 
 def first_frame(columns: int, rows: int, *, colours: bool) -> str:
-    """Header, an empty transcript, the prompt and its hint, each where the screen will have it."""
+    """Return the frame: header, empty transcript, prompt and key hints at their final rows."""
     lines = {1: f" {NAME}", rows - 2: "─" * columns, rows - 1: " › ", rows: f" {HINT}"}
     dim, plain = (DIM, PLAIN) if colours else ("", "")
     parts = [f"\x1b[{row};1H{dim}{_cut(text, columns)}{plain}" for row, text in sorted(lines.items()) if row >= 1]
@@ -22,6 +27,6 @@ def _cut(text: str, columns: int) -> str:
 
 
 def frame_here() -> str:
-    """The first frame for this terminal."""
+    """Return the first frame for this terminal."""
     size = os.get_terminal_size(1)
     return first_frame(size.columns or 80, size.lines or 24, colours=not os.environ.get("NO_COLOR"))

@@ -1,4 +1,4 @@
-"""`atomic` in a terminal: the first frame, then the supervisor, and in its child the screen."""
+"""Start the screen: first frame, then the supervisor, and in its child process the app."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from atomic.tui.first_frame import frame_here
 from atomic.tui.terminal import KEYBOARD, SCREEN, Terminal
 
-TYPE_CHECKING = False  # typing itself would cost the first frame
+TYPE_CHECKING = False  # importing typing would delay the first frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChatRequest:
-    """What the command line asks for."""
+    """Options from the command line."""
 
     def __init__(
         self,
@@ -29,22 +29,26 @@ class ChatRequest:
         record: str | None = None,
         prompt: str = "",
     ) -> None:
-        self.agent, self.model, self.theme = agent, model, theme
-        self.resume, self.record, self.prompt = resume, record, prompt
+        self.agent = agent
+        self.model = model
+        self.theme = theme
+        self.resume = resume
+        self.record = record
+        self.prompt = prompt
 
     def engine_arguments(self) -> list[str]:
-        """What the engine is started with; the conversation to go on with is the link's to say."""
+        """Return the engine's command-line arguments. The link passes the session to resume."""
         given = {"--agent": self.agent, "--model": self.model, "--record": self.record}
         return [word for name, value in given.items() if value is not None for word in (name, value)]
 
 
 def is_terminal() -> bool:
-    """Whether there is somebody who types and sees."""
+    """Return whether input and output are a terminal."""
     return os.isatty(KEYBOARD) and os.isatty(SCREEN)
 
 
 def show(request: ChatRequest, run_screen: RunScreen | None = None) -> int:
-    """The screen, from the first frame to the last word; the exit code."""
+    """Show the screen until it ends and return the exit code."""
     terminal = Terminal()
     try:
         terminal.take(frame_here())

@@ -1,4 +1,4 @@
-"""The screen's process: Textual's app on the terminal that the first frame has taken."""
+"""Run the app in the screen's process, on the terminal that shows the first frame."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from textual.app import App
 
-from atomic.config import ConfigError, atomic_home, find_project, load_settings
-from atomic.tui.background import BackgroundFilter
-from atomic.tui.driver import driver_for
-from atomic.tui.link import EngineLink, ProcessLink
-from atomic.tui.main import ChatRequest
-from atomic.tui.protocol import (
+from atomic.base.errors import ExitCode
+from atomic.chat.client import EngineLink, ProcessLink
+from atomic.chat.protocol import (
     Cleared,
     History,
     Intent,
@@ -27,19 +24,32 @@ from atomic.tui.protocol import (
     RunStarted,
     StatusChanged,
 )
-from atomic.tui.supervisor import SIGNALLED, Report, how_to_go_on
+from atomic.config import ConfigError, atomic_home, find_project, load_settings
+from atomic.tui.background import BackgroundFilter
+from atomic.tui.driver import driver_for
+from atomic.tui.main import ChatRequest
+from atomic.tui.supervisor import Report, resume_hints
 from atomic.tui.terminal import Terminal, read_ready, write
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
+@runtime_checkable
+class AdaptsToBackground(Protocol):
+    """An app that chooses its colours by the terminal's background."""
+
+    def set_background(self, colour: str) -> None:
+        """Take the background colour as the terminal reports it."""
+        ...
+
+
 def make_app(request: ChatRequest, background: str, report: Report, program: Sequence[str] | None = None) -> App[Any]:
-    """The screen itself, with an engine that it starts after its first picture. Raises ConfigError."""
+    """Return the app. Its engine starts after the first frame. Raises ConfigError."""
     from atomic.tui.app import AtomicApp
 
     link = ProcessLink(request.engine_arguments(), session=request.resume or "", program=program)
     return AtomicApp(
-        TellingLink(link, report),
+        ReportingLink(link, report),
         settings=load_settings(find_project()),
         prompt=request.prompt,
         theme=request.theme,
@@ -49,38 +59,42 @@ def make_app(request: ChatRequest, background: str, report: Report, program: Seq
 
 
 def run_screen(request: ChatRequest, terminal: Terminal, report: Report, program: Sequence[str] | None = None) -> int:
-    """The screen of a conversation; a mistake in the configuration is told when the terminal is back."""
+    """Run the screen of a conversation. Configuration errors are printed after it has ended."""
     try:
         return run_app(lambda background: make_app(request, background, report, program), terminal, report)
     except ConfigError as error:
         report.last(f"atomic: {error}")
-        return 2
+        return ExitCode.USAGE
 
 
 def run_app(make: Callable[[str], App[Any]], terminal: Terminal, report: Report) -> int:
-    """Run an app to its end; `make` is given the colour behind the text, if the terminal has told it by now."""
+    """Run an app until it ends. `make` receives the background colour if it is already known."""
     colours: list[str] = []
     ahead = BackgroundFilter(colours.append).strip(read_ready())
     app = make(colours[0] if colours else "")
 
-    app.driver_class = driver_for(terminal, report, ahead, partial(_hear_late, app))
+    app.driver_class = driver_for(terminal, report, ahead, partial(_set_background, app))
     code = asyncio.run(_until_left(app, report))
     if report.is_orphan:
         _conclude_alone(terminal, report)
     return code
 
 
-def _hear_late(app: App[Any], colour: str) -> None:
-    """The terminal has told its colour when the screen was there already; called by the input's thread."""
-    if (hear := getattr(app, "hear_background", None)) is not None:
-        app.call_later(hear, colour)
+def _set_background(app: App[Any], colour: str) -> None:
+    """Pass on a background colour that arrived after the start. Called in the input thread."""
+    if isinstance(app, AdaptsToBackground):
+        app.call_later(app.set_background, colour)
 
 
 async def _until_left(app: App[Any], report: Report) -> int:
-    """Signals end the app in order, as `/exit` does; so does the supervisor's death, but workflows go on then."""
+    """Run the app until it ends.
+
+    Signals end it in order, as `/exit` does. The supervisor's death ends it too, but
+    workflows keep running then.
+    """
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, _end, app, report, SIGNALLED + number)
+        loop.add_signal_handler(number, _end, app, report, ExitCode.SIGNALLED + number)
     loop.add_reader(report.supervisor, _leave_alone, app, report)
     try:
         await app.run_async()
@@ -95,7 +109,7 @@ def _end(app: App[Any], report: Report, code: int) -> None:
 
 
 def _leave_alone(app: App[Any], report: Report) -> None:
-    """The supervisor was killed: nobody else will put the terminal back."""
+    """End the app after the supervisor was killed: only this process can restore the terminal."""
     report.is_orphan = True
     asyncio.get_running_loop().remove_reader(report.supervisor)
     app.exit(None, 1)
@@ -103,17 +117,18 @@ def _leave_alone(app: App[Any], report: Report) -> None:
 
 def _conclude_alone(terminal: Terminal, report: Report) -> None:
     terminal.give_back(has_left=report.has_left)
-    lines = how_to_go_on(report.last_word, report.ways)
+    lines = resume_hints(report.last_word, report.ways)
     write("".join(f"{line}\r\n" for line in lines))
 
 
-class TellingLink:
-    """A link that tells the supervisor on the way what there would be to go on with, if all of this died now."""
+class ReportingLink:
+    """Link that also reports to the supervisor how to resume, in case the screen dies."""
 
     def __init__(self, link: EngineLink, report: Report) -> None:
-        self._link, self._report = link, report
+        self._link = link
+        self._report = report
         self._session = ""
-        self._flows: dict[str, RunStarted] = {}  # workflows by their run
+        self._flows: dict[str, RunStarted] = {}  # workflows by run id
 
     def send(self, intent: Intent) -> None:
         if isinstance(intent, Interrupt) and (flow := self._flows.get(intent.run)) is not None:
@@ -148,7 +163,7 @@ class TellingLink:
             self._report.way("chat", _resume(f"atomic chat --resume {self._session}"))
 
     def _with_others(self, message: str) -> str:
-        """The engine speaks of what was at work when it was left; of what had been paused before, we do."""
+        """Add resume hints for workflows that were paused before, which the engine omits."""
         flows = {id: way for id, way in self._report.ways.items() if id != "chat" and way and id not in message}
         return "\n".join(filter(None, (message, *flows.values())))
 

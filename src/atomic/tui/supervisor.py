@@ -1,8 +1,9 @@
-"""Watches over the screen: after any death of it the terminal is as before, and the person knows how to go on.
+"""Watch the screen: restore the terminal however it ends, and print how to resume.
 
-The screen is a child, forked before there are threads. Two pipes join them: on one the screen reports, the other
-says nothing, but its end tells the screen that the supervisor has died. What the screen writes to standard error
-lands in a file without a name, so that it cannot spoil the picture; it is shown afterwards.
+The screen is a child process, forked before any thread starts. Two pipes connect them.
+The screen sends reports on one. Nothing is sent on the other; its end tells the screen
+that the supervisor died. Standard error of the screen goes to an unnamed file, so that
+it cannot disturb the display, and is printed afterwards.
 """
 
 from __future__ import annotations
@@ -15,51 +16,50 @@ from collections.abc import Callable
 from time import monotonic
 from types import FrameType
 
-from atomic.terminal import harmless
+from atomic.base.errors import ExitCode
+from atomic.base.terminal import harmless
 from atomic.tui.terminal import Terminal
 
-GRACE = 4.0  # seconds for the screen to end what it has begun, after a signal
-GRACE_TO_PAUSE = 9.0  # for one that has heard it: it waits for its workflows to be paused
-AT_ONCE = 1.0  # seconds after Ctrl+C twice, then it goes, whatever it does
-SIGNALLED = 128
-HUNG_UP = SIGNALLED + signal.SIGHUP
+GRACE = 4.0  # seconds for the screen to end in order after a signal
+GRACE_TO_PAUSE = 9.0  # seconds for a screen that confirmed the signal: it pauses its workflows first
+AT_ONCE = 1.0  # seconds after Ctrl+C twice until the screen is killed
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_SPLIT = "\x1e"  # stands for the end of a line inside a report
+_SPLIT = "\x1e"  # replaces line ends inside a report
 _MOST_SHOWN = 16 * 1024
 
 
 class Report:
-    """What the screen tells its supervisor: short lines that outlive it. Any thread may call."""
+    """Reports from the screen to its supervisor: short lines that outlive it. Thread-safe."""
 
     def __init__(self, out: int, supervisor: int) -> None:
         self._out = out
-        self.supervisor = supervisor  # readable when the supervisor has died
+        self.supervisor = supervisor  # readable once the supervisor has died
         self.ways: dict[str, str] = {}
         self.last_word: str | None = None
         self.has_left = False
         self.is_orphan = False  # the supervisor was killed
 
     def shown(self, is_shown: bool) -> None:
-        """Whether the terminal has our modes."""
+        """Report whether the terminal has our modes."""
         self.has_left = not is_shown
         self._say("shown" if is_shown else "left")
 
     def leave(self) -> None:
-        """Ctrl+C came twice: the screen is to be gone in a second."""
+        """Report Ctrl+C twice: the screen must end within a second."""
         self._say("leave")
 
     def ends(self) -> None:
-        """A signal was heard: the screen ends in order."""
+        """Confirm a signal: the screen ends in order."""
         self._say("ends")
 
     def way(self, key: str, text: str) -> None:
-        """How to go on with something; an empty text: there is nothing to go on with any more."""
+        """Report how to resume something. An empty text means that there is nothing to resume."""
         if self.ways.get(key, "") != text:
             self.ways[key] = text
             self._say("way", key, text)
 
     def last(self, text: str) -> None:
-        """The engine's last word; it says how to go on better than we do."""
+        """Report the engine's final message, which replaces the resume hints."""
         self.last_word = text
         self._say("last", text)
 
@@ -68,14 +68,14 @@ class Report:
         try:
             os.write(self._out, line.encode("utf-8", "replace") + b"\n")
         except OSError:
-            return  # nobody listens any more
+            return  # the supervisor has died
 
 
-Work = Callable[[Report], int]  # the screen: runs in the child, its exit code
+Work = Callable[[Report], int]  # runs the screen in the child and returns its exit code
 
 
 def supervise(terminal: Terminal, screen: Work) -> int:
-    """Run the screen in a child until it ends, by whatever; the exit code of the command."""
+    """Run the screen in a child process until it ends and return the exit code."""
     reports, report = os.pipe()
     life, our_life = os.pipe()
     said = _file_without_name()
@@ -96,12 +96,12 @@ def supervise(terminal: Terminal, screen: Work) -> int:
 
 
 def _be_the_screen(screen: Work, report: Report) -> None:
-    """Never returns: what the supervisor had on its stack is not ours."""
-    code = 1
+    """Run the screen and exit. Never returns: the stack belongs to the supervisor."""
+    code: int = ExitCode.FAILED
     try:
         code = screen(report)
     except SystemExit as leave:
-        code = leave.code if isinstance(leave.code, int) else 1
+        code = leave.code if isinstance(leave.code, int) else ExitCode.FAILED
     except BaseException:
         import traceback
 
@@ -114,7 +114,7 @@ def _be_the_screen(screen: Work, report: Report) -> None:
 
 
 def _file_without_name() -> int:
-    """In memory where the system can, else a file that is deleted already."""
+    """Return a file descriptor in memory if the system can, or of a deleted file."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("atomic-screen")
     import tempfile
@@ -125,21 +125,22 @@ def _file_without_name() -> int:
 
 
 class Supervisor:
-    """Waits for one screen: no timer while all is well."""
+    """Waits for one screen. Has no timer unless the screen is about to end."""
 
     def __init__(self, pid: int, reports: int) -> None:
-        self.has_left = False  # the screen has put the terminal back itself
+        self.has_left = False  # the screen has restored the terminal itself
         self.ways: dict[str, str] = {}
         self.last_word: str | None = None
-        self._pid, self._reports = pid, reports
-        self._number = 0  # the signal that ended it
+        self._pid = pid
+        self._reports = reports
+        self._number = 0  # the signal that ended the screen
         self._was_left = False  # by Ctrl+C twice
         self._deadline: float | None = None
         self._unread = b""
         os.set_blocking(reports, False)
 
     def wait(self) -> int:
-        """Until the screen has gone; its status, as waitpid gives it."""
+        """Wait until the screen has ended and return its waitpid status."""
         woken = self._hear_signals()
         poll = select.poll()
         poll.register(woken, select.POLLIN)
@@ -158,13 +159,13 @@ class Supervisor:
                 self._deadline = None
 
     def _hear_signals(self) -> int:
-        """A descriptor that is readable after each signal: poll would sleep on otherwise."""
+        """Return a descriptor that is readable after each signal, so that poll wakes up."""
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake)
         for number in _FORWARDED:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup
+            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
                 signal.signal(number, self._forward)
         return woken
 
@@ -172,7 +173,7 @@ class Supervisor:
         return None if self._deadline is None else max(0, int((self._deadline - monotonic()) * 1000) + 1)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
-        """Ask the screen to end in order; if it does not within the grace, it is killed."""
+        """Forward a signal to the screen. It is killed if it does not end in time."""
         self._number = self._number or number
         self._deadline = self._deadline or monotonic() + GRACE
         try:
@@ -181,7 +182,11 @@ class Supervisor:
             return
 
     def _look(self) -> int | None:
-        """The screen's status if it has ended. One that has suspended itself takes us along: the shell waits for us."""
+        """Return the status of the screen if it has ended.
+
+        If the screen suspended itself, stop this process too, because the shell waits
+        for it.
+        """
         pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
         if pid == 0:
             return None
@@ -193,7 +198,7 @@ class Supervisor:
         return None
 
     def _read_reports(self) -> bool:
-        """Take in what the screen has said; False: it will say nothing more."""
+        """Process the reports. Return False if there will be no more."""
         while True:
             try:
                 piece = os.read(self._reports, 64 * 1024)
@@ -221,16 +226,16 @@ class Supervisor:
             case ["last", text]:
                 self.last_word = text
             case _:
-                pass  # half a line of one that was killed while it wrote
+                pass  # a partial line from a screen that was killed
 
     def conclude(self, status: int, said: int) -> int:
-        """Tell the person what happened and how to go on; the exit code."""
-        lines = [self._trouble(status, _text_of(said)), *how_to_go_on(self.last_word, self.ways)]
+        """Print what happened and how to resume, and return the exit code."""
+        lines = [self._trouble(status, _text_of(said)), *resume_hints(self.last_word, self.ways)]
         tell("".join(f"{line}\n" for line in lines if line))
         return self._exit_code(status)
 
     def _trouble(self, status: int, said: str) -> str:
-        """What went wrong, in one line; all that was said for those who look for mistakes."""
+        """Return the problem in one line, or all captured output if ATOMIC_DEBUG is set."""
         if self._number:
             return ""
         if os.WIFSIGNALED(status):
@@ -238,38 +243,40 @@ class Supervisor:
             return f"atomic: the screen {why}"
         if os.environ.get("ATOMIC_DEBUG", "") not in ("", "0"):
             return said.rstrip()
-        if os.WEXITSTATUS(status) != 1:
+        if os.WEXITSTATUS(status) != ExitCode.FAILED:
             return ""
         last = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("NOTE")]
         return f"atomic: the screen failed: {last[-1] if last else 'it did not say why'} (ATOMIC_DEBUG=1 shows where)"
 
     def _exit_code(self, status: int) -> int:
         if self._number:
-            return SIGNALLED + self._number
+            return ExitCode.SIGNALLED + self._number
         if os.WIFEXITED(status):
             return os.WEXITSTATUS(status)
         if self._was_left:
-            return SIGNALLED + signal.SIGINT
-        return SIGNALLED + os.WTERMSIG(status) if os.WTERMSIG(status) in _FORWARDED else 1
+            return ExitCode.SIGNALLED + signal.SIGINT
+        if os.WTERMSIG(status) in _FORWARDED:
+            return ExitCode.SIGNALLED + os.WTERMSIG(status)
+        return ExitCode.FAILED
 
 
 def _wake(number: int, frame: FrameType | None) -> None:
-    """That there is a handler is enough."""
+    """Do nothing: the handler only has to exist."""
 
 
-def how_to_go_on(last_word: str | None, ways: dict[str, str]) -> list[str]:
-    """The engine's last word if it had one, else what the screen knew."""
+def resume_hints(last_word: str | None, ways: dict[str, str]) -> list[str]:
+    """Return the engine's final message if there is one, otherwise the known resume hints."""
     if last_word is not None:
         return last_word.splitlines()
     return [text for text in ways.values() if text]
 
 
 def tell(text: str) -> None:
-    """Write to standard error what a terminal only shows."""
+    """Write cleaned text to standard error."""
     try:
         os.write(2, harmless(text).encode("utf-8", "replace"))
     except OSError:
-        return  # nobody listens
+        return  # standard error is closed
 
 
 def _name_of(number: int) -> str:
@@ -280,6 +287,6 @@ def _name_of(number: int) -> str:
 
 
 def _text_of(said: int) -> str:
-    """The end of what was written to a file."""
+    """Return the end of a file's text."""
     size = os.fstat(said).st_size
     return os.pread(said, _MOST_SHOWN, max(0, size - _MOST_SHOWN)).decode("utf-8", "replace")

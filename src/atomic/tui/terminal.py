@@ -1,4 +1,4 @@
-"""The terminal as we found it: taken with its first picture, given back as it was, whatever happened in between."""
+"""Take over the terminal for the first frame, and restore it however the screen ends."""
 
 from __future__ import annotations
 
@@ -6,47 +6,51 @@ import os
 import signal
 import termios
 
-TYPE_CHECKING = False  # typing itself would cost the first frame
+TYPE_CHECKING = False  # importing typing would delay the first frame
 if TYPE_CHECKING:
     from typing import Any
 
-KEYBOARD, SCREEN = 0, 1
+KEYBOARD = 0
+SCREEN = 1
 
 ALTERNATE_SCREEN = "\x1b[?1049h"
-# Title kept for later, other screen, no cursor (the prompt draws its own), and: which colour is behind the text?
+# Save the title, switch to the alternate screen, hide the cursor (the prompt draws its
+# own).
 TAKE = f"\x1b[22;0t{ALTERNATE_SCREEN}\x1b[?25l"
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 
-# A frame that was not finished, the mouse in all its ways, focus, paste, in-band sizes; lines wrap again, xterm's keys.
+# Turn off: synchronized output, mouse, focus, paste, in-band sizes. Restore line wrap
+# and xterm's keys.
 _MODES_OFF = (
     "".join(f"\x1b[?{mode}l" for mode in (2026, 1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2048))
     + "\x1b[?7h\x1b[>4;0m"
 )
-_CANCEL = "\x18"  # CAN: ends a sequence that the screen had half written when it died
-_KEYS_OFF = "\x1b[<u"  # kitty keeps the keyboard's modes for each screen: this comes before the other one is left
+_CANCEL = "\x18"  # CAN: ends a partial escape sequence of a screen that died
+_KEYS_OFF = "\x1b[<u"  # kitty stores keyboard modes per screen: send it before leaving
 _LEAVE = "\x1b[?1049l"
 _AS_BEFORE = "\x1b[?25h\x1b[0m\x1b[23;0t"
-_ARE_YOU_THERE = "\x1b[c"  # every terminal answers; what it sent before, it sent before our modes were off
-_PATIENCE = 0.1  # seconds for that answer
+# Every terminal replies. Bytes before the reply were sent before our modes were off.
+_ARE_YOU_THERE = "\x1b[c"
+_PATIENCE = 0.1  # seconds to wait for the reply
 
 
 class Terminal:
-    """Takes a terminal and gives it back; `is_taken` says whether anything of ours may be left on it."""
+    """Takes over a terminal and restores it. `is_taken` tells whether it may need a restore."""
 
     def __init__(self) -> None:
         self.before: list[Any] = termios.tcgetattr(KEYBOARD)
         self.is_taken = False
 
     def take(self, frame: str) -> None:
-        """Show the first frame. What was typed already is kept for the screen, and so is what comes from now on."""
+        """Show the first frame. Typed bytes stay in the input buffer for the screen."""
         self.is_taken = True
         termios.tcsetattr(KEYBOARD, termios.TCSANOW, _raw(self.before))
         write(TAKE + frame + ASK_BACKGROUND)
 
     def give_back(self, *, has_left: bool = False) -> None:
-        """All modes off, the cursor shown, lines and echo as before; nothing unread reaches the shell.
+        """Turn off all modes, show the cursor, restore attributes and discard unread input.
 
-        `has_left`: the screen has ended in order, and the other screen is gone already.
+        `has_left`: the screen has ended in order and has left the alternate screen.
         """
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # the shell may have taken the foreground back
         try:
@@ -55,19 +59,19 @@ class Terminal:
                 _await_silence()
             termios.tcsetattr(KEYBOARD, termios.TCSAFLUSH, self.before)
         except (OSError, termios.error):
-            pass  # the terminal has gone: there is nothing to give back
+            pass  # the terminal is closed: nothing to restore
         self.is_taken = False
 
 
 def write(text: str) -> None:
-    """Write all of it to the screen."""
+    """Write the whole text to the terminal."""
     data = memoryview(text.encode("utf-8", "replace"))
     while data:
         data = data[os.write(SCREEN, data) :]
 
 
 def read_ready() -> bytes:
-    """What waits to be read; it waits for nothing."""
+    """Return the bytes that are ready to be read, without waiting."""
     import select
 
     pieces: list[bytes] = []
@@ -80,12 +84,13 @@ def read_ready() -> bytes:
 
 
 def _await_silence() -> None:
-    """Read until the terminal has heard that the mouse is off: bytes on their way must not reach the shell."""
+    """Read until the terminal has turned the mouse off: late bytes must not reach the shell."""
     import select
     from time import monotonic
 
     write(_ARE_YOU_THERE)
-    end, heard = monotonic() + _PATIENCE, b""
+    end = monotonic() + _PATIENCE
+    heard = b""
     while (left := end - monotonic()) > 0 and not _is_answered(heard):
         if not select.select([KEYBOARD], [], [], left)[0]:
             return
@@ -101,10 +106,11 @@ def _is_answered(heard: bytes) -> bool:
 
 
 def _raw(before: list[Any]) -> list[Any]:
-    """Keys as they are pressed, none of them a signal, none of them echoed."""
+    """Return attributes for raw input: no echo, no signals, no line editing."""
     iflag, oflag, cflag, lflag, ispeed, ospeed, cc = before
     iflag &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
     lflag &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
     cc = list(cc)
-    cc[termios.VMIN], cc[termios.VTIME] = 1, 0
+    cc[termios.VMIN] = 1
+    cc[termios.VTIME] = 0
     return [iflag, oflag, cflag, lflag, ispeed, ospeed, cc]

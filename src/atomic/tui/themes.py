@@ -1,8 +1,8 @@
-"""The four looks of the screen, and which one fits a terminal.
+"""The four themes, and which one fits a terminal.
 
-Every colour that we write with stands on every background that we use with a contrast of at least 4.5, so a widget may
-put any of them anywhere. `ansi` has the terminal's own sixteen colours and its own background, and marks by reversing:
-without colours (`NO_COLOR`) it is still all there.
+Every text colour has a contrast of at least 4.5 on every background in use, so a widget
+may combine them freely. `ansi` uses the terminal's sixteen colours and its background,
+and highlights by reverse video, so it also works without colours (`NO_COLOR`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 NAMES = ("dark", "light", "ansi", "contrast")
 _PREFIX = "atomic-"
-_LIGHT_FROM = 0.4  # a background of this luminance or more is one for dark letters
+_LIGHT_FROM = 0.4  # backgrounds of at least this luminance need dark text
 
 WRITTEN_WITH = ("text", "text-muted", "foreground", "primary", "secondary", "accent", "success", "warning", "error")
 WRITTEN_ON = ("background", "surface", "panel", "block-cursor-background")
 
 
 def theme_for(background: tuple[int, int, int] | None, *, few_colours: bool) -> str:
-    """Return the name of the theme for a terminal with this background, which is None where it did not answer.
+    """Return the theme for a terminal's background, which is None if it is unknown.
 
-    A terminal with 16 colours or none would show another theme's colours as the nearest of its own: unreadable.
+    A terminal with at most 16 colours would approximate another theme's colours, which
+    is unreadable.
     """
     if few_colours:
         return "ansi"
@@ -37,23 +38,23 @@ def theme_for(background: tuple[int, int, int] | None, *, few_colours: bool) -> 
 
 
 def textual_name(name: str) -> str:
-    """What Textual calls the theme that people call `name`."""
+    """Return Textual's name of a theme."""
     return name if name.startswith(_PREFIX) else _PREFIX + name
 
 
 def shown_name(name: str) -> str:
-    """What people call a theme of Textual's."""
+    """Return the user's name of a theme."""
     return name.removeprefix(_PREFIX)
 
 
 def register(app: App[object]) -> None:
-    """Make the four known to an app; `app.theme = textual_name(name)` chooses one."""
+    """Register the themes with an app; `app.theme = textual_name(name)` selects one."""
     for theme in THEMES.values():
         app.register_theme(theme)
 
 
 def contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
-    """How well two colours are told apart, 1 to 21, as the WCAG count."""
+    """Return the contrast of two colours as WCAG defines it, 1 to 21."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
@@ -82,7 +83,7 @@ def _theme(
     warning: str,
     error: str,
 ) -> Theme:
-    """A theme with nothing left to chance: what Textual would blend or guess is given."""
+    """Return a theme that sets every variable, so that Textual derives none."""
     return Theme(
         name=_PREFIX + name,
         dark=dark,
@@ -136,7 +137,7 @@ def _theme(
 
 
 def _ansi() -> Theme:
-    """The terminal's own colours, which we do not know: no background but its own, marks by reversing."""
+    """Return a theme of the terminal's own colours: no other background, reverse video."""
     plain = "ansi_default"
     return Theme(
         name=_PREFIX + "ansi",
@@ -153,7 +154,7 @@ def _ansi() -> Theme:
         panel=plain,
         boost=plain,
         variables={
-            "ansi-background": plain,  # Textual's own style sheet needs these three of an ANSI theme
+            "ansi-background": plain,  # Textual's style sheet requires these three of an ANSI theme
             "ansi-foreground": plain,
             "surface-active": plain,
             "text-muted": plain,

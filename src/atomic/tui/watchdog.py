@@ -1,6 +1,6 @@
-"""Notices that the screen's event loop stands still, and writes down where.
+"""Detect that the screen's event loop is blocked, and log where.
 
-A thread asks the loop for a sign of life, but only while there is something to do: an idle screen is left in peace.
+A thread pings the loop, but only after activity: an idle screen has no pings.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 PATIENCE = 0.25  # seconds
-_AWAKE = 2.0  # seconds for which it watches after something happened
-_MOST = 1024 * 1024  # bytes of the file; then it begins anew
+_AWAKE = 2.0  # seconds to keep watching after activity
+_MOST = 1024 * 1024  # bytes of the log file; then it is truncated
 
 
 class Watchdog:
-    """Watches the loop of the thread that starts it."""
+    """Watches the event loop of the thread that starts it."""
 
     def __init__(self, file: Path | None, *, patience: float = PATIENCE) -> None:
-        self._file, self._patience = file, patience
+        self._file = file
+        self._patience = patience
         self._woken = threading.Event()
         self._answered = threading.Event()
         self._until = 0.0
@@ -33,19 +34,19 @@ class Watchdog:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begin; needs a running loop."""
+        """Start the thread. Needs a running loop."""
         self._loop = asyncio.get_running_loop()
         self._watched = threading.get_ident()
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def wake(self) -> None:
-        """Something happens: watch for a while."""
+        """Watch for a while, because something happened."""
         self._until = time.monotonic() + _AWAKE
         if not self._woken.is_set():
             self._woken.set()
 
     def pause(self, is_paused: bool) -> None:
-        """While the editor has the terminal, the loop stands still on purpose."""
+        """Pause while the editor has the terminal and the loop is blocked on purpose."""
         self._is_paused = is_paused
 
     def stop(self) -> None:
@@ -61,13 +62,13 @@ class Watchdog:
             self._woken.clear()
 
     def _look(self) -> None:
-        """Ask for a sign of life; write down what the loop does if none comes."""
+        """Ping the loop, and log its stack if it does not answer in time."""
         assert self._loop is not None
         self._answered.clear()
         asked = time.monotonic()
         try:
             self._loop.call_soon_threadsafe(self._answered.set)
-        except RuntimeError:  # it has been closed
+        except RuntimeError:  # the loop is closed
             self._is_over = True
             return
         if not self._answered.wait(self._patience) and not self._is_paused:
@@ -89,7 +90,7 @@ class Watchdog:
         if self._file is None or self._is_over or self._is_paused:
             return
         text = f"{time.strftime('%Y-%m-%d %H:%M:%S')} the screen stood still for {seconds:.2f} s\n{stack}\n"
-        with suppress(OSError):  # a full disk must not become a second trouble
+        with suppress(OSError):  # a full disk must not cause a second problem
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             is_long = self._file.exists() and self._file.stat().st_size > _MOST
             flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_long else os.O_APPEND)

@@ -1,11 +1,12 @@
-"""What workflow authors import: one door to the engine, its nodes, the journals and the tasks.
+"""What workflow authors import: the graph, its nodes, the journals and the tasks.
 
-It imports quickly: a journal's database, an agent's SDK and all that runs a workflow are loaded when they are used.
+This package does not know how a run is executed. It must import quickly, so SQLite and the
+code that runs a workflow are imported on use. Start with `builder` and `definition`.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 from atomic.graph import (
     END,
     Abort,
@@ -47,15 +48,15 @@ from atomic.graph import (
     map_node,
     node,
     parallel_node,
-    reducers,
     subgraph_node,
     tool_node,
     wait_node,
 )
+from atomic.graph.engine import reducers
 from atomic.questions import Option, Question
+from atomic.runs.subagents import Bridge
 from atomic.sessions import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus, WorkflowTask
-from atomic.workflows.bridge import Bridge
 from atomic.workflows.builder import WorkflowBuilder, graph
 from atomic.workflows.definition import EndNote, LoadedWorkflow, RunEnd, WorkflowDefinition, WorkflowStateParams
 from atomic.workflows.errors import SubagentError, UntrustedError, WorkflowLoadError, WorkflowNotFoundError
@@ -74,17 +75,17 @@ from atomic.workflows.task_loop import criteria_loop_node, task_loop_node
 from atomic.workflows.templates import map_reduce, review_cycle, sequential, task_loop
 
 if TYPE_CHECKING:
-    from atomic.workflows.events import AgentActivity as AgentActivity
-    from atomic.workflows.events import LimitReached as LimitReached
-    from atomic.workflows.events import NodeEnded as NodeEnded
-    from atomic.workflows.events import NodeStarted as NodeStarted
-    from atomic.workflows.events import QuestionAsked as QuestionAsked
-    from atomic.workflows.events import RunEnded as RunEnded
-    from atomic.workflows.events import RunStarted as RunStarted
-    from atomic.workflows.events import TasksChanged as TasksChanged
-    from atomic.workflows.events import Warning as Warning
-    from atomic.workflows.events import WorkflowEvent as WorkflowEvent
-    from atomic.workflows.executor import run_workflow
+    from atomic.runs.events import AgentActivity as AgentActivity
+    from atomic.runs.events import LimitReached as LimitReached
+    from atomic.runs.events import NodeEnded as NodeEnded
+    from atomic.runs.events import NodeStarted as NodeStarted
+    from atomic.runs.events import QuestionAsked as QuestionAsked
+    from atomic.runs.events import RunEnded as RunEnded
+    from atomic.runs.events import RunStarted as RunStarted
+    from atomic.runs.events import TasksChanged as TasksChanged
+    from atomic.runs.events import Warning as Warning
+    from atomic.runs.events import WorkflowEvent as WorkflowEvent
+    from atomic.runs.executor import run_workflow
 
 __all__ = [
     "END",
@@ -172,7 +173,7 @@ __all__ = [
 ]
 
 
-# What a host is told. Not in __all__: `import *` in a workflow's file would hide Python's own Warning.
+# The events of a run. Not in __all__: `import *` in a workflow's file would hide Python's own Warning.
 _EVENTS = (
     "AgentActivity", "LimitReached", "NodeEnded", "NodeStarted", "QuestionAsked", "RunEnded", "RunStarted",
     "TasksChanged", "Warning", "WorkflowEvent",
@@ -181,11 +182,11 @@ _EVENTS = (
 
 def __getattr__(name: str) -> Any:
     if name == "run_workflow":
-        from atomic.workflows.executor import run_workflow
+        from atomic.runs.executor import run_workflow
 
         return run_workflow
     if name in _EVENTS:
-        from atomic.workflows import events
+        from atomic.runs import events
 
         return getattr(events, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

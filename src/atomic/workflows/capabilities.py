@@ -1,4 +1,4 @@
-"""What a workflow can do, seen from its graph, and which other workflows it names."""
+"""What a graph uses: features, nodes, tools, and other workflows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_type_hints
 
 from atomic.graph import CompiledGraph, Node, NodeKind
-from atomic.graph.node import Block, IfBody, LoopBody, MapBody, ParallelBody, SubgraphBody, TasksBody
+from atomic.graph.engine.node import Block, IfBody, LoopBody, MapBody, ParallelBody, SubgraphBody, TasksBody
 from atomic.tasks import Task
 from atomic.workflows.definition import Capabilities
 
 
 def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
-    """Agent nodes: sub-agents; a `tasks` field of tasks, or a loop over them: a task list; ask and wait: questions.
+    """Return the features that a graph uses, without those of workflows that it calls by name.
 
-    Of workflows that it calls by name the catalog knows.
+    Agent nodes use sub-agents. A loop over tasks, or a state with a `tasks` field, uses a
+    task list. Ask and wait nodes use questions.
     """
     kinds = {node.kind for node in all_nodes(graph)}
     return Capabilities(
@@ -25,18 +26,18 @@ def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
 
 
 def references_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
-    """The workflows that a graph calls by name, each with the node that does it."""
+    """Return the nodes that call workflows by name, each with that name."""
     bodies = ((node.id, node.body) for node in all_nodes(graph))
     return [(id, body.graph) for id, body in bodies if isinstance(body, SubgraphBody) and isinstance(body.graph, str)]
 
 
 def tools_of(graph: CompiledGraph[Any]) -> list[tuple[str, str]]:
-    """The custom tools that a graph calls by name, each with the node that does it."""
+    """Return the nodes that call custom tools by name, each with that name."""
     return [(node.id, node.tool) for node in all_nodes(graph) if node.tool]
 
 
 def all_nodes(graph: CompiledGraph[Any]) -> Iterator[Node[Any, Any]]:
-    """The nodes of a graph and of all that is inside of them."""
+    """Yield the nodes of a graph, including nested ones."""
     yield from _nodes(graph.block)
 
 
@@ -61,7 +62,7 @@ def _nodes(block: Block) -> Iterator[Node[Any, Any]]:
 def _has_tasks(state: type[Any]) -> bool:
     try:
         hint = get_type_hints(state).get("tasks")
-    except (NameError, TypeError):  # an annotation that only a type checker can read
+    except (NameError, TypeError):  # an annotation for type checkers only
         return False
     return any(isinstance(part, type) and issubclass(part, Task) for part in _parts(hint))
 

@@ -1,4 +1,4 @@
-"""What is known of a workflow: from its file without running it, and after it was loaded."""
+"""A workflow: as its file describes it (nothing has run), and after it was loaded."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from atomic.deferred import deferred
+from atomic.base.lazy_types import deferred
 from atomic.graph import CompiledGraph, State
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
 if TYPE_CHECKING:
-    from pathlib import Path  # the door for workflow authors opens without it
+    from pathlib import Path  # not imported at run time: `atomic.workflows` must import quickly
 else:
     Path = deferred("pathlib", "Path")
 
@@ -22,7 +22,7 @@ MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
 
 
 class WorkflowSource(StrEnum):
-    """Whose a workflow is; of two with one name the first here wins."""
+    """The origin of a workflow. Of two with the same name, the first in this order wins."""
 
     PROJECT = "project"
     USER = "user"
@@ -30,34 +30,34 @@ class WorkflowSource(StrEnum):
 
 
 class Untrusted(msgspec.Struct, frozen=True):
-    """The gates of a project that nobody has approved as it is: who wants to run one of them raises UntrustedError."""
+    """The checks of a project that the user has not approved. Running one raises UntrustedError."""
 
     project: str
     hash: str
-    gates: Sequence[tuple[str, str]] = ()  # the file that brings it, and the command
+    gates: Sequence[tuple[str, str]] = ()  # the file that names it, and the command
 
 
 class WorkflowStateParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow's `create_state` is given."""
+    """The argument of a workflow's `create_state` and `check_start`."""
 
     prompt: str = ""
     session_id: str = ""
     session_dir: str = ""
-    cwd: str = ""  # where the work is done
+    cwd: str = ""  # where the run works
     max_iterations: int = DEFAULT_ITERATIONS  # 0: no limit
-    config: Mapping[str, Any] = {}  # `default_config` under what the settings say
-    given: Mapping[str, Any] = {}  # what of it the caller has said, by flags
+    config: Mapping[str, Any] = {}  # `default_config`, overridden by the settings and flags
+    given: Mapping[str, Any] = {}  # the part of it that flags have set
     project: str = ""  # the root of the project; `cwd` is there or below
     untrusted: Untrusted | None = None
 
 
 class ResumeParams(msgspec.Struct, frozen=True, kw_only=True):
-    """What a workflow is told of a resume, which it may refuse."""
+    """The argument of a workflow's `check_resume`, which may refuse a resume."""
 
     run: str
     cwd: str  # where the run works
-    given: Mapping[str, Any]  # what the flags of the resume say
-    config: Mapping[str, Any]  # what the run was started with, and earlier resumes
+    given: Mapping[str, Any]  # the flags of the resume
+    config: Mapping[str, Any]  # of the start and of earlier resumes
     has_worked: bool  # an agent was called
 
 
@@ -65,57 +65,55 @@ CreateState = Callable[[WorkflowStateParams], State | Mapping[str, Any]]
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, for a workflow that leaves a report; `state` is the last one that is known."""
+    """The argument of a workflow's `at_end`: how a run ended. `state` is the last known one."""
 
     session_dir: str
     status: str
     reason: str
     message: str
-    plain: str = ""  # `message` without the ids of nodes, where it has them
-    save: Callable[[str, str], None]  # writes a file of the session's folder: its name, its text; without secrets
+    plain: str = ""  # `message` without node ids, if it has any
+    save: Callable[[str, str], None]  # writes a file of the session's folder (name, text), without secrets
     state: Any = None
-    facts: Mapping[str, Any] = {}  # what the run has set in `ctx.deps.facts`
+    facts: Mapping[str, Any] = {}  # the values of `ctx.deps.facts`
 
 
 class EndNote(msgspec.Struct, frozen=True):
-    """What a workflow adds to its end: the message, where there is no other, and whether a check proved the work."""
+    """The result of `at_end`: a message, used if the run has none, and whether a check has proven the work."""
 
     message: str = ""
     verified: bool | None = None
 
 
-AtEnd = Callable[[RunEnd], str | EndNote | None]  # a text is the message of an EndNote
+AtEnd = Callable[[RunEnd], str | EndNote | None]  # a text stands for EndNote(text)
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a workflow can do, as its graph shows it."""
+    """The features that a workflow's graph uses."""
 
     subagents: bool = False
     task_list: bool = False
     questions: bool = False
 
     def joined(self, other: Capabilities) -> Capabilities:
-        """What either can do."""
+        """Return the features of either."""
         return Capabilities(
             self.subagents or other.subagents, self.task_list or other.task_list, self.questions or other.questions
         )
 
 
 class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """A workflow that can be run. Without a graph its prompt goes to the chat."""
+    """A loaded workflow. Without a graph, a run is one turn with the prompt."""
 
     graph: CompiledGraph[Any] | None
     create_state: CreateState
-    check_start: Callable[[WorkflowStateParams], None] | None = (
-        None  # raises what is wrong with a start, before a session
-    )
-    check_resume: Callable[[ResumeParams], None] | None = None  # raises what is wrong with a resume
+    check_start: Callable[[WorkflowStateParams], None] | None = None  # raises to refuse a start
+    check_resume: Callable[[ResumeParams], None] | None = None  # raises to refuse a resume
     migrate_state: MigrateState | None = None
     capabilities: Capabilities = Capabilities()
-    at_end: AtEnd | None = None  # called at every end of a run, also at a pause
+    at_end: AtEnd | None = None  # called at each end of a run, also at a pause
 
     def iteration_limit(self, given: int | None, config: Mapping[str, Any]) -> int:
-        """Return `params.max_iterations`: what the caller or the config says, else the graph's, else 100."""
+        """Return `params.max_iterations`: of the caller, else of the config, else of the graph, else 100."""
         limit = config.get("max_iterations") if given is None else given
         if isinstance(limit, int) and not isinstance(limit, bool):
             return limit
@@ -124,19 +122,20 @@ class LoadedWorkflow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 class Demo(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that anybody can watch without an agent.
+    """A demonstration run that needs no agent.
 
-    `folder` holds `recording.jsonl`, which plays the agents, and `project.json`, the texts of the files that the run
-    begins with. In `config` and in the commands `{python}` becomes the name of Python on this machine.
+    `folder` has `recording.jsonl`, which replays the agents, and `project.json`, the files of
+    the project at the start. In `config` and in the commands `{python}` is replaced by the
+    name of Python on this machine.
     """
 
     folder: str
     prompt: str
     config: Mapping[str, Any] = {}
-    story: str = ""  # what will be seen
-    tests: str = ""  # the command that proves the work
+    story: str = ""  # what the demonstration shows
+    tests: str = ""  # the command that checks the work
     look: str = ""  # a command that shows what was built
-    play: str = ""  # a command for a person at a terminal
+    play: str = ""  # a command to use in a terminal
 
 
 class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -151,48 +150,48 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     argument_hint: str = ""
     default_config: Mapping[str, Any] = {}
     node_descriptions: Mapping[str, str] = {}
-    config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: what its flag does
+    config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: the help of its flag
     resume_config: Sequence[str] | None = None  # the keys that a resume may change; None: all
-    roles: Sequence[str] = ()  # all that `--agent` and `--model` may name; empty: whatever its prompts say
+    roles: Sequence[str] = ()  # the roles for `--agent` and `--model`; empty: those that its prompts name
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None
     sha256: str = ""  # of its file
     problems: Sequence[WorkflowProblem] = ()
-    refused: bool = False  # one of the problems keeps it from being loaded
+    refused: bool = False  # one of the problems prevents loading
     loader: Callable[[WorkflowDefinition], LoadedWorkflow] | None = None
     demo: Demo | None = None
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with its file, for people; None if nothing is."""
+        """The first problem of its file; None if there is none."""
         return str(self.problems[0]) if self.problems else None
 
     def load(self) -> LoadedWorkflow:
         """Run the file's bytes and compile its graph.
 
         Raises:
-            UntrustedError: it belongs to a project that nobody has trusted as it is now.
-            WorkflowLoadError: with all that is wrong.
+            UntrustedError: it belongs to a project that is not trusted in its current state.
+            WorkflowLoadError: with all problems.
         """
         if self.refused or self.loader is None:
             raise WorkflowLoadError(self.name, self.problems)
         return self.loader(self)
 
     def config(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """`default_config` with what `[workflows.NAME]` of the settings says instead."""
+        """Return `default_config`, overridden by `[workflows.NAME]` of the settings."""
         wanted = self.name.casefold()
-        said = (table for name, table in settings.items() if name.casefold() == wanted)
         merged = dict(self.default_config)
-        for table in said:
-            merged = _over(merged, table)
+        for name, table in settings.items():
+            if name.casefold() == wanted:
+                merged = _merged(merged, table)
         return merged
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables are merged, all else is replaced."""
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge tables recursively; replace everything else."""
     merged = {**below, **above}
     for name, value in above.items():
         old = below.get(name)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
-            merged[name] = _over(cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", value))
+            merged[name] = _merged(cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", value))
     return merged

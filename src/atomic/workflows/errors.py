@@ -1,4 +1,4 @@
-"""What can go wrong in a workflow beyond its graph."""
+"""Errors of workflows beyond those of the graph."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from atomic.deferred import deferred
-from atomic.errors import AtomicError, closest
+from atomic.base.errors import AtomicError, ExitCode, did_you_mean
+from atomic.base.lazy_types import deferred
 
 if TYPE_CHECKING:
-    from pathlib import Path  # the door for workflow authors opens without it
+    from pathlib import Path  # not imported at run time: `atomic.workflows` must import quickly
 else:
     Path = deferred("pathlib", "Path")
 
 
 class SubagentError(AtomicError):
-    """A sub-agent came back without success."""
+    """A sub-agent failed."""
 
     def __init__(self, agent: str, reason: str) -> None:
-        self.agent, self.reason = agent, reason
+        self.agent = agent
+        self.reason = reason
         super().__init__(f'agent "{agent}" failed: {reason}')
 
 
 class TurnFailedError(AtomicError):
-    """A turn of an agent did not end well; `reason` is that of its end, `said` the agent's last message."""
+    """A turn of an agent failed for `reason`; `said` is the agent's last message."""
 
     def __init__(self, reason: str, why: str, *, said: str = "") -> None:
-        self.reason, self.said = reason, said
+        self.reason = reason
+        self.said = said
         super().__init__(why)
 
 
@@ -40,7 +42,7 @@ class TurnCutError(TurnFailedError):
 
 
 class WorkflowProblem(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a file."""
+    """One problem of a file."""
 
     path: Path
     line: int
@@ -51,12 +53,13 @@ class WorkflowProblem(msgspec.Struct, frozen=True):
 
 
 class WorkflowLoadError(AtomicError):
-    """A workflow cannot be loaded; `problems` lists all that is wrong with its file."""
+    """A workflow cannot be loaded; `problems` lists all problems of its file."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
     def __init__(self, name: str, problems: Sequence[WorkflowProblem]) -> None:
-        self.name, self.problems = name, tuple(problems)
+        self.name = name
+        self.problems = tuple(problems)
         why = "; ".join(map(str, self.problems)) or "it has no file"
         super().__init__(f'Workflow "{name}" cannot be loaded: {why}')
 
@@ -65,57 +68,61 @@ class WorkflowCodeError(AtomicError):
     """A function that a workflow's file defines failed, outside of its graph."""
 
     def __init__(self, function: str, problem: WorkflowProblem) -> None:
-        self.function, self.problem = function, problem
+        self.function = function
+        self.problem = problem
         super().__init__(f"{function} failed: {problem}")
 
 
 class WorkflowNotFoundError(AtomicError):
-    """A workflow was named that nothing defines."""
+    """No workflow has this name."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        self.name, self.suggestion = name, closest(name, known)
-        hint = f'did you mean "{self.suggestion}"?' if self.suggestion else "atomic workflows list shows them"
-        super().__init__(f'Workflow not found: "{name}" ({hint})')
+        self.name = name
+        hint = did_you_mean(name, known, otherwise="atomic workflows list shows them")
+        super().__init__(f'Workflow not found: "{name}"{hint}')
 
 
 class WorkflowGoneError(AtomicError):
-    """The workflow that a run was started with is not there any more."""
+    """The workflow of a resumed run no longer exists."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
     def __init__(self, name: str, path: str) -> None:
         where = f"from {path}" if path else "that is built in"
-        super().__init__(f'The run was started with the workflow "{name}" {where}, which is not there: put it back')
+        super().__init__(f'The run was started with the workflow "{name}" {where}, which no longer exists: restore it')
 
 
 class UnknownRoleError(AtomicError):
     """A flag names a role that the workflow does not have."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
     def __init__(self, flag: str, role: str, workflow: str, roles: Sequence[str]) -> None:
         super().__init__(f'{flag} {role}=…: {workflow} has no role "{role}" (its roles: {", ".join(roles)})')
 
 
 class ToolNotFoundError(AtomicError):
-    """A custom tool was named that no file defines."""
+    """No file defines a custom tool with this name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = tuple(known)
-        self.name, self.suggestion = name, closest(name, names)
-        hint = f'did you mean "{self.suggestion}"?' if self.suggestion else f"there are: {', '.join(names) or 'none'}"
-        super().__init__(f'Tool not found: "{name}" ({hint})')
+        self.name = name
+        hint = did_you_mean(name, names, otherwise=f"there are: {', '.join(names) or 'none'}")
+        super().__init__(f'Tool not found: "{name}"{hint}')
 
 
 class UntrustedError(AtomicError):
-    """Code of the project would run, and nobody has approved it as it is now."""
+    """Code of the project would run, and the user has not approved its current state."""
 
-    exit_code = 4
+    exit_code = ExitCode.UNTRUSTED
 
     def __init__(self, project: str, hash: str, items: Sequence[str], *, given: str | None = None) -> None:
-        self.project, self.hash, self.items, self.given = project, hash, tuple(items), given
+        self.project = project
+        self.hash = hash
+        self.items = tuple(items)
+        self.given = given
         what = ", ".join(self.items[:5]) + (f" and {len(self.items) - 5} more" if len(self.items) > 5 else "")
         if given is not None:
             said = f"--trust {given} is not the hash of this project in its current state ({hash})"
@@ -127,10 +134,10 @@ class UntrustedError(AtomicError):
 
 
 class TrustError(AtomicError):
-    """An approval cannot be read, given or kept."""
+    """An approval cannot be read or written."""
 
 
 class WorkflowFileError(AtomicError):
     """A workflow's file cannot be written."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE

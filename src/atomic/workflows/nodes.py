@@ -1,4 +1,4 @@
-"""The node factories that need an agent or an entity. Names are resolved when the node runs."""
+"""Node factories that need an agent or an entity. Names are resolved when the node runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Signal, SignalKind
-from atomic.graph.control import Duration, RetryLike
-from atomic.graph.node import Mapped, OnError
-from atomic.graph.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
-from atomic.graph.state import StateT
+from atomic.graph.engine.control import Duration, RetryLike
+from atomic.graph.engine.node import Mapped, OnError
+from atomic.graph.engine.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
+from atomic.graph.engine.state import StateT
 from atomic.workflows.errors import SubagentError
 from atomic.workflows.runtime import SubagentRequest, SubagentResult, WorkflowRuntime
 
@@ -26,14 +26,14 @@ def _text(text: Text[StateT], state: StateT) -> str:
 
 
 def runtime_of(ctx: Context[StateT]) -> WorkflowRuntime:
-    """What the node may reach. Raises AtomicError where nobody brought anything."""
+    """Return the runtime of the run. Raise AtomicError if there is none."""
     if cast("WorkflowRuntime | None", ctx.deps) is None:
         raise AtomicError("needs a runtime with agents and entities; pass deps= to run")
     return ctx.deps
 
 
 def _model_for(ctx: Context[StateT], of_entity: str | None) -> str | None:
-    """What the run says beats what the entity's file says; "inherit" passes."""
+    """Return the run's model, else the entity's; "inherit" counts as none."""
     return of_entity if ctx.model is None and of_entity != "inherit" else ctx.model
 
 
@@ -55,7 +55,10 @@ def agent_node(
     model: str | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
-    """One turn in a fresh session, or in the session of that name; by `agent` it takes that entity's prompt."""
+    """Make a node that runs one turn in a new session, or in the session of that name.
+
+    With `agent` it uses that sub-agent's prompt, model and tools.
+    """
 
     async def run(ctx: Context[StateT]) -> NodeResult:
         chosen = tools
@@ -82,7 +85,7 @@ def agent_node(
 
 
 def _read_answer(text: str, schema: Any) -> Any:
-    """JSON out of an agent's answer: the whole of it, or a fenced block. Raises AtomicError."""
+    """Decode JSON in an agent's answer: all of it, or a fenced block. Raise AtomicError."""
     inside = text.partition("```")[2].partition("```")[0].removeprefix("json") if "```" in text else text
     try:
         return msgspec.json.decode(inside.strip().encode(), type=schema)
@@ -107,10 +110,10 @@ def subagent_node(
     model: str | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
-    """Spawn the named agent; a result without success fails the node."""
+    """Make a node that runs a sub-agent. A result without success fails the node."""
 
     async def run(ctx: Context[StateT]) -> NodeResult:
-        runtime_of(ctx).entities.require("agent", agent)  # an unknown name is told before anything is spent
+        runtime_of(ctx).entities.require("agent", agent)  # report an unknown name before spending anything
         request = SubagentRequest(
             agent, _text(task, ctx.state), id=ctx.step_id, model=ctx.model, tools=tools, schema=output_schema,
             system_prompt=None if system_prompt is None else _text(system_prompt, ctx.state),
@@ -152,7 +155,7 @@ def parallel_subagent_node(
     model: str | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
-    """Spawn several agents at once and collect what each did, failures included."""
+    """Make a node that runs several sub-agents and collects all results, including failures."""
 
     async def run(ctx: Context[StateT]) -> NodeResult:
         wanted = agents(ctx.state) if callable(agents) else agents
@@ -212,9 +215,10 @@ def skill_node(
     model: str | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
-    """Run a skill's prompt in a fresh session and keep the answer.
+    """Make a node that runs a skill's prompt in a new session and keeps the answer.
 
-    The name is resolved when the node runs: a workflow loads before the project's skills do.
+    The name is resolved when the node runs, because a workflow loads before the
+    project's skills.
     """
     return _entity_node(
         "skill", skill, args, id or f"skill-{skill}", session=session, output_mapper=output_mapper, name=name,
@@ -237,7 +241,7 @@ def command_node(
     model: str | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
-    """Run a command's prompt in a fresh session and keep the answer."""
+    """Make a node that runs a command's prompt in a new session and keeps the answer."""
     return _entity_node(
         "command", command, args, id or f"command-{command.replace(':', '-')}", session=session,
         output_mapper=output_mapper, name=name, description=description, retry=retry, timeout=timeout,
@@ -246,7 +250,7 @@ def command_node(
 
 
 def clear_context_node(id: str, *, session: str, name: str = "", description: str = "") -> Node[Any, WorkflowRuntime]:
-    """End the session of that name, so that its next turn starts fresh."""
+    """Make a node that ends a named session, so that its next turn starts a new one."""
 
     async def run(ctx: Context[Any]) -> None:
         await runtime_of(ctx).sessions.clear(session)
@@ -263,7 +267,10 @@ def context_monitor_node(
     name: str = "",
     description: str = "",
 ) -> Node[Any, WorkflowRuntime]:
-    """Look at a session's context meter; above `threshold` percent, summarise it, recreate it or warn."""
+    """Make a node that acts when a session uses more than `threshold` % of its context.
+
+    It summarizes the session, recreates it or warns.
+    """
 
     async def run(ctx: Context[Any]) -> NodeResult:
         meter = await runtime_of(ctx).sessions.context(session)
@@ -303,7 +310,7 @@ def custom_tool_node(
     on_error: OnError[StateT] | None = None,
     recovery: bool = False,
 ) -> Node[StateT, WorkflowRuntime]:
-    """Call a tool of the project or the user by its name."""
+    """Make a node that calls a tool of the project or the user by its name."""
 
     async def run(ctx: Context[StateT]) -> NodeResult:
         call = callable_of(runtime_of(ctx).tools.require(tool))

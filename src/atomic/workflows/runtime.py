@@ -1,7 +1,7 @@
-"""All that a node may reach in a workflow: the Protocols behind `ctx.deps`.
+"""The Protocols of `ctx.deps`: what a node of a workflow can use.
 
-The nodes that need an agent or an entity are written against these. Whoever runs a workflow brings the real
-ones; a test brings a few lines. There is no global and no setter.
+Nodes that need an agent or an entity are written against these. The host of a run passes
+the real implementations, a test passes small ones. There is no global and no setter.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from atomic.deferred import deferred
+from atomic.base.lazy_types import deferred
+from atomic.base.usage import Usage
 from atomic.graph import CompiledGraph
 from atomic.questions import Question
 from atomic.tasks import TaskList
-from atomic.usage import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from atomic.base.redaction import Redactor
     from atomic.providers.base import CustomTool
-    from atomic.redact import Redactor
     from atomic.sessions.facts import Facts
 else:
     Path = deferred("pathlib", "Path")
     CustomTool = deferred("atomic.providers.base", "CustomTool")
-    Redactor = deferred("atomic.redact", "Redactor")
+    Redactor = deferred("atomic.base.redaction", "Redactor")
     Facts = deferred("atomic.sessions.facts", "Facts")
 
 EntityKind = Literal["command", "skill", "agent"]
@@ -52,7 +52,7 @@ class EntityLike(Protocol):
     def denied_tools(self) -> Sequence[str]: ...
 
     def expand(self, arguments: str) -> str:
-        """Its prompt with the placeholders filled in."""
+        """Return its prompt with the placeholders replaced."""
         ...
 
 
@@ -75,13 +75,13 @@ class Tools(Protocol):
 
 
 class Broker(Protocol):
-    """A host that can ask a person."""
+    """Asks the user."""
 
     async def ask(self, question: Question) -> str | list[str]: ...
 
 
 class SubagentRequest(msgspec.Struct, frozen=True):
-    """What a sub-agent is to do."""
+    """The request to a sub-agent."""
 
     agent: str
     task: str
@@ -95,7 +95,7 @@ class SubagentRequest(msgspec.Struct, frozen=True):
 
 
 class SubagentResult(msgspec.Struct, frozen=True):
-    """What came of it."""
+    """The result of a sub-agent."""
 
     id: str
     success: bool
@@ -108,7 +108,7 @@ class SubagentResult(msgspec.Struct, frozen=True):
 
 
 class SubagentBridge(Protocol):
-    """Spawns sub-agents over any provider, each in a fresh session."""
+    """Spawns sub-agents over any provider, each in a new session."""
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult: ...
 
@@ -118,7 +118,7 @@ class SubagentBridge(Protocol):
 
 
 class ContextMeter(Protocol):
-    """How full a session's context is; `limit` 0 means that nobody knows."""
+    """The use of a session's context; `limit` 0 means unknown."""
 
     @property
     def used(self) -> int: ...
@@ -131,30 +131,30 @@ class NamedSessions(Protocol):
     """The sessions that several nodes share by name."""
 
     async def clear(self, name: str) -> None:
-        """End it, so that the next turn under that name starts fresh."""
+        """End a session, so that the next turn under its name starts a new one."""
         ...
 
     async def context(self, name: str) -> ContextMeter | None:
-        """Its context meter; None if there is no such session yet."""
+        """Return the context meter of a session; None if there is no such session."""
         ...
 
     async def compact(self, name: str) -> None:
-        """Summarise its context."""
+        """Summarise the context of a session."""
         ...
 
 
 class Tasks(Protocol):
-    """The run's own list of tasks, in its session's folder."""
+    """The task list of the run."""
 
     def read(self) -> TaskList: ...
 
     def write(self, tasks: TaskList) -> None:
-        """Replace the list, and tell the host."""
+        """Replace the list, and publish it."""
         ...
 
 
 class Files(Protocol):
-    """The session's folder, as a workflow may write to it."""
+    """The session's folder, to which a workflow may write."""
 
     @property
     def dir(self) -> Path: ...
@@ -168,7 +168,7 @@ class Files(Protocol):
 
 
 class WorkflowRuntime(Protocol):
-    """The nodes' `ctx.deps`."""
+    """The `ctx.deps` of nodes."""
 
     @property
     def entities(self) -> Entities: ...
@@ -201,34 +201,34 @@ class WorkflowRuntime(Protocol):
 
     @property
     def check_variables(self) -> Sequence[str]:
-        """The variables that checks get though they look like secrets."""
+        """The environment variables that checks get although they look like secrets."""
         ...
 
     def timed(self, what: str) -> AbstractAsyncContextManager[None]:
-        """Interrupt work of the step that is no turn when `--max-time` and its grace are over; the run pauses then."""
+        """Interrupt the body, which is not a turn, after `--max-time` and its grace; the run pauses then."""
         ...
 
     @property
     def trusted(self) -> bool:
-        """Whether the user has approved what the project brings to run."""
+        """Whether the user has approved the code that the project brings."""
         ...
 
     @property
     def configured(self) -> Sequence[str]:
-        """The providers that flags and settings name, without looking whether they work."""
+        """The providers that flags and settings name, whether they work or not."""
         ...
 
     def provider_of(self, role: str) -> str | None:
-        """The provider that flags and settings name for a role; None: whichever is found."""
+        """Return the provider that flags and settings name for a role; None: the default one."""
         ...
 
     def publish(self, url: str) -> None:
-        """Note where the work was published; the session tells it."""
+        """Save the address where the work was published."""
         ...
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The run's config as it is now: a resume may have changed what the run began with."""
+        """The current config of the run, which a resume may have changed."""
         ...
 
     async def turn(
@@ -243,8 +243,10 @@ class WorkflowRuntime(Protocol):
         custom_tools: Sequence[CustomTool] = (),
         strict: bool = True,
     ) -> str:
-        """One turn in a fresh session, or in the named one; `custom_tools` are offered where the provider can.
+        """Run one turn in a new session, or in the named one, and return the answer.
 
-        Not `strict`: an agent's prompt and tools count as far as the provider can, and it is asked anyway.
+        `custom_tools` are offered if the provider supports them. With `strict=False` a system
+        prompt or tools that the provider does not support are moved into the prompt or left
+        out.
         """
         ...

@@ -1,8 +1,9 @@
-"""Loops over a list of tasks, and until a criterion holds.
+"""Loops over a list of tasks, and loops until a criterion holds.
 
-Tasks are dispatched by readiness, not in rounds: one starts the moment its last blocker is done and a worker is
-free. Statuses are written before a worker starts: into the file, or for the list of the run's own session into the
-journal. The journal is the truth about what the nodes of a task did.
+Tasks start by readiness, not in rounds: a task starts when its last blocker is done and
+a worker is free. Statuses are written before a worker starts: into the file, or into
+the journal for the list of the run's own session. The journal records what the nodes of
+a task did.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from atomic.graph.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
-from atomic.graph.nodes import Text, block_of
-from atomic.graph.state import StateT
+from atomic.graph.engine.node import Condition, LoopBody, Node, NodeKind, Sequel, TasksBody
+from atomic.graph.engine.nodes import Text, block_of
+from atomic.graph.engine.state import StateT
 from atomic.tasks import Task, TaskList, TaskStatus
 
 TaskSelector = Callable[[Sequence[Task], StateT], Task | None] | Callable[[Sequence[Task]], Task | None]
 TASKS_PATH = "research/tasks.json"
 WriteTasks = Callable[[str, TaskList], None]
 _FENCE = re.compile(r"\s*(?:>\s*)*(`{3,}|~{3,})(.*)")
-COMES_FIRST = "comes_first"  # in the metadata of a task: nothing else is taken before it is done
+COMES_FIRST = "comes_first"  # in a task's metadata: no other task starts before it is done
 _DONE = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
 
@@ -38,9 +39,10 @@ def task_loop_node(
     description: str = "",
     model: str | None = None,
 ) -> Node[StateT, Any]:
-    """Work on the tasks of a file: its nodes run for each, with the task as `ctx.item`.
+    """Make a node that works on the tasks of a file. Its nodes get the task as `ctx.item`.
 
-    Work that is left when nothing can run makes the run `blocked`, with every waiting task and why.
+    If work is left and nothing can run, the run is `blocked` and lists every waiting
+    task with its reason.
     """
 
     def dispatcher(state: StateT, deps: Any) -> TaskDispatcher:
@@ -55,9 +57,9 @@ def task_loop_node(
     if task_selector is not None and not _takes(task_selector, 2):
         selector = _by_tasks_alone(task_selector)
         if not _takes(task_selector, 1):
-            problems = (*problems, "task_selector takes the ready tasks, or the tasks and the state")
+            problems = (*problems, "task_selector must take the ready tasks, or the tasks and the state")
     if until is not None and not _takes(until, 1):
-        problems = (*problems, "until takes the state alone: until=lambda state: …")
+        problems = (*problems, "until must take only the state: until=lambda state: …")
     body = TasksBody(dispatcher, block_of(task_nodes), until, max_concurrency)
     return Node(
         id=id, kind=NodeKind.TASKS, body=body, name=name, description=description, model=model, problems=problems
@@ -72,14 +74,14 @@ def _by_tasks_alone(selector: Any) -> Callable[[Sequence[Task], Any], Task | Non
 
 
 def _takes(function: Any, count: int) -> bool:
-    """Whether a function can be called with so many arguments."""
+    """Return whether a function can be called with this many arguments."""
     if not callable(function):
         return False
     try:
         signature(function).bind(*(None,) * count)
     except TypeError:
         return False
-    except ValueError:  # some built-in functions tell nothing
+    except ValueError:  # some built-in functions have no signature
         return True
     return True
 
@@ -89,7 +91,7 @@ def _write(path: str, tasks: TaskList) -> None:
 
 
 class TaskDispatcher:
-    """Hands out the tasks of a file and keeps their statuses there; `write` is how the run writes such a file."""
+    """Hands out the tasks of a file and updates their statuses there with `write`."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class TaskDispatcher:
         self._tasks = tasks
         self._started = 0
         self._first = {task.id for task in self._tasks.tasks if task.metadata.get(COMES_FIRST) is True}
-        self._failures: dict[str, str] = {}  # of this process
+        self._failures: dict[str, str] = {}  # in this process
 
     def take(self, state: Callable[[], Any]) -> tuple[str, Task] | None:
         if self._max_iterations and self._started >= self._max_iterations:
@@ -146,13 +148,13 @@ class TaskDispatcher:
     def finished(self) -> list[str]:
         return [task.id for task in self._tasks.tasks if task.status is TaskStatus.COMPLETED]
 
-    def go_on(self, begun: Sequence[str]) -> None:
-        """What was begun and not finished will be taken again, and is counted then."""
+    def resume(self, begun: Sequence[str]) -> None:
+        """Count tasks that ended. Tasks that were only begun are taken and counted again."""
         ended = {task.id for task in self._tasks.tasks if task.status in (*_DONE, TaskStatus.FAILED)}
         self._started = len(ended.intersection(begun))
 
-    def try_again(self) -> None:
-        """What has failed is pending again; it is written down when it is taken."""
+    def retry_failed(self) -> None:
+        """Make failed tasks pending again. This is written when they are taken."""
         for task in self._tasks.tasks:
             if task.status is TaskStatus.FAILED:
                 self._tasks.set_status(task.id, TaskStatus.PENDING)
@@ -201,9 +203,9 @@ def criteria_loop_node(
     criteria: Condition[StateT] | None = None,
     max_iterations: int = 100,
 ) -> Node[StateT, Any]:
-    """Repeat nodes until the criterion holds, or until the last one's answer ends with the completion signal.
+    """Make nodes that repeat until the criterion holds or the last answer has the signal.
 
-    The signal counts only as a line of its own at the very end, outside a code fence.
+    The signal counts only as a separate line at the very end, outside of a code fence.
     """
     block = block_of(task_nodes)
     last = block.nodes[-1].id if block.nodes else ""
@@ -220,13 +222,16 @@ def criteria_loop_node(
 
 
 def ends_with_signal(text: str, signal: str) -> bool:
-    """Whether the last line that is not empty is exactly the signal, and not inside a code fence."""
+    """Return whether the last non-empty line is the signal, outside of a code fence."""
     lines = [line for line in text.split("\n") if line.strip()]
     return bool(lines) and lines[-1].strip() == signal and not _in_fence(lines[:-1])
 
 
 def _in_fence(lines: Sequence[str]) -> bool:
-    """Whether a code fence is open behind these lines; as in Markdown it closes with its own sign, as often or more."""
+    """Return whether a code fence is open after these lines.
+
+    As in Markdown, a fence closes with its own character, at least as often.
+    """
     fence = ""
     for line in lines:
         found = _FENCE.match(line)

@@ -1,20 +1,20 @@
-"""Ready-made builders for the shapes that come up again and again."""
+"""Builders for common shapes of workflows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from atomic.errors import AtomicError
-from atomic.graph.node import Block, Condition, LoopBody, Node, NodeKind, NodeLike, Sequel
-from atomic.graph.nodes import block_of
-from atomic.graph.state import StateT
+from atomic.base.errors import AtomicError
+from atomic.graph.engine.node import Block, Condition, LoopBody, Node, NodeKind, NodeLike, Sequel
+from atomic.graph.engine.nodes import block_of
+from atomic.graph.engine.state import StateT
 from atomic.tasks import TaskList, TaskStatus
 from atomic.workflows.builder import WorkflowBuilder, graph
 
 
 def sequential(state: type[StateT], nodes: Sequence[NodeLike[StateT]]) -> WorkflowBuilder[StateT]:
-    """Nodes one after the other."""
+    """Run nodes one after the other."""
     return graph(state).then(nodes)
 
 
@@ -27,7 +27,10 @@ def map_reduce(
     id: str = "map",
     max_concurrency: int | None = None,
 ) -> WorkflowBuilder[StateT]:
-    """Run a worker for each item that the splitter gives, then the merger, which finds the results in `outputs[id]`."""
+    """Run a worker for each item of the splitter, then the merger.
+
+    The merger finds the results in `outputs[id]`.
+    """
     return graph(state).map(id, splitter, worker, max_concurrency=max_concurrency).then(merger)
 
 
@@ -40,7 +43,7 @@ def review_cycle(
     until: Condition[StateT],
     max_iterations: int = 5,
 ) -> WorkflowBuilder[StateT]:
-    """Execute, then review and fix until the review is content; the last word is always a review's."""
+    """Execute, then review and fix until the review passes. A review is always last."""
     fix, review = block_of(fixer), block_of(reviewer)
     both = Block((*fix.nodes, *review.nodes), fix.catcher or review.catcher)
     body = LoopBody(both, until, max_iterations, enter_at=len(fix.nodes))
@@ -56,9 +59,10 @@ def task_loop(
     until: Condition[StateT] | None = None,
     max_iterations: int = 100,
 ) -> WorkflowBuilder[StateT]:
-    """The decomposer makes tasks, then worker and reviewer take turns until all of `state.tasks` are done, or `until`.
+    """Let the decomposer make tasks, then alternate worker and reviewer until all are done.
 
-    For a list in a file, with dependencies and several workers, there is `task_loop_node`.
+    The loop ends when all of `state.tasks` are done, or when `until` holds. For a list
+    in a file, with dependencies and several workers, use `task_loop_node`.
     """
     turn = graph(state).then(worker)
     if reviewer is not None:
@@ -68,7 +72,7 @@ def task_loop(
 
 
 def _all_tasks_done(state: Any) -> bool:
-    """Raises AtomicError where nothing can run and not all is done: that is no success."""
+    """Return whether all tasks are done. Raise AtomicError if nothing can run before that."""
     tasks = TaskList(state.tasks)
     left = [task for task in tasks.tasks if task.status not in (TaskStatus.COMPLETED, TaskStatus.SKIPPED)]
     running = [task for task in left if task.status is TaskStatus.IN_PROGRESS]

@@ -55,7 +55,7 @@ async def test_what_the_program_says_is_not_the_models_answer(tmp_path: Path) ->
 @pytest.mark.timed
 async def test_a_limit_is_told_soon_and_with_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a time it tries for a minute, and says so only in its log; with one it gives up, but does not tell it."""
-    monkeypatch.setattr("atomic.providers.acp.patience.PATIENCE", 2.0)
+    monkeypatch.setattr("atomic.providers.acp.retry_limit.PATIENCE", 2.0)
     scripts: dict[str, Script] = {
         "long": Fail(429, message="too many requests", headers={"retry-after": "600"}),
         "short": Fail(429, message="too many requests"),

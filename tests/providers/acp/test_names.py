@@ -10,7 +10,7 @@ import pytest
 from atomic.config import AcpSettings, EnvSettings, ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, ProviderError, SessionOptions, UnknownProviderError, require_provider
 from atomic.providers.acp.agent import find_agent
-from atomic.providers.acp.environ import environment
+from atomic.providers.acp.environment import environment
 from tests.providers.acp.stage import puppet_settings
 
 
@@ -51,7 +51,7 @@ async def test_the_configuration_beats_a_known_name_and_its_version_is_told() ->
 def test_settings_that_have_no_meaning_are_refused() -> None:
     with pytest.raises(ProviderError, match="empty command"):
         require_provider("acp:x", Settings(acp={"x": AcpSettings([])}))
-    with pytest.raises(ProviderError, match="takes no path"):
+    with pytest.raises(ProviderError, match="accepts only env"):
         require_provider("acp:gemini", Settings(providers={"acp": ProviderSettings(path="/bin/true")}))
 
 

@@ -13,8 +13,8 @@ import pytest
 from atomic.config import Settings
 from atomic.providers import EndReason, PlanChanged, SessionOptions, SubagentEnded, SubagentStarted, UnsupportedError
 from atomic.providers.acp.agent import find_agent
-from atomic.providers.acp.environ import environment
-from atomic.testing.conformance.world import descendants
+from atomic.providers.acp.environment import environment
+from atomic.testing.conformance.case_setup import descendants
 from atomic.testing.model_server import Call, Script
 from tests.providers.acp.stage import Stage, stage
 from tests.providers.heard import all_of, end_of, text_of, turn

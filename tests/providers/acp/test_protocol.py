@@ -31,7 +31,7 @@ from atomic.providers import (
     Usage,
     tool,
 )
-from atomic.providers.live import LiveSession
+from atomic.providers.session import LiveSession
 from tests.providers.acp.stage import puppet, steps
 from tests.providers.heard import all_of, end_of, text_of, turn
 
@@ -307,7 +307,7 @@ async def test_what_need_not_be_said_may_be_of_any_shape(tmp_path: Path) -> None
 async def test_an_answer_of_another_shape_is_told(tmp_path: Path) -> None:
     async with puppet(tmp_path) as session:
         end = end_of(await steps(session, {"stop": {"stopReason": 7}}))
-        assert "acp:puppet gave an answer that is not understood" in (end.error or "")
+        assert "acp:puppet sent an answer of an unknown shape" in (end.error or "")
         assert "stopReason" in (end.error or "")
         assert end_of(await steps(session, {"say": "Here."})).text == "Here."
 
@@ -355,7 +355,7 @@ async def test_what_the_agent_cannot_do_is_refused_when_it_opens(tmp_path: Path)
         with pytest.raises(UnsupportedError, match="acp:puppet cannot"):
             async with puppet(tmp_path, "--forgetful", **options):
                 pass
-    with pytest.raises(UnsupportedError, match="choose the model"):
+    with pytest.raises(UnsupportedError, match="choosing the model"):
         async with puppet(tmp_path, model="fast"):
             pass
     with pytest.raises(UnsupportedError, match="some tools"):

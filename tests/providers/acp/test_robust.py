@@ -14,7 +14,7 @@ import pytest
 
 from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta, TurnEnded, require_provider
-from atomic.testing.conformance.world import descendants, gone
+from atomic.testing.conformance.case_setup import descendants, gone
 from tests.providers.acp.stage import PUPPET, puppet, steps
 from tests.providers.heard import LIMIT, end_of, text_of
 from tests.timing import judge
@@ -35,7 +35,7 @@ async def test_what_is_no_message_ends_the_turn_with_the_reason(tmp_path: Path, 
     async with puppet(tmp_path) as session:
         end = end_of(await steps(session, BROKEN[name], {"deaf": True}))
         assert end.reason is EndReason.ERROR
-        assert "cannot be understood any more" in (end.error or "")
+        assert "sent something unreadable" in (end.error or "")
         assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
 
 
@@ -73,7 +73,7 @@ async def test_what_is_not_known_is_counted_and_harmless(tmp_path: Path, caplog:
     assert text_of(events) == "Fine."
     told = [record.getMessage() for record in caplog.records]
     assert len([line for line in told if '"horoscope"' in line]) == 1
-    for word in ("agent_message_chunk, of another shape", "a word of its own", "weather/changed", "another session"):
+    for word in ("agent_message_chunk of an unknown shape", "a word of its own", "weather/changed", "another session"):
         assert [line for line in told if word in line], told
 
 
@@ -82,7 +82,7 @@ async def test_a_program_that_ends_says_how_and_is_started_again(tmp_path: Path)
         id = session.id
         end = end_of(await steps(session, {"say": "Now. "}, {"exit": 3}))
         assert end.reason is EndReason.ERROR
-        assert "ended with 3" in (end.error or "")
+        assert "ended with exit code 3" in (end.error or "")
         assert "the puppet breaks" in (end.error or "")
         assert end_of(await steps(session, {"say": "Here again."})).text == "Here again."
         assert session.id == id
@@ -94,7 +94,7 @@ async def test_a_program_that_ends_is_noticed_though_another_holds_its_pipe(tmp_
     async with provider.open(SessionOptions(cwd=tmp_path)) as session:
         end = end_of(await steps(session, {"exit": 3}))
         assert end.reason is EndReason.ERROR
-        assert "ended with 3" in (end.error or "")
+        assert "ended with exit code 3" in (end.error or "")
 
 
 async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -
         assert end_of(await steps(session, {"exit": 3})).reason is EndReason.ERROR
         end = end_of(await steps(session, {"say": "Here again."}))
         assert end.reason is EndReason.ERROR
-        assert "cannot take up a session again" in (end.error or "")
+        assert "cannot resume a session" in (end.error or "")
 
 
 async def test_an_agent_that_listens_is_asked_to_stop(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ async def test_a_program_that_answers_as_it_dies_gets_no_other_prompt(tmp_path: 
 async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atomic.providers.acp.patience.PATIENCE", 0.5)
+    monkeypatch.setattr("atomic.providers.acp.retry_limit.PATIENCE", 0.5)
     line = (
         'level=ERROR message="stream error" providerID=x small={small} agent=build error.error="AI_APICallError: {why}"'
     )

@@ -13,7 +13,7 @@ import pytest
 from atomic.config import Settings
 from atomic.providers import SessionOptions, UntrustedProjectError, require_provider
 from atomic.providers.acp.agent import find_agent
-from atomic.providers.acp.environ import environment
+from atomic.providers.acp.environment import environment
 from atomic.testing.model_server import Call, Script
 from tests.git.shop import git
 from tests.providers.acp.stage import PUPPET, puppet_settings, stage

@@ -24,10 +24,10 @@ class Wire:
         self.said: list[Json] = []
         self.failure: ProgramFailedError | None = None
         self._answer = answer
-        self.control = Control(self._hear, self._answered)
+        self.control = Control(self._receive, self._answered)
 
     def says(self, kind: str, **fields: Any) -> None:
-        self.control.hear(kind, msgspec.json.encode({"type": kind, **fields}))
+        self.control.receive(kind, msgspec.json.encode({"type": kind, **fields}))
 
     def answers(self, **fields: Any) -> None:
         id = self.said[-1]["request_id"]
@@ -38,7 +38,7 @@ class Wire:
             while len(self.said) < count:
                 await asyncio.sleep(0)
 
-    async def _hear(self, message: Json) -> None:
+    async def _receive(self, message: Json) -> None:
         if self.failure is not None:
             self.control.fail(self.failure)
             raise self.failure
@@ -51,7 +51,7 @@ class Wire:
 
 async def test_answers_find_their_questions_in_any_order() -> None:
     wire = Wire()
-    asking = [asyncio.create_task(wire.control.ask({"subtype": "count", "to": number})) for number in range(3)]
+    asking = [asyncio.create_task(wire.control.request({"subtype": "count", "to": number})) for number in range(3)]
     await wire.told(3)
     for message in reversed(wire.said):
         response = {"to": message["request"]["to"]}
@@ -62,13 +62,13 @@ async def test_answers_find_their_questions_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        ({"subtype": "error", "error": "no such model"}, "Claude Code refuses: no such model"),
-        ({"subtype": "error"}, "Claude Code refuses: it does not say why"),
+        ({"subtype": "error", "error": "no such model"}, "Claude Code refused a request: no such model"),
+        ({"subtype": "error"}, "Claude Code refused a request: no reason given"),
     ],
 )
 async def test_a_refusal_says_why(answer: Json, error: str) -> None:
     wire = Wire()
-    asking = asyncio.create_task(wire.control.ask({"subtype": "set_model"}))
+    asking = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
     await wire.told(1)
     wire.answers(**answer)
     with pytest.raises(ProgramFailedError, match=error):
@@ -77,7 +77,7 @@ async def test_a_refusal_says_why(answer: Json, error: str) -> None:
 
 async def test_an_answer_without_content_is_one() -> None:
     wire = Wire()
-    asking = asyncio.create_task(wire.control.ask({"subtype": "set_model"}))
+    asking = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
     await wire.told(1)
     wire.answers()
     assert await asking == {}
@@ -86,14 +86,14 @@ async def test_an_answer_without_content_is_one() -> None:
 async def test_who_does_not_answer_in_time_is_not_waited_for() -> None:
     wire = Wire()
     with pytest.raises(ProgramFailedError, match='Claude Code did not answer "initialize" within 0 s'):
-        await wire.control.ask({"subtype": "initialize"}, seconds=0.01)
+        await wire.control.request({"subtype": "initialize"}, seconds=0.01)
     wire.answers()  # too late: nobody asks any more
     wire.says("control_response", response={"request_id": "never asked"})
 
 
 async def test_the_end_of_the_program_answers_all_who_wait() -> None:
     wire = Wire()
-    asking = [asyncio.create_task(wire.control.ask({"subtype": "initialize"})) for _ in range(2)]
+    asking = [asyncio.create_task(wire.control.request({"subtype": "initialize"})) for _ in range(2)]
     await wire.told(2)
     gone = ProgramFailedError("it has gone", provider="claude")
     wire.control.fail(gone)
@@ -104,9 +104,9 @@ async def test_what_cannot_be_said_fails_at_once() -> None:
     wire = Wire()
     wire.failure = ProgramFailedError("it has gone", provider="claude")
     with pytest.raises(ProgramFailedError, match="it has gone"):
-        await wire.control.ask({"subtype": "initialize"})
+        await wire.control.request({"subtype": "initialize"})
     with pytest.raises(ProgramFailedError, match="it has gone"):
-        await wire.control.tell({"subtype": "interrupt"})
+        await wire.control.notify({"subtype": "interrupt"})
 
 
 async def test_a_request_of_the_program_is_answered_under_its_id() -> None:

@@ -25,9 +25,9 @@ def settings_for(program: Path) -> Settings:
 @pytest.mark.parametrize(
     ("prompt", "error"),
     [
-        ("garbage", "Claude Code said something that cannot be read"),
+        ("garbage", "Claude Code sent a message that cannot be read"),
         ("deep", "maximum recursion depth exceeded"),
-        ("huge", "Claude Code said something that is longer than 64 MB"),
+        ("huge", "Claude Code sent a message that is longer than 64 MB"),
         ("half", "Claude Code ended by itself with exit code 7: it hurts"),
         ("silent", "Claude Code closed its output"),
     ],
@@ -51,8 +51,8 @@ async def test_messages_that_nobody_knows_are_counted_and_passed_over(
         for kind in (
             "hologram",
             "system/weather",
-            "assistant of another shape",
-            "system/task_started of another shape",
+            "assistant of an unknown shape",
+            "system/task_started of an unknown shape",
         ):
             assert sum(f'"{kind}' in text for text in kinds) == 1, kind
 

@@ -29,5 +29,8 @@ def test_it_is_told_of_agents_and_to_take_the_new_system_prompt_when_it_resumes(
 @pytest.mark.parametrize(
     ("said", "seconds"), [("", 30.0), ("soon", 30.0), ("1000", 30.0), ("180000", 180.0), ("-1", 30.0)]
 )
-def test_the_users_own_patience_counts_where_it_is_longer(said: str, seconds: float) -> None:
+def test_the_users_own_patience_counts_where_it_is_longer(
+    said: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ATOMIC_START_SECONDS")
     assert launch(SessionOptions(env={VARIABLE: said})).patience == seconds

@@ -111,8 +111,8 @@ async def test_mcp_servers_of_both_kinds(tmp_path: Path) -> None:
     ("options", "error"),
     [
         ({"mcp_servers": [McpServer(name="a")]}, 'MCP server "a" has neither a command nor a url'),
-        ({"mcp_servers": [McpServer(name="a", url="http://127.0.0.1:1")] * 2}, "Two MCP servers have one name"),
-        ({"max_turns": 0}, "max_turns is at least 1, not 0"),
+        ({"mcp_servers": [McpServer(name="a", url="http://127.0.0.1:1")] * 2}, "Two MCP servers have the same name"),
+        ({"max_turns": 0}, "max_turns must be at least 1, not 0"),
     ],
 )
 async def test_what_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], error: str) -> None:
@@ -198,7 +198,7 @@ async def test_the_environment_is_ours_alone(tmp_path: Path, monkeypatch: pytest
 async def test_as_root_it_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("IS_SANDBOX", "yes")  # which the program does not understand
-    monkeypatch.setattr(provider, "_said", set[str]())
+    monkeypatch.setattr(provider, "_shown", set[str]())
     async with place(tmp_path, {"say": "hello"}) as here:
         here.env.pop("IS_SANDBOX", None)
         async with here.open() as first, here.open() as second:

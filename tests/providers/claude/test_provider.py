@@ -49,8 +49,8 @@ async def test_whether_it_can_be_used(tmp_path: Path, monkeypatch: pytest.Monkey
     ("says", "version", "remedy"),
     [
         ("echo '1.0.98 (Claude Code)'", "1.0.98", "it is older than 2.1: run `claude update`"),
-        ("echo 'I am a teapot'", "", "it does not tell its version, but says 'I am a teapot'"),
-        ("exit 3", "", "it does not tell its version"),
+        ("echo 'I am a teapot'", "", "it does not report a version but prints 'I am a teapot'"),
+        ("exit 3", "", "it does not report a version"),
     ],
 )
 async def test_a_program_that_is_no_good(tmp_path: Path, says: str, version: str, remedy: str) -> None:
@@ -63,7 +63,7 @@ async def test_a_missing_program_is_told_with_the_remedy(tmp_path: Path, monkeyp
     monkeypatch.setenv("ATOMIC_CLAUDE_PATH", str(tmp_path / "gone"))
     health = await require_provider("claude", Settings()).check()
     assert not health.ok
-    assert "gone' which is no program (correct or remove it)" in health.remedy.replace(",", "")
+    assert "gone' which is not a program (correct or remove it)" in health.remedy.replace(",", "")
 
 
 async def test_who_has_neither_the_program_nor_the_extra_is_told_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from atomic.providers import EndReason, Option, Question, QuestionAsked
 from atomic.testing.model_server import Call, Word
 from tests.providers.claude.place import place
@@ -55,6 +57,7 @@ async def test_without_somebody_to_ask_the_agent_has_no_such_tool(tmp_path: Path
         assert "AskUserQuestion" not in here.server.calls[0].tools
 
 
+@pytest.mark.ci
 async def test_two_agents_and_two_calls_ask_at_the_same_time(tmp_path: Path) -> None:
     waiting: set[str] = set()
     all_ask = asyncio.Event()
@@ -92,6 +95,7 @@ async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_sess
         assert (await end(session, "@@next@@ go")).text == "Still here."
 
 
+@pytest.mark.ci
 async def test_an_interrupt_while_a_person_thinks(tmp_path: Path) -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
 

@@ -28,14 +28,14 @@ async def session(tmp_path: Path) -> AsyncGenerator[AgentSession]:
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        ("garbage", "which is no message"),
-        ("no-json", "no JSON"),
-        ("no-object", "makes no sense"),
+        ("garbage", "which is not a message"),
+        ("no-json", "not JSON"),
+        ("no-object", "invalid message"),
         ("deep", "nested too deep"),
         ("long", "99999999999 bytes"),
-        ("endless", "no end"),
+        ("endless", "too long"),
         ("half", "middle of a message"),
-        ("unreadable-end", "cannot be read"),
+        ("unreadable-end", "unreadable message"),
     ],
 )
 async def test_what_cannot_be_read_ends_the_turn_and_the_next_goes_on(
@@ -54,7 +54,7 @@ async def test_what_is_not_known_is_passed_over_and_logged_once(
         assert (await end(session, "new")).reason is EndReason.DONE
     said = [record.getMessage() for record in caplog.records]
     assert [line for line in said if "session.hologram" in line] == [
-        'copilot: a message of kind "session.hologram" is not known here and was passed over'
+        'copilot: ignored a message of the unknown kind "session.hologram"'
     ]
     assert len([line for line in said if "assistant.usage" in line]) == 1
 
@@ -95,6 +95,6 @@ async def test_what_it_asks_for_and_was_never_offered_is_refused(session: AgentS
 
 async def test_a_program_that_speaks_another_protocol_is_refused(tmp_path: Path) -> None:
     provider = require_provider("copilot", settings(fake_program(tmp_path, "newer")))
-    with pytest.raises(ProgramFailedError, match="Copilot speaks version 4 of its protocol, Atomic 3"):
+    with pytest.raises(ProgramFailedError, match="Copilot uses version 4 of its protocol, Atomic supports version 3"):
         async with provider.open(SessionOptions(cwd=tmp_path, env=NO_LOGIN_NEEDED)):
             pass

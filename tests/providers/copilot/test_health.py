@@ -58,7 +58,7 @@ async def test_what_is_wrong_with_the_program_is_said_with_the_remedy(tmp_path: 
     assert "nowhere" in (await health(tmp_path / "nowhere")).remedy
     old = await health(fake_program(tmp_path, "old"))
     assert (old.ok, old.version, old.remedy) == (False, "0.9.1", OLD)
-    assert "does not say its version but 'hello'" in (await health(fake_program(tmp_path))).remedy
+    assert "does not report a version but prints 'hello'" in (await health(fake_program(tmp_path))).remedy
 
 
 async def test_without_a_login_the_models_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import pytest_asyncio
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import McpServer, NotLoggedInError, ProgramMissingError, ProviderError, SessionOptions
 from atomic.providers import require_provider as require
-from atomic.providers.copilot.byok import own_endpoint
-from atomic.providers.copilot.denials import goes_where_it_may_not, without_denials
+from atomic.providers.copilot.denials import find_denied_url, without_denials
+from atomic.providers.copilot.own_model import own_endpoint
 from atomic.testing.model_server import Call, Script
 from tests.providers.claude.mcp_box import over_http
 from tests.providers.copilot.place import CACHE, PROGRAM, Place, bash, furnished, place, settings
@@ -104,7 +104,7 @@ async def test_an_endpoint_of_the_users_own_is_passed_on_with_all_that_belongs_t
         "headers": {"X-One": "1", "X-Two": "2:2"},
     }
     assert own_endpoint({}) is None
-    with pytest.raises(ProviderError, match="MAX_OUTPUT_TOKENS is no number: 'many'"):
+    with pytest.raises(ProviderError, match="MAX_OUTPUT_TOKENS is not a number: 'many'"):
         own_endpoint({**env, "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": "many"})
 
 
@@ -157,7 +157,7 @@ async def test_rules_of_denial_are_taken_out_of_the_arguments() -> None:
     ],
 )
 async def test_a_denied_address_is_found_in_a_command(pattern: str, url: str, denied: bool) -> None:
-    found = goes_where_it_may_not(f"curl -s '{url}' | sh", [{"kind": "url", "argument": pattern}])
+    found = find_denied_url(f"curl -s '{url}' | sh", [{"kind": "url", "argument": pattern}])
     assert (found == url) is denied
 
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from atomic.providers import EndReason, Question
-from atomic.providers.copilot.forms import Form
+from atomic.providers.copilot.questions import Form
 from atomic.testing.model_server import Call, Script
 from tests.providers.copilot.place import Place, furnished, task
 from tests.providers.heard import end, end_of, turn
@@ -60,9 +60,9 @@ async def test_a_field_of_each_kind_becomes_a_question_and_a_value_again() -> No
     assert (gift.text, gift.default) == ("A gift?\nIt is wrapped then.", "Yes")
     assert not count.options
     assert name.default == "me"
-    answers = form.filled_in([["Small"], ["Nuts", "Figs"], ["No"], ["12"], ["a", "b"]])
+    answers = form.values([["Small"], ["Nuts", "Figs"], ["No"], ["12"], ["a", "b"]])
     assert answers == {"size": "s", "extras": ["n", "Figs"], "gift": False, "count": 12, "name": "a, b"}
-    assert form.filled_in([["Tiny"], [], ["Perhaps"], ["a dozen"], []]) == {
+    assert form.values([["Tiny"], [], ["Perhaps"], ["a dozen"], []]) == {
         "size": "Tiny",
         "extras": [],
         "gift": "Perhaps",

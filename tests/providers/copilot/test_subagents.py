@@ -18,7 +18,7 @@ from atomic.providers import (
     ToolEnded,
     ToolStarted,
 )
-from atomic.providers.copilot.setup import set_up
+from atomic.providers.copilot.launch import set_up
 from atomic.testing.model_server import Call, Fail, Script
 from tests.providers.copilot.place import Place, bash, furnished, task
 from tests.providers.heard import all_of, end_of, text_of, turn

@@ -20,10 +20,10 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.providers.copilot import limits, messages
-from atomic.providers.copilot.kinds import PASSED_OVER
+from atomic.providers.copilot.ignored_events import IGNORED
 from atomic.providers.copilot.subagents import Subagents
 from atomic.providers.copilot.translate import Translator
-from atomic.providers.turns import Turn
+from atomic.providers.turn import Turn
 
 Said = tuple[str, dict[str, Any]]
 PROMPT: Said = ("user.message", {"messageId": "mine", "content": "go"})
@@ -38,7 +38,7 @@ async def heard(*events: Said, ending: bool = False) -> list[AgentEvent]:
     for kind, data in events:
         event = messages.read({"type": kind, "data": data, "id": "x"})
         if event is not None:
-            translator.hear(event)
+            translator.receive(event)
     assert turn.over
     return [event async for event in turn.events()]
 
@@ -115,11 +115,11 @@ async def test_tries_against_a_limit_are_given_up_in_the_end(monkeypatch: pytest
     for kind, data in (PROMPT, failure):
         event = messages.read({"type": kind, "data": data})
         assert event is not None
-        translator.hear(event)
+        translator.receive(event)
     assert translator.stopping is EndReason.LIMIT
     idle = messages.read({"type": "session.idle", "data": {"aborted": True}})
     assert idle is not None
-    translator.hear(idle)
+    translator.receive(idle)
     end = [event async for event in turn.events()][-1]
     assert isinstance(end, TurnEnded)
     assert (end.reason, end.error) == (EndReason.LIMIT, "overloaded_error")
@@ -151,4 +151,4 @@ async def test_a_smaller_context_is_told_with_its_size() -> None:
 
 
 async def test_no_kind_is_both_read_and_passed_over() -> None:
-    assert not PASSED_OVER & set(messages.READ)
+    assert not IGNORED & set(messages.READ)

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic import jsonc
+from atomic.base import jsonc
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
 from atomic.providers.acp.opencode import opencode_environment
 from atomic.providers.opencode.configuration import CONTENT, merge, read_user_configuration, without_asking
-from atomic.providers.opencode.plan import ServerPlan, plan_server
+from atomic.providers.opencode.launch import ServerPlan, plan_server
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "a",
@@ -140,7 +140,7 @@ def test_a_stranger_gets_no_configuration_no_formatter_and_no_language_server(ho
 
 def test_content_that_is_no_json_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", "{model: x}")
-    with pytest.raises(ProviderError, match="OPENCODE_CONFIG_CONTENT is no JSON"):
+    with pytest.raises(ProviderError, match="OPENCODE_CONFIG_CONTENT is not JSON"):
         plan()
 
 

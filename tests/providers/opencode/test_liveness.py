@@ -102,7 +102,7 @@ async def test_the_end_is_not_missed(tmp_path: Path) -> None:
             mute.touch()
             ended = end_of(await reading)
             assert ended.reason is EndReason.ERROR
-            assert "no sign of life within 2 s" in (ended.error or "")
+            assert "no event within 2 s" in (ended.error or "")
             mute.unlink()
             assert end_of(await turn(session, "@@say@@ again")).text == "hello"
             assert not before & set(with_home(here.home, "serve --hostname"))

@@ -161,7 +161,7 @@ async def test_a_server_that_listens_and_never_answers_is_said_to_have_not_start
     monkeypatch.setenv("ATOMIC_START_SECONDS", "2")
     settings = Settings(providers={"opencode": ProviderSettings(path=str(program))})
     async with asyncio.timeout(LIMIT):
-        with pytest.raises(ProviderError, match="OpenCode has not started within 2 s") as caught:
+        with pytest.raises(ProviderError, match="OpenCode did not start within 2 s") as caught:
             async with require_provider("opencode", settings).open(SessionOptions(cwd=str(tmp_path))):
                 pass
     assert "ATOMIC_START_SECONDS=120" in str(caught.value.remedy)

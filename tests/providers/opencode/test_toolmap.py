@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from atomic.providers import AgentSpec, McpServer, SessionOptions
-from atomic.providers.opencode.toolmap import BUILT_IN, agent_permission, session_map
+from atomic.providers.opencode.tool_permissions import BUILT_IN, agent_permission, session_map
 
 KNOWN = ["invalid", *BUILT_IN, "from_a_plugin"]
 

@@ -26,10 +26,10 @@ from atomic.providers import (
     Usage,
     UsageReported,
 )
-from atomic.providers.opencode import wire
+from atomic.providers.opencode import messages
 from atomic.providers.opencode.router import Event
 from atomic.providers.opencode.translate import Translator
-from atomic.providers.turns import Turn
+from atomic.providers.turn import Turn
 
 ROOT, PROMPT = "ses_root", "msg_prompt"
 
@@ -39,7 +39,7 @@ class Stage:
 
     def __init__(self, *, max_turns: int | None = None) -> None:
         self.told: list[AgentEvent] = []
-        self.turn = Turn("opencode", hear=self.told.append)
+        self.turn = Turn("opencode", on_event=self.told.append)
         self.stops = 0
         self.adopted: list[str] = []
         self.translator = Translator(
@@ -98,7 +98,7 @@ def test_idle_is_not_the_end_before_the_prompt_was_taken_up_and_worked_on() -> N
     stage.message(PROMPT, role="user")
     stage.idle()  # an abort that came too early says so
     assert stage.end is None
-    assert not stage.translator.is_idle_in_vain
+    assert not stage.translator.is_idle_without_answer
     stage.status("busy")
     stage.complete("a")
     stage.idle()
@@ -145,7 +145,7 @@ def test_an_old_message_that_is_mentioned_again_is_not_the_answer() -> None:
     stage.begin()
     stage.idle()
     assert stage.end is None
-    assert stage.translator.is_idle_in_vain
+    assert stage.translator.is_idle_without_answer
 
 
 def test_a_turn_that_cannot_even_begin_is_an_error() -> None:
@@ -241,7 +241,7 @@ def test_behind_a_gap_the_rest_of_a_text_is_told_when_it_is_complete() -> None:
     stage.message("a")
     stage.part("t", "a", type="text", text="")
     stage.delta("t", "Hello ")
-    stage.translator.missed_something()  # "dear "
+    stage.translator.note_gap()  # "dear "
     stage.delta("t", "reader, ")
     stage.part("new", "a", type="text", text="")
     stage.delta("new", "More.")
@@ -460,5 +460,5 @@ def test_what_is_not_known_is_counted() -> None:
 
 
 def test_tokens_do_not_overlap() -> None:
-    tokens = wire.Tokens(input=1, output=2, reasoning=3, cache=wire.Tokens.Cache(read=4, write=5))
+    tokens = messages.Tokens(input=1, output=2, reasoning=3, cache=messages.Tokens.Cache(read=4, write=5))
     assert (tokens.read, tokens.written) == (10, 5)

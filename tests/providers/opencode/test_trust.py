@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from atomic.providers import SessionOptions, UntrustedProjectError
-from atomic.providers.opencode.trust import project_code
+from atomic.providers.opencode.project_files import project_code
 from atomic.testing.model_server import Call
 from tests.providers.heard import LIMIT, end
 from tests.providers.opencode.place import place, provider

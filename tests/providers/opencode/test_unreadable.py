@@ -24,8 +24,8 @@ async def session(tmp_path: Path) -> AsyncGenerator[AgentSession]:
     [
         ("big", "more than"),
         ("big for nobody", "more than"),
-        ("garbage", "cannot be read"),
-        ("half a character", "cannot be read"),
+        ("garbage", "unreadable"),
+        ("half a character", "unreadable"),
         ("deep", "nested too deep"),
     ],
 )

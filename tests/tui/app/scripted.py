@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from textual.pilot import Pilot
 
+from atomic.chat.protocol import Activity, Intent, News, RunEnded, RunKind, RunStarted, Submit
 from atomic.config import Settings
 from atomic.providers.events import TextDelta
 from atomic.tui.app import AtomicApp
-from atomic.tui.protocol import Activity, Intent, News, RunEnded, RunKind, RunStarted, Submit
 
 LIMIT = 60.0  # seconds; it only ends a hang
 

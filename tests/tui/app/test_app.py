@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from atomic.config import Settings
-from atomic.providers.events import PlanChanged, PlanItem
-from atomic.questions import Option, Question
-from atomic.tui.app import AtomicApp
-from atomic.tui.keys import TABLE
-from atomic.tui.protocol import (
+from atomic.chat.protocol import (
     Activity,
     Answer,
     Cleared,
@@ -41,8 +36,13 @@ from atomic.tui.protocol import (
     Submit,
     ThemeSet,
 )
-from atomic.tui.reader import EVERYTHING
+from atomic.config import Settings
+from atomic.providers.events import PlanChanged, PlanItem
+from atomic.questions import Option, Question
+from atomic.tui.app import AtomicApp
+from atomic.tui.key_bindings import TABLE
 from atomic.tui.screens.question import QuestionScreen
+from atomic.tui.state.changes import EVERYTHING
 from atomic.tui.state.model import RunState
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
@@ -193,8 +193,7 @@ async def test_nothing_moves_while_nothing_happens() -> None:
         link.end(run)
         await until(pilot, lambda: not app.store.screen.is_busy)
         await pilot.pause(1.2)  # the last tick of the durations
-        assert app._timer is None  # pyright: ignore[reportPrivateUsage]
-        assert app._tick is None  # pyright: ignore[reportPrivateUsage]
+        assert app.frames.is_idle
 
 
 async def test_reduced_motion_counts_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +203,7 @@ async def test_reduced_motion_counts_no_seconds(monkeypatch: pytest.MonkeyPatch)
     async with app.run_test() as pilot:
         await pilot.press(*"go", "enter")
         await until(pilot, lambda: "working" in last_line(app) or "starting" in last_line(app))
-        assert app._tick is None  # pyright: ignore[reportPrivateUsage]
+        assert not app.frames.is_ticking
 
 
 # -- Ctrl+C
@@ -235,9 +234,9 @@ async def test_ctrl_c_closes_then_stops_then_clears_then_asks(tmp_path: Path) ->
         link.end(run, "interrupted")
         await until(pilot, lambda: not app.store.screen.is_busy)
         await press()
-        assert app._prompt.is_empty  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.is_empty
         await pilot.press("up")
-        assert app._prompt.text == "/"  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "/"
         await pilot.press("backspace", "ctrl+c")
         await pilot.pause(0.1)
         assert "Ctrl+C again leaves" in last_line(app)
@@ -260,7 +259,7 @@ async def test_who_types_after_the_reminder_does_not_want_to_leave() -> None:
         now[0] += 1
         await pilot.press("ctrl+c")
         await pilot.pause(0.1)
-        assert app._prompt.is_empty  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.is_empty
         assert app.is_running
         assert not link.all(Leave)
 
@@ -302,7 +301,7 @@ async def test_a_selection_dragged_into_the_header_ends_at_the_first_line_that_i
         await pilot.mouse_down(offset=(10, 12))
         await pilot.hover(offset=(10, 0))
         await pilot.mouse_up(offset=(10, 0))
-        copied = app._transcript.selected_text().split()  # pyright: ignore[reportPrivateUsage]
+        copied = app.transcript.selected_text().split()
         assert 3 < len(copied) <= 12, copied
 
 
@@ -358,7 +357,7 @@ async def test_no_key_leaves_that_is_not_in_the_table() -> None:
         await pilot.press("ctrl+q", "ctrl+s", "shift+tab", *"still here")
         await pilot.pause(0.1)
         assert app.is_running
-        assert app._prompt.text == "still here"  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "still here"
 
 
 async def test_a_signal_pauses_what_runs_and_ends_the_engine_too() -> None:
@@ -396,7 +395,7 @@ async def test_what_is_sent_while_busy_is_seen_edited_and_sent_one_by_one() -> N
         assert [sent.text for sent in link.all(Submit)] == ["first"]
 
         await pilot.press("up")
-        await until(pilot, lambda: app._prompt.text == "third")  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: app.prompt.text == "third")
         await pilot.press(*" edited", "enter")
         link.end(run)
         await until(pilot, lambda: len(link.all(Submit)) == 2)
@@ -475,7 +474,7 @@ async def test_the_graph_has_the_rows_that_the_other_panels_leave() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         for tasks, is_whole in ((m.four_tasks(), True), (m.many_tasks(), False)):
             app.store = Store(m.ralph(tasks=tasks))
-            app._mark(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+            app.frames.mark(EVERYTHING)
             heading = f"/{len(tasks)} ─"
             await until(pilot, partial(_stands, app, "work ▶ (3)", heading))
             await until(pilot, partial(_stands_or_not, app, is_whole, "again", "◉ end"))
@@ -542,7 +541,7 @@ async def test_a_question_does_not_take_the_letters_of_a_text() -> None:
         link.say(question("q1"))
         await until(pilot, lambda: "1 question waits" in shown(app))
         await pilot.press(*"ing 1")
-        assert app._prompt.text == "I am typing 1"  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "I am typing 1"
         await pilot.press("f6")
         await until(pilot, lambda: len(app.screen_stack) == 2)
         link.say(QuestionClosed(id="q1"))
@@ -629,7 +628,7 @@ async def test_keys_are_remapped_and_what_is_wrong_with_them_is_said() -> None:
         await until(pilot, lambda: "keys.nope: there is no such action" in shown(app))
         assert "config.toml: something" in shown(app)
         await pilot.press("question_mark")
-        assert app._prompt.text == "?"  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "?"
         await pilot.press("backspace", "f9")
         await until(pilot, lambda: len(app.screen_stack) == 2)
 
@@ -642,7 +641,7 @@ async def test_a_question_mark_lists_the_keys_only_on_the_empty_prompt() -> None
         keys = sum(len(action.keys) for action in TABLE)
         assert any(row.strip("│ ").split() == ["Keys", str(keys)] for row in shown(app).splitlines())
         await pilot.press("escape", *"what?")
-        assert app._prompt.text == "what?"  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "what?"
 
 
 async def test_the_palette_runs_commands_and_actions() -> None:
@@ -655,7 +654,7 @@ async def test_the_palette_runs_commands_and_actions() -> None:
         await until(pilot, lambda: len(app.screen_stack) == 2)
         await pilot.press(*"/ralph", "enter")
         await until(pilot, lambda: len(app.screen_stack) == 1)
-        assert app._prompt.text == "/ralph "  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "/ralph "
         await pilot.press("ctrl+c", "ctrl+p")
         await until(pilot, lambda: len(app.screen_stack) == 2)
         await pilot.press(*"/help", "enter")
@@ -667,7 +666,7 @@ async def test_the_transcript_is_read_block_by_block() -> None:
     link = ScriptedLink()
     app = app_with(link)
     copied: list[str] = []
-    app._copy = lambda text, nothing: copied.append(text)  # pyright: ignore[reportPrivateUsage]
+    app.copy = lambda text, if_empty: copied.append(text)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
         link.say(Said(text="one"), Said(text="two"), Said(text="three"))
@@ -675,7 +674,7 @@ async def test_the_transcript_is_read_block_by_block() -> None:
         await pilot.press("ctrl+o", "y", "k", "y", "g", "y", "j", "y", "G", "y", "x")
         assert copied == ["three", "two", "one", "two", "three"]
         await pilot.press("q", *"jy")
-        assert app._prompt.text == "jy"  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "jy"
 
 
 async def test_the_last_answer_is_copied_and_the_way_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -705,7 +704,7 @@ async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.
     copied: list[str] = []
     app = app_with(ScriptedLink())
     app.open_url = lambda url, new_tab=True: opened.append(url)
-    app._copy = lambda text, nothing: copied.append(text)  # pyright: ignore[reportPrivateUsage]
+    app.copy = lambda text, if_empty: copied.append(text)
     async with app.run_test(notifications=True) as pilot:
         view = app.query_one(TranscriptView)
         view.post_message(TranscriptView.LinkOpened("https://example.com/a"))
@@ -772,7 +771,7 @@ async def test_files_are_offered_for_the_letters_that_were_asked_last() -> None:
         await until(pilot, lambda: "@src/app.py" in shown(app))
         assert "nonsense" not in shown(app)
         await pilot.press("down", "tab")
-        assert app._prompt.text == "see @src/b.py "  # pyright: ignore[reportPrivateUsage]
+        assert app.prompt.text == "see @src/b.py "
         assert "app.py" not in shown(app)
 
 
@@ -813,11 +812,11 @@ async def test_a_late_colour_of_the_terminal_changes_the_theme_unless_one_was_ch
     app = app_with(ScriptedLink())
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.theme == "atomic-dark")
-        app.hear_background("rgb:ffff/ffff/ffff")
+        app.set_background("rgb:ffff/ffff/ffff")
         assert app.theme == "atomic-light"
     chosen = app_with(ScriptedLink(), theme="dark")
     async with chosen.run_test():
-        chosen.hear_background("rgb:ffff/ffff/ffff")
+        chosen.set_background("rgb:ffff/ffff/ffff")
         assert chosen.theme == "atomic-dark"
 
 
@@ -848,11 +847,11 @@ async def test_esc_brings_a_panel_back_that_was_closed_a_key_before() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press(*"go", "enter")
         link.say(Activity(run=link.begin(), event=PlanChanged((PlanItem("the first step"),))))
-        await until(pilot, lambda: app._side.display)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: app.panels.side.display)
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: not app._side.display)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: not app.panels.side.display)
         await pilot.press("escape")
-        await until(pilot, lambda: app._side.display)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: app.panels.side.display)
         assert not link.all(Interrupt)
         await pilot.press("ctrl+t", "ctrl+t", "escape")  # as it was: nothing to return from
         await until(pilot, lambda: bool(link.all(Interrupt)))
@@ -867,12 +866,12 @@ async def test_panels_stand_beside_or_above(size: tuple[int, int]) -> None:
         link.say(Activity(run=link.begin(), event=PlanChanged((PlanItem("the first step"),))))
         is_beside = size[0] >= 100
         await until(pilot, lambda: "the first step" in shown(app))
-        assert app._side.display is is_beside  # pyright: ignore[reportPrivateUsage]
+        assert app.panels.side.display is is_beside
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: app._side.display is not is_beside)  # pyright: ignore[reportPrivateUsage]
-        assert app._transcript.display is is_beside  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: app.panels.side.display is not is_beside)
+        assert app.transcript.display is is_beside
         await pilot.press("escape" if not is_beside else "ctrl+t")
-        await until(pilot, lambda: app._side.display is is_beside)  # pyright: ignore[reportPrivateUsage]
+        await until(pilot, lambda: app.panels.side.display is is_beside)
         assert not link.all(Interrupt)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from atomic.tui.history import PromptHistory, Walk
+from atomic.chat.prompt_history import PromptHistory, Walk
 
 SECRET = "sk-ant-api03-abcdefghijklmnop"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atomic.tui.keys import TABLE, Where, keymap, normal, shown
+from atomic.tui.key_bindings import TABLE, Where, keymap, normal, shown
 
 TYPING = (Where.EMPTY, Where.PROMPT, Where.ANYWHERE)
 
@@ -35,7 +35,7 @@ def test_a_key_can_be_given_to_another_action() -> None:
 @pytest.mark.parametrize(
     ("remapped", "said"),
     [
-        ({"taks": ["f9"]}, "keys.taks: there is no such action (did you mean tasks?)"),
+        ({"taks": ["f9"]}, 'keys.taks: there is no such action (did you mean "tasks"?)'),
         ({"tasks": ["ctrl+nix"]}, 'keys.tasks: "ctrl+nix" is no key (write it like ctrl+t, alt+enter or f3)'),
         ({"tasks": ["t"]}, 'keys.tasks: "t" could not be typed any more (take it with ctrl or alt)'),
         ({"tasks": ["ctrl+p"]}, "keys.tasks: Ctrl+P is the key of palette too; tasks has it"),

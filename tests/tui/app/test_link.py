@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from atomic.tui.link import ProcessLink
-from atomic.tui.protocol import (
+from atomic.chat.client import ProcessLink
+from atomic.chat.protocol import (
     Activity,
     Interrupt,
     Leave,
@@ -153,7 +153,7 @@ async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: P
 
 
 async def test_an_engine_that_never_begins_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atomic.tui.link.START_LIMIT", 1.5)
+    monkeypatch.setattr("atomic.chat.client.START_LIMIT", 1.5)
     async with listening(tmp_path) as listener:
         listener.link.send(ScreenSize(width=80))
         await listener.status()
@@ -240,8 +240,8 @@ async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
     program = engine_program(tmp_path)
     code = (
         "import asyncio, sys\n"
-        "from atomic.tui.link import ProcessLink\n"
-        "from atomic.tui.protocol import Submit\n"
+        "from atomic.chat.client import ProcessLink\n"
+        "from atomic.chat.protocol import Submit\n"
         "async def main():\n"
         "    link = ProcessLink(program=sys.argv[1:])\n"
         "    link.send(Submit(run='1', text='stick'))\n"

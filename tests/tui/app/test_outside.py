@@ -8,11 +8,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atomic.chat.merge import merged
+from atomic.chat.protocol import Activity, News, RunEnded, ShellSaid, WorkflowNews
 from atomic.providers.events import TextDelta, ThinkingDelta, ToolOutput, ToolStarted
+from atomic.runs.events import AgentActivity
 from atomic.tui.attention import call, title
 from atomic.tui.clipboard import copy, local_tool, osc_52, passed_through
-from atomic.tui.merging import merged
-from atomic.tui.protocol import Activity, News, RunEnded, ShellSaid
 
 
 def tool_in(folder: Path, name: str, script: str) -> dict[str, str]:
@@ -60,8 +61,19 @@ EVENTS = st.one_of(
     st.builds(ToolOutput, st.sampled_from("12"), st.text(max_size=3)),
     st.builds(ToolStarted, st.sampled_from("12"), st.just("Bash")),
 )
+WORK = st.builds(
+    AgentActivity,
+    run=st.just("s"),
+    seq=st.just(1),
+    time=st.just(1.0),
+    node=st.sampled_from(("plan", "work")),
+    task=st.none(),
+    role=st.none(),
+    event=EVENTS,
+)
 NEWS = st.one_of(
     st.builds(Activity, run=st.sampled_from("rs"), event=EVENTS),
+    st.builds(WorkflowNews, run=st.sampled_from("rs"), event=WORK),
     st.builds(ShellSaid, run=st.sampled_from("rs"), text=st.text(max_size=3)),
     st.builds(RunEnded, run=st.sampled_from("rs"), status=st.just("done")),
 )
@@ -75,6 +87,11 @@ def letters(news: list[News]) -> list[tuple[object, ...]]:
             case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as event):
                 owner = event.id if isinstance(event, ToolOutput) else ""
                 found += [(run, type(event), event.agent, owner, letter) for letter in event.text]
+            case WorkflowNews(
+                run=run, event=AgentActivity(node=node, event=TextDelta() | ThinkingDelta() | ToolOutput() as event)
+            ):
+                owner = event.id if isinstance(event, ToolOutput) else ""
+                found += [(run, node, type(event), event.agent, owner, letter) for letter in event.text]
             case ShellSaid(run=run, text=text):
                 found += [(run, letter) for letter in text]
             case _:

@@ -12,10 +12,10 @@ from textual import events
 from textual.geometry import Offset
 from textual.pilot import Pilot
 
+from atomic.chat.prompt_history import PromptHistory
+from atomic.chat.protocol import CommandInfo, CommandsListed, Submit
 from atomic.config import Settings
 from atomic.tui.app import AtomicApp
-from atomic.tui.history import PromptHistory
-from atomic.tui.protocol import CommandInfo, CommandsListed, Submit
 from atomic.tui.widgets.prompt import Prompt, PromptArea
 from tests.timing import judge
 from tests.tui.app.scripted import ScriptedLink, app_with, shown, until

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.tui.protocol import CommandInfo
-from atomic.tui.registry import registry_of
-from atomic.tui.suggest import Known, Offer, OfferKind, mention_at, needs_argument, offer
+from atomic.chat.protocol import CommandInfo
+from atomic.tui.command_list import registry_of
+from atomic.tui.suggestions import Known, Offer, OfferKind, mention_at, needs_argument, offer
 
 COMMANDS = (
     CommandInfo("help", "Show help", "builtin", ("h", "?"), "[command]"),

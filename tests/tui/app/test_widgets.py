@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
-from atomic.tui.suggest import Suggestion
+from atomic.tui.suggestions import Suggestion
 from atomic.tui.widgets.cells import cell_len, fit
 from atomic.tui.widgets.popup import Popup
 from atomic.tui.widgets.queue import QueueView

@@ -7,14 +7,14 @@ from typing import Any
 from textual.app import App
 from textual.screen import Screen as TextualScreen
 
+from atomic.chat.protocol import CommandInfo, PickKind, PickOpened, PickRow, StatusChanged
 from atomic.providers.events import PlanItem
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.harmless import harmless
-from atomic.tui.protocol import CommandInfo, PickKind, PickOpened, PickRow, StatusChanged
+from atomic.tui.clean_text import harmless
 from atomic.tui.screens.confirm import ConfirmScreen
 from atomic.tui.screens.help import HelpScreen
-from atomic.tui.screens.keys import KeysScreen
+from atomic.tui.screens.key_list import KeysScreen
 from atomic.tui.screens.palette import Action, PaletteScreen
 from atomic.tui.screens.pick import PickScreen
 from atomic.tui.screens.question import QuestionScreen

@@ -9,10 +9,10 @@ from textual.app import App
 from textual.events import Paste
 from textual.screen import Screen
 
-from atomic.tui.protocol import CommandInfo, PickRow
+from atomic.chat.protocol import CommandInfo, PickRow
 from atomic.tui.screens.confirm import ConfirmScreen
 from atomic.tui.screens.help import HelpScreen, command_rows, short_hint
-from atomic.tui.screens.keys import KeysScreen
+from atomic.tui.screens.key_list import KeysScreen
 from atomic.tui.screens.listing import matching
 from atomic.tui.screens.palette import Action, PaletteScreen
 from atomic.tui.screens.pick import PickScreen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atomic.config import Settings
-from atomic.tui.reader import EVERYTHING
+from atomic.tui.state.changes import EVERYTHING
 from atomic.tui.state.store import Store
 from tests.tui.app.scripted import ScriptedLink, app_with
 from tests.tui.snapshots import material as m
@@ -18,8 +18,8 @@ async def test_nothing_has_a_colour_and_the_chosen_row_is_reversed(monkeypatch: 
     async with app.run_test(size=(100, 30)) as pilot:
         app.store = Store(m.answered())
         app.store.screen.tasks = m.four_tasks()
-        await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
-        app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+        await app.learn_commands()
+        app.show(EVERYTHING)
         await pilot.press("/")
         await pilot.pause()
         frame = frame_of(app)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from atomic.chat.protocol import RunKind, StatusChanged
 from atomic.providers.events import PlanItem, Usage
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.protocol import RunKind, StatusChanged
 from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Run, RunState, Screen
 from atomic.tui.widgets.agents import agent_lines, agents_shown
 from atomic.tui.widgets.graph import chain, graph_lines, workflow_shown

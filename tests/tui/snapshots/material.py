@@ -4,6 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
+from atomic.chat.protocol import (
+    Activity,
+    CommandInfo,
+    Level,
+    News,
+    PickKind,
+    PickOpened,
+    PickRow,
+    RunEnded,
+    RunKind,
+    RunStarted,
+    Said,
+    ShellSaid,
+    StatusChanged,
+)
 from atomic.providers.events import (
     AgentEvent,
     EndReason,
@@ -20,21 +35,6 @@ from atomic.providers.events import (
 )
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.protocol import (
-    Activity,
-    CommandInfo,
-    Level,
-    News,
-    PickKind,
-    PickOpened,
-    PickRow,
-    RunEnded,
-    RunKind,
-    RunStarted,
-    Said,
-    ShellSaid,
-    StatusChanged,
-)
 from atomic.tui.state.model import AgentEntry, BlockKind, NodeEntry, QuestionEntry, Queued, Run, RunState, Screen
 from atomic.tui.state.store import Store
 

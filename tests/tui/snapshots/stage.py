@@ -15,9 +15,8 @@ from textual.pilot import Pilot
 from textual.screen import Screen as TextualScreen
 
 from atomic.tui import app as app_module
-from atomic.tui import reader
 from atomic.tui.app import AtomicApp
-from atomic.tui.reader import EVERYTHING
+from atomic.tui.state.changes import EVERYTHING
 from atomic.tui.state.model import Screen
 from atomic.tui.state.store import Store
 from tests.tui.app.scripted import ScriptedLink, app_with
@@ -70,7 +69,7 @@ async def frames_of(states: Sequence[State], size: str) -> AsyncIterator[tuple[S
 def _still_clock() -> Generator[None]:
     """The screen's own clock stands still; that of asyncio goes on."""
     still = SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, perf_counter=lambda: NOW)
-    with patch.object(reader, "time", still), patch.object(app_module, "time", still), _NOT_PAINTED:
+    with patch.object(app_module, "time", still), _NOT_PAINTED:
         yield
 
 
@@ -88,9 +87,9 @@ async def _frame(app: AtomicApp, pilot: Pilot[Any], state: State) -> Frame:
     for block in screen.blocks:
         block.id = next(_block_ids)  # what is painted is kept by the block's id
     app.store = Store(screen)
-    app._overlay = state.overlay  # pyright: ignore[reportPrivateUsage]
+    app.panels.overlay = state.overlay
     if state.keys[:1] == ("/",):
-        await app._learn_commands()  # pyright: ignore[reportPrivateUsage]
+        await app.learn_commands()
     await _shown(app, pilot)
     if state.dialog or state.keys or state.paste:
         await _do(app, pilot, state)
@@ -111,7 +110,7 @@ async def _settled(pilot: Pilot[Any]) -> None:
 
 async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
     app._last_key = float("inf")  # pyright: ignore[reportPrivateUsage]  # somebody types: no dialog opens by itself
-    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+    app.show(EVERYTHING)
     await _settled(pilot)
 
 
@@ -130,9 +129,9 @@ async def _clear(app: AtomicApp, pilot: Pilot[Any]) -> None:
     while len(app.screen_stack) > 1:
         await app.pop_screen()
     app.store = Store(Screen())
-    app._prompt.clear()  # pyright: ignore[reportPrivateUsage]
-    app._status.say()  # pyright: ignore[reportPrivateUsage]
+    app.prompt.clear()
+    app.status.say()
     app.clear_notifications()
-    app._overlay = ""  # pyright: ignore[reportPrivateUsage]
-    app._show(EVERYTHING)  # pyright: ignore[reportPrivateUsage]
+    app.panels.overlay = ""
+    app.show(EVERYTHING)
     await _settled(pilot)  # each state begins with the same empty screen, whatever was there before

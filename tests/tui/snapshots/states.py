@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from atomic.chat.protocol import PickKind, PickOpened
 from atomic.questions import Question
-from atomic.tui.protocol import PickKind, PickOpened
 from atomic.tui.screens.confirm import ConfirmScreen
 from atomic.tui.screens.help import HelpScreen
-from atomic.tui.screens.keys import KeysScreen
+from atomic.tui.screens.key_list import KeysScreen
 from atomic.tui.screens.palette import Action, PaletteScreen
 from atomic.tui.screens.pick import PickScreen
 from atomic.tui.state.model import QuestionEntry, RunState, Screen

@@ -8,6 +8,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from atomic.chat.protocol import (
+    Activity,
+    Cleared,
+    Interrupt,
+    News,
+    QuestionClosed,
+    QuestionOpened,
+    RunEnded,
+    RunKind,
+    RunStarted,
+    Said,
+    ShellSaid,
+    WorkflowNews,
+)
 from atomic.providers.events import (
     AgentEvent,
     EndReason,
@@ -23,23 +37,9 @@ from atomic.providers.events import (
     TurnEnded,
 )
 from atomic.questions import Question
-from atomic.tui.protocol import (
-    Activity,
-    Cleared,
-    Interrupt,
-    News,
-    QuestionClosed,
-    QuestionOpened,
-    RunEnded,
-    RunKind,
-    RunStarted,
-    Said,
-    ShellSaid,
-    WorkflowNews,
-)
+from atomic.runs import events as wf
 from atomic.tui.state.model import Block, BlockKind, RunState
 from atomic.tui.state.store import Store
-from atomic.workflows import events as wf
 
 RUNS = st.sampled_from(["r1", "r2", "r3", "r4"])
 AGENTS = st.sampled_from([None, None, "a", "b", "c"])

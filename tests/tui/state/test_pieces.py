@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.tui.state.pieces import Pieces
+from atomic.tui.state.markdown_parts import Pieces
 
 LINES = st.sampled_from(
     [

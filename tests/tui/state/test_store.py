@@ -8,25 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.providers.events import (
-    AgentEvent,
-    EndReason,
-    PlanChanged,
-    PlanItem,
-    SubagentEnded,
-    SubagentStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolEnded,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-    Usage,
-    UsageReported,
-)
-from atomic.questions import Question
-from atomic.tasks import Task
-from atomic.tui.protocol import (
+from atomic.chat.protocol import (
     Activity,
     Cleared,
     GraphDrawn,
@@ -45,9 +27,27 @@ from atomic.tui.protocol import (
     WorkflowNews,
     encode,
 )
+from atomic.providers.events import (
+    AgentEvent,
+    EndReason,
+    PlanChanged,
+    PlanItem,
+    SubagentEnded,
+    SubagentStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolEnded,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    Usage,
+    UsageReported,
+)
+from atomic.questions import Question
+from atomic.runs import events as wf
+from atomic.tasks import Task
 from atomic.tui.state.model import Block, BlockKind, RunState
 from atomic.tui.state.store import Changes, Store
-from atomic.workflows import events as wf
 from tests.timing import judge
 
 

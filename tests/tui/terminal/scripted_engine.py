@@ -18,9 +18,7 @@ from itertools import islice
 
 import msgspec
 
-from atomic.providers.events import EndReason, TextDelta, ToolEnded, ToolStarted, TurnEnded
-from atomic.questions import Question
-from atomic.tui.protocol import (
+from atomic.chat.protocol import (
     Activity,
     Answer,
     CommandInfo,
@@ -48,6 +46,8 @@ from atomic.tui.protocol import (
     decode_intent,
     encode,
 )
+from atomic.providers.events import EndReason, TextDelta, ToolEnded, ToolStarted, TurnEnded
+from atomic.questions import Question
 from tests.tui.terminal.markdown import pieces
 
 SESSION = "0f5e2c1a-scripted"

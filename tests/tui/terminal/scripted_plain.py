@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from atomic.cli.plain_chat import talk
 from atomic.tui.main import ChatRequest
-from atomic.tui.plain import talk
 from tests.tui.terminal.scripted_screen import ENGINE
 
 if __name__ == "__main__":

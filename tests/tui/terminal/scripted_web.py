@@ -9,10 +9,10 @@ from tests.tui.terminal.scripted_screen import ENGINE
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        from atomic.tui.web_server import run_server
+        from atomic.web.server import run_server
 
         sys.exit(run_server((sys.executable, "-m", "tests.tui.terminal.scripted_web", "screen"), 0))
     from atomic.tui.main import ChatRequest
-    from atomic.tui.web_app import run
+    from atomic.web.screen_process import run
 
     os._exit(run(ChatRequest(), ENGINE))

@@ -31,7 +31,7 @@ class Small(App[None]):
     def say(self, text: str) -> None:
         self.query_one("#status", Static).update(text)
 
-    def hear_background(self, colour: str) -> None:
+    def set_background(self, colour: str) -> None:
         self.say(f"READY on {colour}, late")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

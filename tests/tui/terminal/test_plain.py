@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atomic.cli.plain_chat import answers_of, question_lines, split_paragraphs
 from atomic.questions import Question
-from atomic.tui.plain import answers_of, question_lines, split_paragraphs
 from tests.tui.terminal.conftest import ROOT
 from tests.tui.terminal.window import Window, eventually, window
 

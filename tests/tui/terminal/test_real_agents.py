@@ -13,9 +13,9 @@ import pytest
 
 from atomic.testing import Drip, ModelServer
 from atomic.testing.conformance.agents import AGENTS
+from tests.chat.test_real_agents import CACHE, COLOUR, prepare
 from tests.cli.command import User, processes
 from tests.cli.files import agent as agent_file
-from tests.tui.engine.test_real_agents import CACHE, COLOUR, prepare
 from tests.tui.terminal.tmux import Tmux, in_tmux
 from tests.tui.terminal.window import eventually
 

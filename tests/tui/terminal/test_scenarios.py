@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from atomic.testing import Drip, ModelServer
+from tests.chat.puppets import AGENT, has_puppet
+from tests.chat.test_real_agents import COLOUR, prepare
+from tests.chat.test_workflows import ASKS, SLOW
 from tests.cli.command import User, processes
 from tests.cli.flows import ledger, session, workflow
-from tests.tui.engine.puppets import AGENT, has_puppet
-from tests.tui.engine.test_real_agents import COLOUR, prepare
-from tests.tui.engine.test_workflows import ASKS, SLOW
+from tests.ralph.agents import AGENT_NAMES, Stage, stage_for
+from tests.ralph.agents_game import APPROVAL
 from tests.tui.terminal.test_real_agents import ATOMIC, atomic
 from tests.tui.terminal.tmux import Tmux
 from tests.tui.terminal.window import Window, eventually, is_alive, tree, window
-from tests.workflows.ralph.agents import AGENT_NAMES, Stage, stage_for
-from tests.workflows.ralph.agents_game import APPROVAL
 
 pytestmark = pytest.mark.ci
 

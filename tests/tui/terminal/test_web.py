@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.chat.puppets import AGENT, has_puppet, steps
 from tests.cli.command import User
-from tests.tui.engine.puppets import AGENT, has_puppet, steps
 from tests.tui.terminal.conftest import ROOT
 from tests.tui.terminal.emulator import Emulator
 from tests.tui.terminal.window import end, eventually, is_alive, tree

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from textual.app import App, ComposeResult
 
+from atomic.chat.protocol import Activity, News, RunEnded, RunKind, RunStarted
 from atomic.providers.events import AgentEvent
-from atomic.tui.protocol import Activity, News, RunEnded, RunKind, RunStarted
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
 

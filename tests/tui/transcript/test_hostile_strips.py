@@ -9,9 +9,9 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES
 
+from atomic.chat.protocol import News, QuestionClosed, QuestionOpened, RunEnded, RunKind, RunStarted, ShellSaid
 from atomic.providers.events import Notice, SubagentStarted, TextDelta, ThinkingDelta, ToolEnded, ToolStarted
 from atomic.questions import Question
-from atomic.tui.protocol import News, QuestionClosed, QuestionOpened, RunEnded, RunKind, RunStarted, ShellSaid
 from atomic.tui.state.store import Store
 from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette

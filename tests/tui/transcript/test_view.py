@@ -10,8 +10,8 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
 
+from atomic.chat.protocol import Activity, Cleared, News, Said, StatusChanged
 from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolStarted
-from atomic.tui.protocol import Activity, Cleared, News, Said, StatusChanged
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painter
 from atomic.tui.transcript.palette import Palette

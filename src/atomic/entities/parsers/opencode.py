@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic import jsonc
+from atomic.base import jsonc
 from atomic.entities.errors import FormatError
 from atomic.entities.model import Body, Entity, EntityKind, Source
 from atomic.entities.parsers.claude import tools_of

@@ -1,1 +1,1 @@
-"""Any agent that speaks the Agent Client Protocol, as a provider."""
+"""The adapter for any agent that implements the Agent Client Protocol (ACP)."""

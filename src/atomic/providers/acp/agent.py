@@ -1,4 +1,4 @@
-"""Which agent a name means, and where its program is."""
+"""Find the agent of a name, and its program."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 
 from atomic.config import Settings
-from atomic.providers.acp.known import KNOWN, UNKNOWN, Known, Ways
+from atomic.providers.acp.known_agents import KNOWN, UNKNOWN, Known, Quirks
 from atomic.providers.base import Capabilities
 from atomic.providers.errors import ProgramMissingError, ProviderError, UnknownProviderError
 from atomic.providers.programs import find_program
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that may be started."""
+    """An agent that can be started."""
 
-    name: str  # behind `acp:`
-    command: tuple[str, ...] = ()  # of the configuration; none: the known one
+    name: str  # after `acp:`
+    command: tuple[str, ...] = ()  # from the configuration; empty: the known one
     known: Known = UNKNOWN
 
     @property
@@ -30,8 +30,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         return self.known.can
 
     @property
-    def ways(self) -> Ways:
-        return self.known.ways
+    def quirks(self) -> Quirks:
+        return self.known.quirks
 
     @property
     def is_opencode(self) -> bool:
@@ -39,18 +39,25 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_agent(name: str, settings: Settings) -> Agent:
-    """The agent of that name; one of the configuration beats a known one. Raises UnknownProviderError."""
+    """Return the agent of that name; the configuration overrides known agents.
+
+    Raise UnknownProviderError.
+    """
     configured = settings.acp.get(name)
     if configured is None and name not in KNOWN:
         raise UnknownProviderError(f"acp:{name}", [f"acp:{one}" for one in sorted({*KNOWN, *settings.acp})])
     if configured is not None and not configured.command:
-        raise ProviderError(f"[acp.{name}] has an empty command", provider=f"acp:{name}", remedy="give its program")
+        raise ProviderError(
+            f"[acp.{name}] has an empty command",
+            provider=f"acp:{name}",
+            remedy="set it to the agent's program and arguments",
+        )
     command = () if configured is None else tuple(configured.command)
     return Agent(name=name, command=command, known=KNOWN.get(name, UNKNOWN))
 
 
 def command_line(agent: Agent, settings: Settings) -> tuple[str, ...]:
-    """The program's path, and its first arguments. Raises ProgramMissingError."""
+    """Return the program's path and its first arguments. Raise ProgramMissingError."""
     known = agent.known
     if agent.command:
         first = str(_on_path(agent, agent.command[0], remedy=f"install it, or correct [acp.{agent.name}] command"))
@@ -68,4 +75,4 @@ def _on_path(agent: Agent, program: str, *, remedy: str) -> Path:
         raise ProgramMissingError(
             f"{agent.provider}: the program '{program}' is not installed", provider=agent.provider, remedy=remedy
         )
-    return Path(found).absolute()  # the agent runs in another folder than Atomic
+    return Path(found).absolute()  # the agent runs in another folder

@@ -1,4 +1,4 @@
-"""What an agent may ask of us: leave to run a tool, and a person's answer."""
+"""Answer an agent's requests: permission for tools, and questions to the user."""
 
 from __future__ import annotations
 
@@ -15,28 +15,34 @@ from atomic.providers.events import QuestionAsked
 from atomic.providers.jsonrpc import Json, no_method
 from atomic.questions import Question
 
-_LEAVE = ("allow_once", "allow_always")
+_PERMISSIONS = ("allow_once", "allow_always")
 _DECLINED = {"action": "decline"}
 
 _log = logging.getLogger(__name__)
 
 
 class Client:
-    """Answers the requests of an agent. Files and terminals it has none: they are refused."""
+    """Answers the requests of an agent; it offers neither files nor terminals."""
 
     def __init__(
         self, ask: Ask | None, *, allowed: Callable[[str], None], asked: Callable[[QuestionAsked], None]
     ) -> None:
-        self._ask, self._allowed, self._asked = ask, allowed, asked
-        self._open: set[asyncio.Task[Sequence[Sequence[str]]]] = set()  # questions that nobody has answered yet
+        self._ask = ask
+        self._allowed = allowed
+        self._asked = asked
+        self._open: set[asyncio.Task[Sequence[Sequence[str]]]] = set()  # questions without an answer
 
     def give_up(self) -> None:
-        """The turn is to end: nobody need answer any more."""
+        """Cancel open questions: the turn ends."""
         for question in self._open:
             question.cancel()
 
     async def answer(self, method: str, params: Json) -> Json:
-        """What the agent gets. Raises JsonRpcError for what nobody has, msgspec.ValidationError for another shape."""
+        """Answer a request.
+
+        Raise JsonRpcError for an unknown method, msgspec.ValidationError for an unknown
+        shape.
+        """
         match method:
             case "session/request_permission":
                 return {"outcome": self._permission(msgspec.convert(params, PermissionRequest))}
@@ -46,16 +52,16 @@ class Client:
                 return await no_method(method, params)
 
     def _permission(self, request: PermissionRequest) -> Json:
-        """Allow it, at once: nobody is there at night."""
+        """Allow it at once, because no user may be there to answer."""
         self._allowed(request.tool_call.tool_call_id)
-        for kind in _LEAVE:
+        for kind in _PERMISSIONS:
             for option in request.options:
                 if option.kind == kind:
                     return {"outcome": "selected", "optionId": option.option_id}
         return {"outcome": "cancelled"}
 
     async def _elicitation(self, request: Elicitation) -> Json:
-        """Put a form to a person, field by field. A page that a person would have to visit is declined."""
+        """Ask the user to fill in a form, field by field; decline requests to visit a page."""
         if self._ask is None or request.mode != "form":
             return _DECLINED
         form = read_form(request)
@@ -69,15 +75,15 @@ class Client:
         return _DECLINED if contents is None else {"action": "accept", "content": contents}
 
     async def _answers(self, ask: Ask, questions: Sequence[Question]) -> Sequence[Sequence[str]] | None:
-        """The answers; None if there are none."""
+        """Return the answers, None if there was no answer."""
         asking = asyncio.create_task(_asked(ask, questions))
         self._open.add(asking)
         try:
             await asyncio.wait({asking})
             if asking.cancelled():
                 return None
-            if (error := asking.exception()) is not None:  # the caller's own: the agent is told that nobody answered
-                _log.error("a question could not be put to a person", exc_info=error)
+            if (error := asking.exception()) is not None:  # an error of the caller's `ask`: cancel the form
+                _log.error("could not ask the user a question", exc_info=error)
                 return None
             return asking.result()
         finally:

@@ -1,4 +1,4 @@
-"""What can go wrong between Atomic and an agent that speaks the protocol."""
+"""Errors of agents that implement the protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from atomic.providers.errors import ProgramFailedError, ProviderError
 
 
 class BrokenProtocolError(ProgramFailedError):
-    """The agent said something that is no message of the protocol; it cannot be understood any more."""
+    """The agent sent something that is not a message of the protocol."""
 
 
 class RefusedError(ProviderError):

@@ -1,4 +1,4 @@
-"""When the provider of the model does not serve: agents say so only in words."""
+"""Recognise limits of the model's provider, which agents report only as text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from atomic.providers.events import LimitReached
+from atomic.providers.limits import find_reset_time, if_future
 
 _LIMIT = re.compile(
     r"\b(?:429|529)\b|rate.?limit|too many requests|overloaded|usage limit|quota (?:exceeded|reached)|"
@@ -16,26 +17,20 @@ _IN = re.compile(
     r"(?:retry|again|reset\w*)\D{0,20}?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec(?:onds?)?|m|min(?:utes?)?|h|hours?)\b",
     re.IGNORECASE,
 )
-_AT = re.compile(
-    r"(?:retry|again|reset|until)\D{0,40}(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d))",
-    re.IGNORECASE,
-)
 
 
-def limit_in(text: str, *, now: datetime | None = None) -> LimitReached | None:
-    """The limit that a text speaks of, with its end where the text says it."""
+def find_limit(text: str, *, now: datetime | None = None) -> LimitReached | None:
+    """Return the limit that a text reports, with its end if the text contains it."""
     if not _LIMIT.search(text):
         return None
     return LimitReached(_reset(text, now or datetime.now(UTC)), text)
 
 
 def _reset(text: str, now: datetime) -> datetime | None:
-    said = None
-    if found := _AT.search(text):
-        said = datetime.fromisoformat(found[1])
-    elif found := _IN.search(text):
-        said = now + _duration(float(found[1]), found[2].lower())
-    return said if said is not None and said > now else None
+    reset = find_reset_time(text)
+    if reset is None and (found := _IN.search(text)):
+        reset = now + _duration(float(found[1]), found[2].lower())
+    return if_future(reset, now)
 
 
 def _duration(number: float, unit: str) -> timedelta:

@@ -1,25 +1,26 @@
-"""The log file of a program, as it grows."""
+"""Read the log file of a program while it grows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from atomic.providers.acp.known import LogPlace
+from atomic.providers.acp.known_agents import LogPlace
 
 _PIECE = 1024 * 1024
 
 
 class LogFile:
-    """A file that a program may write, or may not have begun yet."""
+    """A log file that may not exist yet."""
 
     def __init__(self, folder: Path, pattern: str) -> None:
-        self._folder, self._pattern = folder, pattern
+        self._folder = folder
+        self._pattern = pattern
         self._file: Path | None = None
         self._place = 0
 
-    def news(self) -> bytes:
-        """What was written since the last time."""
+    def read(self) -> bytes:
+        """Return the bytes that were written since the last call."""
         if self._file is None:
             self._file = next(iter(self._folder.glob(self._pattern)), None)
         if self._file is None:
@@ -28,14 +29,14 @@ class LogFile:
             with self._file.open("rb") as stream:
                 stream.seek(self._place)
                 data = stream.read(_PIECE)
-        except OSError:  # somebody tidies up
+        except OSError:  # the file was removed
             return b""
         self._place += len(data)
         return data
 
 
 def log_of(place: LogPlace | None, env: Mapping[str, str], pid: int) -> LogFile | None:
-    """Where a program with that environment writes its log."""
+    """Return the log file of a program with that environment."""
     if place is None:
         return None
     home = env.get(place.variable) or Path(env.get("HOME") or Path.home()) / place.folder

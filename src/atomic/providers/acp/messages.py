@@ -1,7 +1,8 @@
-"""What an agent says over the protocol, as far as it matters here.
+"""Messages of the protocol, as far as Atomic reads them.
 
-Only the fields that are used are read: agents add others, and newer ones other kinds of update. `loose.read` reads
-them: a field with a default may be missing, null, or of a shape that is not known.
+Only needed fields are read: agents add others, and newer ones other kinds of updates.
+`untyped.read` reads them: a field with a default may be missing, null, or of an unknown
+shape.
 """
 
 from __future__ import annotations
@@ -14,49 +15,49 @@ import msgspec
 VERSION = 1  # of the protocol
 
 
-class _Said(msgspec.Struct, frozen=True, rename="camel"):
-    """Whatever an agent says."""
+class _Message(msgspec.Struct, frozen=True, rename="camel"):
+    """A message of an agent."""
 
 
-# what it can do, and how it is entered --------------------------------------------------------------------------
+# Capabilities and logins
 
 
-class McpKinds(_Said, frozen=True):
-    """Which MCP servers at an address it takes; programs it takes always."""
+class McpKinds(_Message, frozen=True):
+    """The supported MCP servers with a url; programs are always supported."""
 
     http: bool = False
     sse: bool = False
 
 
-class SessionKinds(_Said, frozen=True):
-    """What it can do with a session besides; an object stands for yes."""
+class SessionKinds(_Message, frozen=True):
+    """Optional features of sessions; an object means yes."""
 
     fork: dict[str, Any] | None = None
     resume: dict[str, Any] | None = None
 
 
-class Capabilities(_Said, frozen=True):
-    """What it can do."""
+class Capabilities(_Message, frozen=True):
+    """The capabilities of an agent."""
 
     load_session: bool = False
     mcp_capabilities: McpKinds = McpKinds()
     session_capabilities: SessionKinds = SessionKinds()
 
 
-class LoginVariable(_Said, frozen=True):
+class LoginVariable(_Message, frozen=True):
     name: str
     optional: bool = False
 
 
-class Login(_Said, frozen=True):
-    """A way to log in."""
+class Login(_Message, frozen=True):
+    """A login method."""
 
     id: str
     type: str | None = None
     vars: tuple[LoginVariable, ...] = ()
 
 
-class Greeting(_Said, frozen=True):
+class Greeting(_Message, frozen=True):
     """The answer to `initialize`."""
 
     protocol_version: int
@@ -64,18 +65,18 @@ class Greeting(_Said, frozen=True):
     auth_methods: tuple[Login, ...] = ()
 
 
-# a session ------------------------------------------------------------------------------------------------------
+# Sessions
 
 
-class Choice(_Said, frozen=True):
-    """A value of an option; or a group of them, which has no value of its own."""
+class Choice(_Message, frozen=True):
+    """A value of an option, or a group of values."""
 
     name: str
     value: str = ""
     options: tuple[Choice, ...] = ()
 
 
-class ConfigOption(_Said, frozen=True):
+class ConfigOption(_Message, frozen=True):
     """An option of a session."""
 
     id: str
@@ -85,20 +86,20 @@ class ConfigOption(_Said, frozen=True):
     options: tuple[Choice, ...] = ()
 
 
-class Opened(_Said, frozen=True):
-    """A session that goes on."""
+class Opened(_Message, frozen=True):
+    """The answer to a resumed session."""
 
     config_options: tuple[ConfigOption, ...] = ()
 
 
 class Begun(Opened, frozen=True, kw_only=True):
-    """A session that begins."""
+    """The answer to a new session."""
 
     session_id: str
 
 
-class Tokens(_Said, frozen=True):
-    """What was used: of a turn, or of the session so far."""
+class Tokens(_Message, frozen=True):
+    """The tokens of a turn, or of the session so far."""
 
     total_tokens: int
     input_tokens: int
@@ -107,22 +108,22 @@ class Tokens(_Said, frozen=True):
     cached_read_tokens: int | None = None
 
 
-class TurnDone(_Said, frozen=True):
+class TurnDone(_Message, frozen=True):
     """The answer to a prompt."""
 
     stop_reason: Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
     usage: Tokens | None = None
 
 
-# updates --------------------------------------------------------------------------------------------------------
+# Updates
 
 
-class _Update(_Said, frozen=True):
-    """What it tells of a session."""
+class _Update(_Message, frozen=True):
+    """An update of a session."""
 
 
-class Block(_Said, frozen=True):
-    """A piece of content; only text is of use."""
+class Block(_Message, frozen=True):
+    """A piece of content; only text is used."""
 
     type: str
     text: str | None = None
@@ -139,18 +140,18 @@ class MessageChunk(_Chunk, frozen=True):
 
 
 class ThoughtChunk(_Chunk, frozen=True):
-    """A piece of what it thinks."""
+    """A piece of the agent's thinking."""
 
 
-class ToolContent(_Said, frozen=True):
-    """What a tool shows: content, a change of a file, a terminal."""
+class ToolContent(_Message, frozen=True):
+    """Output of a tool: content, a change of a file, a terminal."""
 
     type: str
     content: Block | None = None
 
 
 class ToolCall(_Update, frozen=True):
-    """A tool call begins, or there is news of it."""
+    """A new tool call, or an update of one."""
 
     tool_call_id: str
     title: str | None = None
@@ -164,7 +165,7 @@ class ToolCall(_Update, frozen=True):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-class PlanEntry(_Said, frozen=True):
+class PlanEntry(_Message, frozen=True):
     content: str
     status: Literal["pending", "in_progress", "completed"]
 
@@ -175,8 +176,8 @@ class Plan(_Update, frozen=True):
     entries: tuple[PlanEntry, ...]
 
 
-class AnyPlan(_Said, frozen=True):
-    """A plan as entries, as text or as a file; only entries are of use."""
+class AnyPlan(_Message, frozen=True):
+    """A plan as entries, text or file; only entries are used."""
 
     type: str
     entries: tuple[PlanEntry, ...] | None = None
@@ -189,23 +190,23 @@ class PlanUpdate(_Update, frozen=True):
 
 
 class PlanRemoved(_Update, frozen=True):
-    """A plan is no more."""
+    """A plan was removed."""
 
 
-class Cost(_Said, frozen=True):
+class Cost(_Message, frozen=True):
     amount: float
     currency: str
 
 
 class UsageUpdate(_Update, frozen=True):
-    """How full the context is, and what the session has cost."""
+    """The size of the context and the cost of the session."""
 
     used: int
     size: int
     cost: Cost | None = None
 
 
-class Command(_Said, frozen=True):
+class Command(_Message, frozen=True):
     name: str
 
 
@@ -216,7 +217,7 @@ class CommandsUpdate(_Update, frozen=True):
 
 
 class OptionsUpdate(_Update, frozen=True):
-    """The options are others now; also the answer, where one was set."""
+    """The changed options; also the answer to setting one."""
 
     config_options: tuple[ConfigOption, ...]
 
@@ -235,43 +236,43 @@ UPDATES: Mapping[str, type[Update]] = {
     "tool_call_update": ToolCall,
     "usage_update": UsageUpdate,
 }
-PASSED_OVER = frozenset({"current_mode_update", "session_info_update", "user_message_chunk"})
+IGNORED = frozenset({"current_mode_update", "session_info_update", "user_message_chunk"})
 
 
-# what it asks for -----------------------------------------------------------------------------------------------
+# Requests
 
 
-class PermissionOption(_Said, frozen=True):
+class PermissionOption(_Message, frozen=True):
     option_id: str
     kind: str
 
 
-class _Subject(_Said, frozen=True):
+class _Subject(_Message, frozen=True):
     tool_call_id: str
 
 
-class PermissionRequest(_Said, frozen=True):
-    """May a tool run?"""
+class PermissionRequest(_Message, frozen=True):
+    """A request for permission to run a tool."""
 
     tool_call: _Subject
     options: tuple[PermissionOption, ...]
 
 
-class FormChoice(_Said, frozen=True):
+class FormChoice(_Message, frozen=True):
     const: str
     title: str
     description: str | None = None
 
 
-class FormItems(_Said, frozen=True):
-    """What several of may be chosen."""
+class FormItems(_Message, frozen=True):
+    """The choices of a field with several values."""
 
     enum: tuple[str, ...] | None = None
     any_of: tuple[FormChoice, ...] | None = None
 
 
-class FormField(_Said, frozen=True):
-    """A field of a form, of whatever type."""
+class FormField(_Message, frozen=True):
+    """A field of a form, of any type."""
 
     type: str
     title: str | None = None
@@ -282,13 +283,13 @@ class FormField(_Said, frozen=True):
     items: FormItems | None = None
 
 
-class FormSchema(_Said, frozen=True):
+class FormSchema(_Message, frozen=True):
     properties: dict[str, FormField] | None = None
     required: tuple[str, ...] | None = None
 
 
-class Elicitation(_Said, frozen=True):
-    """Somebody is to fill in a form, or to visit a page."""
+class Elicitation(_Message, frozen=True):
+    """A request to fill in a form, or to visit a page."""
 
     message: str
     mode: str

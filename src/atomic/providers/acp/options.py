@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atomic.errors import closest
+from atomic.base.errors import suggest
 from atomic.providers.acp.messages import ConfigOption
 from atomic.providers.base import ModelInfo
 from atomic.providers.errors import ProviderError, UnsupportedError
@@ -13,7 +13,7 @@ MODEL = "model"
 
 
 def models_of(options: Sequence[ConfigOption]) -> list[ModelInfo]:
-    """The models that may be chosen."""
+    """Return the available models."""
     chosen = _model_option(options)
     return [] if chosen is None else _choices(chosen)
 
@@ -25,15 +25,17 @@ def current_model(options: Sequence[ConfigOption]) -> str:
 
 
 def model_choice(options: Sequence[ConfigOption], model: str, *, provider: str, any_model: bool) -> tuple[str, str]:
-    """The option and the value that choose a model. Raises ProviderError with the nearest that is offered."""
+    """Return the option and value that select a model.
+
+    Raise ProviderError with the nearest model on offer.
+    """
     option = _model_option(options)
     known = [] if option is None else [one.id for one in _choices(option)]
     if model in known or any_model:
         return (MODEL if option is None else option.id), model
     if option is None:
-        raise UnsupportedError(f"{provider} does not let a client choose the model", provider=provider)
-    near = closest(model, known)
-    hint = f'did you mean "{near}"?' if near else f"it has: {', '.join(known[:10])}"
+        raise UnsupportedError(f"{provider} does not support choosing the model", provider=provider)
+    hint = suggest(model, known, otherwise=f"it has: {', '.join(known[:10])}")
     raise ProviderError(f'{provider} has no model "{model}"', provider=provider, remedy=hint)
 
 

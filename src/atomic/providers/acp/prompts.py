@@ -1,13 +1,13 @@
-"""A prompt as the agent takes it."""
+"""Prepare a prompt for the agent."""
 
 from __future__ import annotations
 
 _COMMAND = "/"
-_HIDDEN = "\u2060"  # takes no room and is no blank: what begins with it is no command
+_HIDDEN = "\u2060"  # invisible and not a blank: it hides a command
 
 
 def command_of(prompt: str) -> str:
-    """The name of the command that a prompt calls; nothing if it is none."""
+    """Return the name of the command that a prompt calls, "" if it calls none."""
     text = prompt.strip()
     if not text.startswith(_COMMAND):
         return ""
@@ -18,16 +18,16 @@ def is_compaction(prompt: str) -> bool:
     return command_of(prompt) == "compact"
 
 
-def no_command(prompt: str) -> str:
-    """The same text, but nothing that an agent takes for a command: a path may begin a prompt, too."""
+def not_a_command(prompt: str) -> str:
+    """Return the text so that an agent does not read it as a command, for example a path."""
     return f"{_HIDDEN}{prompt}"
 
 
 def system_block(system_prompt: str) -> str:
-    """Standing instructions; the protocol has no place for them but the first prompt."""
+    """Wrap the system prompt; the protocol can only send it with the first prompt."""
     return f"<system_prompt>\n{system_prompt}\n</system_prompt>"
 
 
-def speakable(text: str) -> str:
-    """The text without halves of characters, which no JSON can carry."""
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON cannot represent."""
     return text.encode(errors="replace").decode()

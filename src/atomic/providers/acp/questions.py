@@ -1,4 +1,4 @@
-"""A form that an agent wants filled in, as questions to a person; and the answers as the form's contents."""
+"""Convert a form of an agent to questions, and their answers to the form's content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from atomic.providers.acp.messages import Elicitation, FormChoice, FormField
 from atomic.questions import Option, Question
 
-_YES, _NO = "Yes", "No"
+_YES = "Yes"
+_NO = "No"
 _KINDS = frozenset({"string", "number", "integer", "boolean", "array"})
 
 
@@ -16,7 +17,8 @@ class Form:
     """A question for each field."""
 
     def __init__(self, message: str, fields: dict[str, FormField], required: Sequence[str]) -> None:
-        self._fields, self._required = fields, frozenset(required)
+        self._fields = fields
+        self._required = frozenset(required)
         self.questions = tuple(
             Question(
                 _text(name, field, message if len(fields) == 1 else ""),
@@ -30,7 +32,7 @@ class Form:
         )
 
     def filled(self, answers: Sequence[Sequence[str]]) -> dict[str, Any] | None:
-        """The contents; None where an answer is missing or does not fit its field."""
+        """Return the content; None if an answer is missing or does not fit its field."""
         contents: dict[str, Any] = {}
         for (name, field), labels in zip(self._fields.items(), answers, strict=True):
             if labels:
@@ -40,7 +42,7 @@ class Form:
 
 
 def read_form(request: Elicitation) -> Form | None:
-    """The form; None if there is none, or it has a field of a kind that is not known."""
+    """Return the form; None without one, or if a field is of an unknown kind."""
     schema = request.requested_schema
     fields = {} if schema is None else schema.properties or {}
     if schema is None or not all(map(_is_known, fields.values())):
@@ -55,12 +57,12 @@ def _is_known(field: FormField) -> bool:
 
 
 def _text(name: str, field: FormField, message: str) -> str:
-    """All that is said about a field, and nothing twice."""
-    said: list[str] = []
-    for part in (message, field.title, field.description):
-        if part and not any(part.lower() in other.lower() for other in said):
-            said.append(part)
-    return "\n".join(said) or name
+    """Combine message, title and description of a field without repetition."""
+    parts: list[str] = []
+    for text in (message, field.title, field.description):
+        if text and not any(text.lower() in other.lower() for other in parts):
+            parts.append(text)
+    return "\n".join(parts) or name
 
 
 def _plain(words: Sequence[str]) -> list[FormChoice]:
@@ -68,7 +70,7 @@ def _plain(words: Sequence[str]) -> list[FormChoice]:
 
 
 def _choices(field: FormField) -> Sequence[FormChoice]:
-    """What may be chosen; nothing: any text."""
+    """Return the choices; none means free text."""
     match field.type:
         case "string":
             return field.one_of or _plain(field.enum or ())
@@ -93,9 +95,9 @@ def _default(field: FormField) -> str | None:
 
 
 def _value(field: FormField, labels: Sequence[str]) -> Any:
-    """What the labels stand for; None if that is nothing."""
-    meant = {choice.title: choice.const for choice in _choices(field)}
-    chosen = [meant.get(label, label) for label in labels]
+    """Return the value of the labels, None if they do not fit the field."""
+    values = {choice.title: choice.const for choice in _choices(field)}
+    chosen = [values.get(label, label) for label in labels]
     try:
         match field.type:
             case "array":

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, in the agent's words."""
+"""Convert the MCP servers of a session to the protocol."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ from atomic.providers.acp.messages import McpKinds
 from atomic.providers.base import McpServer
 from atomic.providers.errors import UnsupportedError
 
-Server: TypeAlias = dict[str, Any]  # in the words of the protocol
+Server: TypeAlias = dict[str, Any]  # as the protocol defines it
 
 
-def spoken_servers(
+def protocol_servers(
     servers: Sequence[McpServer], takes: McpKinds, provider: str, left_out: Callable[[str], None]
 ) -> list[Server]:
-    """The servers as the protocol names them; `left_out` hears why an optional one is none of them.
+    """Convert the servers; `left_out` receives why an optional one is left out.
 
-    Raises UnsupportedError for a kind that the agent does not take.
+    Raise UnsupportedError for a kind that the agent does not support.
     """
-    spoken: list[Server] = []
+    converted: list[Server] = []
     for server in servers:
         try:
-            spoken.append(_spoken(server, takes, provider))
+            converted.append(_converted(server, takes, provider))
         except UnsupportedError as error:
             if not server.optional:
                 raise
             left_out(str(error))
-    return spoken
+    return converted
 
 
-def _spoken(server: McpServer, takes: McpKinds, provider: str) -> Server:
+def _converted(server: McpServer, takes: McpKinds, provider: str) -> Server:
     if server.url is None:
         program, *args = server.command
         return {"name": server.name, "command": program, "args": args, "env": _pairs(server.env)}
-    kind = "http" if takes.http and not server.sse else "sse" if takes.sse else None
-    if kind is not None:
-        return {"type": kind, "name": server.name, "url": server.url, "headers": _pairs(server.headers)}
-    raise UnsupportedError(
-        f'{provider} takes no MCP server at an address ("{server.name}")',
-        provider=provider,
-        remedy="give it as a program",
-    )
+    if takes.http and not server.sse:
+        kind = "http"
+    elif takes.sse:
+        kind = "sse"
+    else:
+        raise UnsupportedError(
+            f'{provider} does not support MCP servers with a url ("{server.name}")',
+            provider=provider,
+            remedy="configure it as a program",
+        )
+    return {"type": kind, "name": server.name, "url": server.url, "headers": _pairs(server.headers)}
 
 
 def _pairs(words: Mapping[str, str]) -> list[dict[str, str]]:

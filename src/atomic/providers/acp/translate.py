@@ -1,4 +1,4 @@
-"""What the agent tells of a session, in our vocabulary."""
+"""Translate the agent's updates of a session into events."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from atomic.providers.acp.known import Ways
-from atomic.providers.acp.loose import as_object, read, word_in
+from atomic.providers.acp.known_agents import Quirks
 from atomic.providers.acp.messages import (
-    PASSED_OVER,
+    IGNORED,
     UPDATES,
     CommandsUpdate,
     ConfigOption,
@@ -27,8 +26,9 @@ from atomic.providers.acp.messages import (
     Update,
     UsageUpdate,
 )
-from atomic.providers.acp.meters import Meters
-from atomic.providers.acp.toolcalls import ToolCalls
+from atomic.providers.acp.tool_calls import ToolCalls
+from atomic.providers.acp.untyped import as_object, read, text_at
+from atomic.providers.acp.usage import Meters
 from atomic.providers.events import (
     AgentEvent,
     Notice,
@@ -39,89 +39,94 @@ from atomic.providers.events import (
     ThinkingDelta,
     UsageReported,
 )
-from atomic.providers.turns import Turn
+from atomic.providers.turn import Turn
 
-_ASIDE = re.compile(r"(Info|Warning|Error): (?=\S)")
+_PROGRAM_MESSAGE = re.compile(r"(Info|Warning|Error): (?=\S)")
 
 
 class Translator:
-    """Hears the updates of one session and tells its turns. Between two turns only the state is kept."""
+    """Receives the updates of one session; between turns it only keeps the state."""
 
-    def __init__(self, ways: Ways, meters: Meters, *, has_own_tools: bool = False) -> None:
+    def __init__(self, quirks: Quirks, meters: Meters, *, has_own_tools: bool = False) -> None:
         self.meters = meters
         self.options: Sequence[ConfigOption] = ()
-        self.error: str | None = None  # that the agent told as text; the last word of the turn counts
-        self.has_spoken = False  # the model has said something in this turn
-        self._ways, self._has_own_tools = ways, has_own_tools
+        self.error: str | None = None  # reported as text; only the last message of a turn counts
+        self.has_answered = False  # in this turn
+        self._quirks = quirks
+        self._has_own_tools = has_own_tools
         self._session = ""
         self._commands: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
         self._turn: Turn | None = None
-        self._calls = ToolCalls(ways, has_own_tools=has_own_tools)
+        self._calls = ToolCalls(quirks, has_own_tools=has_own_tools)
         self._message: str | None = None
-        self.moved = asyncio.get_running_loop().time()  # when it last heard something, and when the work went on
-        self.worked = self.moved
+        self.moved = asyncio.get_running_loop().time()  # the last update
+        self.worked = self.moved  # the last progress of the work
 
     def program_started(self, session: str, options: Sequence[ConfigOption]) -> None:
-        """A program has begun, or taken up, the session."""
-        self._session, self.options = session, options
+        """Note that a program has opened the session."""
+        self._session = session
+        self.options = options
         self.meters.program_started()
 
     async def known_commands(self) -> frozenset[str]:
-        """The agent's own commands, when it has told them."""
+        """Return the agent's own commands, once it has reported them."""
         return await asyncio.shield(self._commands)
 
     def begin(self, turn: Turn) -> None:
-        self._turn, self._calls = turn, ToolCalls(self._ways, has_own_tools=self._has_own_tools)
-        self._message, self.error, self.has_spoken = None, None, False
+        self._turn = turn
+        self._calls = ToolCalls(self._quirks, has_own_tools=self._has_own_tools)
+        self._message = None
+        self.error = None
+        self.has_answered = False
 
-    def finish(self, why: str | None = None) -> None:
-        """The turn is over; what is still open ends with it, for that reason."""
-        self.tell(self._calls.leave_none_open(why or "the turn is over"))
+    def finish(self, reason: str) -> None:
+        """End the turn and, for that reason, all open tool calls and sub-agents."""
+        self.emit(self._calls.end_all(reason))
         self._turn = None
 
-    def tell(self, events: Sequence[AgentEvent]) -> None:
+    def emit(self, events: Sequence[AgentEvent]) -> None:
         for event in events:
             if self._turn is None or self._turn.over:
                 return
             if isinstance(event, SubagentStarted) and event.agent is None:
-                self._turn.begin_message()  # as behind a tool, what now comes is another message
+                self._turn.begin_message()  # a new message follows, as after a tool
             if not isinstance(event, (TextDelta, ThinkingDelta, Notice)):
                 self.worked = asyncio.get_running_loop().time()
-            self._turn.tell(event)
+            self._turn.emit(event)
 
     def note_unknown(self, kind: str) -> None:
         if self._turn is not None:
             self._turn.note_unknown(kind)
 
     def allowed(self, call: str) -> None:
-        """The agent asked whether a tool may run."""
-        self.tell(self._calls.allowed(call))
+        """Note that the agent asked for permission to run a tool."""
+        self.emit(self._calls.allowed(call))
 
-    def hear(self, params: Mapping[str, Any]) -> None:
-        """One update, as it came."""
+    def receive(self, params: Mapping[str, Any]) -> None:
+        """Handle one update."""
         self.moved = asyncio.get_running_loop().time()
         if self._turn is not None and params.get("sessionId") != self._session:
             self.note_unknown("an update of another session")
             return
         update = as_object(params.get("update"))
-        kind = word_in(update, "sessionUpdate")
+        kind = text_at(update, "sessionUpdate")
         if kind in UPDATES:
             self._take(kind, update)
-        elif kind not in PASSED_OVER:
+        elif kind not in IGNORED:
             self.note_unknown(kind[:80])
 
     def _take(self, kind: str, raw: Mapping[str, Any]) -> None:
         try:
             update = read(raw, UPDATES[kind])
         except msgspec.ValidationError:
-            self.note_unknown(f"{kind}, of another shape")
+            self.note_unknown(f"{kind} of an unknown shape")
             return
         self._keep(update)
         if self._turn is not None:
-            self.tell(self._news(update))
+            self.emit(self._events(update))
 
     def _keep(self, update: Update) -> None:
-        """What is worth knowing also between two turns."""
+        """Keep the state that is needed between turns, too."""
         match update:
             case UsageUpdate():
                 self.meters.update(update)
@@ -135,12 +140,12 @@ class Translator:
             case _:
                 pass
 
-    def _news(self, update: Update) -> list[AgentEvent]:
+    def _events(self, update: Update) -> list[AgentEvent]:
         match update:
             case MessageChunk() | ThoughtChunk():
-                return self._words(update)
+                return self._chunk(update)
             case ToolCall():
-                return self._calls.heard(update)
+                return self._calls.update(update)
             case UsageUpdate():
                 usage = self.meters.interim()
                 return [] if usage is None else [UsageReported(usage)]
@@ -153,47 +158,50 @@ class Translator:
                 return []
             case PlanRemoved():
                 return [PlanChanged(())]
-            case _:  # what was kept
+            case _:  # already kept
                 return []
 
-    def _words(self, chunk: MessageChunk | ThoughtChunk) -> list[AgentEvent]:
+    def _chunk(self, chunk: MessageChunk | ThoughtChunk) -> list[AgentEvent]:
         text = chunk.content.text if chunk.content.type == "text" else None
         if text is None:
             self.note_unknown(f"a message with {chunk.content.type}")
             return []
         if isinstance(chunk, MessageChunk):
-            return self._said(chunk, text)
+            return self._text(chunk, text)
         return [ThinkingDelta(text, self._speaker(chunk))] if text else []
 
-    def _said(self, chunk: MessageChunk, text: str) -> list[AgentEvent]:
+    def _text(self, chunk: MessageChunk, text: str) -> list[AgentEvent]:
         speaker = self._speaker(chunk)
-        aside = _ASIDE.match(text) if self._ways.speaks_for_the_model else None
-        if aside is not None:
-            return self._spoken_aside(aside[1], text[aside.end() :])
+        found = _PROGRAM_MESSAGE.match(text) if self._quirks.prints_as_the_model else None
+        if found is not None:
+            return self._program_message(found[1], text[found.end() :])
         self.error = None
         if not text:
             return []
         if speaker is None:
-            self.has_spoken = True
+            self.has_answered = True
             self._follow(chunk.message_id)
         return [TextDelta(text, speaker)]
 
-    def _spoken_aside(self, kind: str, text: str) -> list[AgentEvent]:
-        """Words of the program, not of the model. An error as the very last word is why the turn ended."""
+    def _program_message(self, kind: str, text: str) -> list[AgentEvent]:
+        """Report a message of the program, not of the model.
+
+        An error as the last message is the reason for the end of the turn.
+        """
         if kind == "Error":
             self.error = text
         elif self._turn is not None and text.endswith("Retrying..."):
-            self._turn.begin_message()  # the answer begins again
+            self._turn.begin_message()  # the answer starts again
         return [Notice(text)]
 
     def _speaker(self, chunk: MessageChunk | ThoughtChunk) -> str | None:
-        told = self._calls.subagents.of(chunk.meta)
-        if told is None and self._ways.subagents_speak_unnamed:
+        agent = self._calls.subagents.of(chunk.meta)
+        if agent is None and self._quirks.subagents_are_unnamed:
             return self._calls.subagents.speaker()
-        return told
+        return agent
 
     def _follow(self, message: str | None) -> None:
-        """See whether another message has begun; its text is then the last one."""
+        """Start a new message if the id changed; its text is then the last one."""
         if self._turn is not None and message is not None and message != self._message:
             if self._message is not None:
                 self._turn.begin_message()

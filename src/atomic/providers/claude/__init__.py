@@ -1,1 +1,1 @@
-"""Claude Code, driven over its standard input and output."""
+"""The adapter for Claude Code, over its standard input and output."""

@@ -1,4 +1,4 @@
-"""The command line of Claude Code, from what a session wants of it."""
+"""Build the command line of Claude Code."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from atomic.providers.claude.schemas import understood
 _ALWAYS = (
     "--input-format=stream-json",
     "--output-format=stream-json",
-    "--verbose",  # or it does not stream
+    "--verbose",  # required for streaming
     "--include-partial-messages",
     "--permission-mode=bypassPermissions",
-    "--permission-prompt-tool=stdio",  # a user's `ask` rule would be a refusal if nobody could be asked
+    "--permission-prompt-tool=stdio",  # otherwise a user's `ask` rule would be a refusal
 )
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a conversation begins: anew under `id`, as the session of that id, or as a copy (`fork_of`) under it."""
+    """Where a conversation starts: new with `id`, resumed (`known`), or a copy (`fork_of`)."""
 
     id: str
-    known: bool = False  # the program has it on its disk
+    known: bool = False  # the program has stored it
     fork_of: str | None = None
 
     def words(self) -> list[str]:
@@ -35,24 +35,26 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What the program is started with; None is the program's own choice."""
+    """The options of the command line; None keeps the program's default."""
 
     program: str
     origin: Origin
-    tools: Sequence[str] | None = None  # only these
+    tools: Sequence[str] | None = None  # None: all
     denied_tools: Sequence[str] = ()
     setting_sources: Sequence[str] | None = None
     settings: str | None = None
     servers: str | None = None  # a file
     only_these_servers: bool = False
-    system_prompt: str | None = None  # a file; its text follows the program's own
+    system_prompt: str | None = None  # a file, appended to the program's own prompt
     model: str | None = None
     max_turns: int | None = None
     schema: Mapping[str, Any] | None = None  # of the answer
-    more: Sequence[str] = ()  # the user's own words
+    more: Sequence[str] = ()  # the user's own arguments
 
     def words(self) -> list[str]:
-        """The words of the command. A value stands in one word with its flag, and so is never taken for a flag."""
+        """Return the command line; `--flag=value` prevents a value from being read as a
+        flag.
+        """
         valued = [f"--{name}={value}" for name, value in self._values().items() if value is not None]
         strict = ["--strict-mcp-config"] if self.only_these_servers else []
         return [self.program, *_ALWAYS, *self.origin.words(), *valued, *strict, *self.more]

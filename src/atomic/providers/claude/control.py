@@ -1,4 +1,4 @@
-"""The control protocol: what Atomic and Claude Code ask each other beside the conversation, each request by its id."""
+"""The control protocol: requests between Atomic and Claude Code, outside the conversation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import msgspec
 from atomic.providers.errors import ProgramFailedError
 
 KINDS = frozenset({"control_request", "control_response", "control_cancel_request"})
-SECONDS = 60.0  # for an answer of the program
-_LEAVING = 2.0  # for our own answers that are cut off
+SECONDS = 60.0  # for an answer
+_CANCEL_SECONDS = 2.0  # for answers that are cancelled
 _log = logging.getLogger(__name__)
 
 Json: TypeAlias = dict[str, Any]
 
 
 class ToolUse(msgspec.Struct, frozen=True, tag_field="subtype", tag="can_use_tool"):
-    """May the agent use this tool? `agent_id` is the task of a sub-agent."""
+    """The program asks whether the agent may use a tool; `agent_id` is a sub-agent's task."""
 
     tool_name: str
     input: Json
@@ -52,7 +52,7 @@ class _Answer(msgspec.Struct, frozen=True):
     request_id: str
     subtype: str = "success"
     response: Any = None
-    error: str = "it does not say why"
+    error: str = "no reason given"
 
 
 class _Answered(msgspec.Struct, frozen=True):
@@ -60,45 +60,51 @@ class _Answered(msgspec.Struct, frozen=True):
 
 
 class Control:
-    """Both directions of it. `say` sends a message, `answer` makes the answer to a request of the program."""
+    """Both directions of it. `send` sends a message, `answer` answers a request of the
+    program.
+    """
 
-    def __init__(self, say: Callable[[Json], Awaitable[None]], answer: Callable[[Request], Awaitable[Json]]) -> None:
-        self._say, self._answer = say, answer
+    def __init__(self, send: Callable[[Json], Awaitable[None]], answer: Callable[[Request], Awaitable[Json]]) -> None:
+        self._send = send
+        self._answer = answer
         self._numbers = count(1)
         self._waiting: dict[str, asyncio.Future[_Answer | ProgramFailedError]] = {}
         self._answering: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False
 
-    # what we ask ----------------------------------------------------------------------------------------------
+    # Requests to the program
 
-    async def ask(self, request: Json, *, seconds: float = SECONDS) -> Json:
-        """The program's answer. Raises ProgramFailedError: it refuses, says nothing in time, or has ended."""
-        id, answered = f"atomic-{next(self._numbers)}", asyncio.get_running_loop().create_future()
-        self._waiting[id] = answered
+    async def request(self, request: Json, *, seconds: float = SECONDS) -> Json:
+        """Return the program's answer.
+
+        Raise ProgramFailedError if it refuses, does not answer in time or has ended.
+        """
+        id = f"atomic-{next(self._numbers)}"
+        answered = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
-            await self._say(_request(id, request))
+            await self._send(_request(id, request))
             async with asyncio.timeout(seconds):
                 return _content(await answered)
         except TimeoutError as error:
-            words = f'Claude Code did not answer "{request["subtype"]}" within {seconds:.0f} s'
-            raise ProgramFailedError(words, provider="claude") from error
+            message = f'Claude Code did not answer "{request["subtype"]}" within {seconds:.0f} s'
+            raise ProgramFailedError(message, provider="claude") from error
         finally:
             del self._waiting[id]
 
-    async def tell(self, request: Json) -> None:
-        """Ask, and do not wait for the answer. Raises ProgramFailedError."""
-        await self._say(_request(f"atomic-{next(self._numbers)}", request))
+    async def notify(self, request: Json) -> None:
+        """Send a request without waiting for its answer. Raise ProgramFailedError."""
+        await self._send(_request(f"atomic-{next(self._numbers)}", request))
 
     def fail(self, failure: ProgramFailedError) -> None:
-        """The program has ended: nobody will be answered any more."""
+        """Fail all waiting requests: the program has ended."""
         for answered in self._waiting.values():
             if not answered.done():
                 answered.set_result(failure)
 
-    # what the program asks ------------------------------------------------------------------------------------
+    # Requests of the program
 
-    def hear(self, kind: str, line: bytes) -> None:
-        """Take one of its messages. Raises msgspec.ValidationError for one of another shape."""
+    def receive(self, kind: str, line: bytes) -> None:
+        """Handle one control message. Raise msgspec.ValidationError for an unknown shape."""
         match kind:
             case "control_response":
                 answer = msgspec.json.decode(line, type=_Answered).response
@@ -113,13 +119,13 @@ class Control:
                     task.cancel()
 
     async def close(self) -> None:
-        """End our own answers; one that does not end in time is left to itself."""
+        """Cancel running answers; do not wait for one that ignores it."""
         self._is_closing = True
         tasks = [*self._answering.values()]
         for task in tasks:
             task.cancel()
-        if tasks and (await asyncio.wait(tasks, timeout=_LEAVING))[1]:
-            _log.warning("claude: a tool does not end when it is cancelled")
+        if tasks and (await asyncio.wait(tasks, timeout=_CANCEL_SECONDS))[1]:
+            _log.warning("claude: a tool did not end when it was cancelled")
 
     def _begin(self, asked: _Asked) -> None:
         if self._is_closing:
@@ -133,10 +139,10 @@ class Control:
         try:
             given = await self._answer(msgspec.json.decode(asked.request, type=Request))
             answer = {"subtype": "success", "request_id": id, "response": given}
-        except Exception as error:  # the program is told, whatever it was: it waits for an answer
+        except Exception as error:  # the program waits for an answer
             answer = {"subtype": "error", "request_id": id, "error": str(error) or type(error).__name__}
-        with suppress(ProgramFailedError):  # it has gone: nobody waits any more
-            await self._say({"type": "control_response", "response": answer})
+        with suppress(ProgramFailedError):  # the program has ended
+            await self._send({"type": "control_response", "response": answer})
 
 
 def _request(id: str, request: Json) -> Json:
@@ -147,6 +153,6 @@ def _content(answer: _Answer | ProgramFailedError) -> Json:
     if isinstance(answer, ProgramFailedError):
         raise answer
     if answer.subtype == "error":
-        raise ProgramFailedError(f"Claude Code refuses: {answer.error}", provider="claude")
+        raise ProgramFailedError(f"Claude Code refused a request: {answer.error}", provider="claude")
     response: object = answer.response
-    return cast("Json", response) if isinstance(response, dict) else {}  # a mere "yes" has none
+    return cast("Json", response) if isinstance(response, dict) else {}  # an acknowledgement has no content

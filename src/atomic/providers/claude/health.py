@@ -1,4 +1,4 @@
-"""Is Claude Code there, which version, and does it have a login or a key? It is asked itself, without a network."""
+"""Check Claude Code's version and login, by asking the program; needs no network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from atomic.processes import ExecError, execute
 from atomic.providers.base import Health
 
-OLDEST = (2, 1)  # before it the program does not tell when a turn is over
+OLDEST = (2, 1)  # older versions do not report the end of a turn
 _UPDATE = "run `claude update`"
 _SECONDS = 30
 
@@ -23,12 +23,12 @@ class _Login(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def health_of(program: Path, env: dict[str, str]) -> Health:
-    """Ask the program for its version and its login; what is missing is said, not raised."""
+    """Return the version and login of the program; a problem is reported, not raised."""
     env = {**env, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    said = await _ask(program, env, "--version")
-    number = re.match(r"(\d+)\.(\d+)[\w.+-]*", said)
+    output = await _run(program, env, "--version")
+    number = re.match(r"(\d+)\.(\d+)[\w.+-]*", output)
     if number is None:
-        return Health(False, "", str(program), f"it does not tell its version, but says {said[:200]!r}: {_UPDATE}")
+        return Health(False, "", str(program), f"it does not report a version but prints {output[:200]!r}: {_UPDATE}")
     version = number[0]
     if (int(number[1]), int(number[2])) < OLDEST:
         return Health(False, version, str(program), f"it is older than {OLDEST[0]}.{OLDEST[1]}: {_UPDATE}")
@@ -38,21 +38,21 @@ async def health_of(program: Path, env: dict[str, str]) -> Health:
 
 
 def login_remedy(program: Path, env: Mapping[str, str]) -> str:
-    """Return what to do where there is no login. A program that came with an extra is not on PATH."""
+    """Return how to log in. A program that an extra installed is not on PATH."""
     command = "claude" if which("claude", path=env.get("PATH")) else quote(str(program))
     return f"run `{command}` once and log in, or set ANTHROPIC_API_KEY"
 
 
 async def _is_logged_in(program: Path, env: dict[str, str]) -> bool:
     try:
-        return msgspec.json.decode(await _ask(program, env, "auth", "status"), type=_Login).logged_in
-    except msgspec.MsgspecError:  # a version that does not tell: the first turn will
+        return msgspec.json.decode(await _run(program, env, "auth", "status"), type=_Login).logged_in
+    except msgspec.MsgspecError:  # this version does not report it; the first turn will
         return True
 
 
-async def _ask(program: Path, env: dict[str, str], *words: str) -> str:
+async def _run(program: Path, env: dict[str, str], *words: str) -> str:
     try:
-        # Nobody's project: a stranger's settings could name a program that makes keys.
+        # Not in a project: its untrusted settings could name a program that creates keys.
         result = await execute(program, *words, cwd="/", env=env, timeout=_SECONDS)
     except ExecError as error:
         return str(error)

@@ -1,4 +1,4 @@
-"""How the program is started: its command line, its environment, and what it is told before the first prompt."""
+"""How the program starts: command line, environment and first control request."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from atomic.config import Settings
 from atomic.providers.base import AgentLike, SessionOptions
 from atomic.providers.claude.command import Command, Origin
 from atomic.providers.claude.control import Json
-from atomic.providers.claude.environ import PROVIDER, environment
+from atomic.providers.claude.environment import PROVIDER, environment
 from atomic.providers.claude.servers import Servers, clean_name
-from atomic.providers.starting import start_seconds
-from atomic.providers.toolnames import spelled
+from atomic.providers.start_limit import start_seconds
+from atomic.providers.tool_names import spelled
 
 QUESTION = "AskUserQuestion"
 
-_PLAN_MODE = ("EnterPlanMode", "ExitPlanMode")  # a plan waits for somebody's word, and nobody is there at night
+_PLAN_MODE = ("EnterPlanMode", "ExitPlanMode")  # a plan would wait for approval that never comes
 
 
 class Launch:
-    """Everything that a session's program is started with, each time it is started."""
+    """Everything that a session's program needs for each start."""
 
     def __init__(self, program: Path, settings: Settings, options: SessionOptions) -> None:
-        self.program, self.settings, self.options = program, settings, options
+        self.program = program
+        self.settings = settings
+        self.options = options
         self.servers = Servers(options)
         self.cwd = os.fspath(options.cwd) if options.cwd is not None else None
         self.env = environment(settings, options)
@@ -34,7 +36,7 @@ class Launch:
     def command_line(
         self, origin: Origin, folder: Path, *, model: str | None, schema: Mapping[str, Any] | None
     ) -> list[str]:
-        """The words of the command; what is long or secret stands in files of `folder`."""
+        """Return the command line; long or secret values are written to files in `folder`."""
         options = self.options
         return Command(
             program=str(self.program),
@@ -44,7 +46,7 @@ class Launch:
             setting_sources=None if options.trusted else ["user"],
             settings=self._settings(),
             servers=self.servers.write(folder),
-            only_these_servers=options.tools is not None,  # "only these" holds for the user's own servers, too
+            only_these_servers=options.tools is not None,  # a list of tools excludes the user's own servers
             system_prompt=self._system_prompt(folder),
             model=model,
             max_turns=options.max_turns,
@@ -53,35 +55,44 @@ class Launch:
         ).words()
 
     def greeting(self) -> Json:
-        """What the program is told before the first prompt."""
+        """Return the `initialize` request, sent before the first prompt."""
         agents = {agent.name: _definition(agent) for agent in self.options.agents}
-        return {
-            "subtype": "initialize",
-            "forwardSubagentText": True,
-            **({"agents": agents} if agents else {}),
-            # A session that is resumed would go on with the system prompt that it began with.
-            **({"systemPromptSnapshot": False} if self.options.resume is not None else {}),
-        }
+        request: Json = {"subtype": "initialize", "forwardSubagentText": True}
+        if agents:
+            request["agents"] = agents
+        if self.options.resume is not None:
+            # Otherwise a resumed session keeps the system prompt that it started with.
+            request["systemPromptSnapshot"] = False
+        return request
 
     @property
     def patience(self) -> float:
-        """Seconds for its first answer: servers start before it. The variable is the program's own."""
-        said = self.env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT", "")
+        """Return the seconds for the first answer; MCP servers start before it.
+
+        The environment variable is the program's own.
+        """
+        milliseconds = self.env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT", "")
         seconds = start_seconds()
-        return max(seconds, int(said) / 1000) if said.isdecimal() else seconds
+        return max(seconds, int(milliseconds) / 1000) if milliseconds.isdecimal() else seconds
 
     def _tools(self) -> list[str] | None:
         if self.options.tools is None:
             return None
-        brought = ["task"] if self.options.agents else []  # or nobody could call them
-        brought += ["question"] if self.options.ask is not None else []
-        return spelled([*self.options.tools, *brought], PROVIDER)
+        tools = list(self.options.tools)
+        if self.options.agents:
+            tools.append("task")  # the only way to call a sub-agent
+        if self.options.ask is not None:
+            tools.append("question")
+        return spelled(tools, PROVIDER)
 
     def _denied(self) -> list[str]:
-        unasked = [QUESTION] if self.options.ask is None else []
-        # Settings among the user's own arguments replace ours: a server would run, but its tools stay out of sight.
-        switched_off = [f"mcp__{clean_name(server)}" for server in self.options.disabled_mcp_servers]
-        return [*spelled(self.options.denied_tools, PROVIDER), *unasked, *_PLAN_MODE, *switched_off]
+        denied = spelled(self.options.denied_tools, PROVIDER)
+        if self.options.ask is None:
+            denied.append(QUESTION)
+        # Settings in the user's own arguments replace ours. The server would run then, so deny
+        # its tools as well.
+        servers = [f"mcp__{clean_name(server)}" for server in self.options.disabled_mcp_servers]
+        return [*denied, *_PLAN_MODE, *servers]
 
     def _settings(self) -> str | None:
         if not self.options.disabled_mcp_servers:

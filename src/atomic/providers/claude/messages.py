@@ -1,201 +1,325 @@
-"""Messages of the agent and its sub-agents: text, thoughts, tool calls and what they bring."""
+"""Messages of Claude Code, one JSON object per line, as far as Atomic reads them.
+
+Control requests and their answers are in `control`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+import json
+import re
+from typing import Any, TypeAlias
 
 import msgspec
 
-from atomic.providers.claude import plan, subagents, wire
-from atomic.providers.claude.usage import usage_of
-from atomic.providers.events import (
-    AgentEvent,
-    PlanChanged,
-    SkillLoaded,
-    TextDelta,
-    ThinkingDelta,
-    ToolEnded,
-    ToolStarted,
-    Usage,
-    UsageReported,
+ENDED = frozenset({"completed", "failed", "stopped", "killed"})  # of a task
+CLOSED = frozenset({"completed", "cancelled", "discarded", "refused"})  # of a prompt
+
+
+class UnreadableError(Exception):
+    """A line that is not a readable JSON object."""
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A piece of a message: text, thinking, a tool call or its result."""
+
+    type: str = "text"
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = {}
+    tool_use_id: str = ""
+    content: Any = None
+    is_error: bool | None = None
+
+
+class Body(msgspec.Struct, frozen=True):
+    content: str | list[Block] = ""
+    id: str = ""
+    usage: Tokens | None = None
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [Block(text=self.content)] if isinstance(self.content, str) else self.content
+
+
+class Assistant(msgspec.Struct, frozen=True):
+    message: Body
+    parent_tool_use_id: str | None = None
+    error: str | None = None  # the text then describes the error
+
+
+class User(msgspec.Struct, frozen=True):
+    message: Body
+    parent_tool_use_id: str | None = None
+    tool_use_result: Any = None  # the result as data
+
+
+class Delta(msgspec.Struct, frozen=True):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+
+
+class PartialBody(msgspec.Struct, frozen=True):
+    id: str = ""
+    usage: Tokens | None = None
+
+
+class Partial(msgspec.Struct, frozen=True):
+    type: str
+    message: PartialBody | None = None
+    delta: Delta | None = None
+    usage: Tokens | None = None
+
+
+class StreamEvent(msgspec.Struct, frozen=True):
+    event: Partial
+    parent_tool_use_id: str | None = None
+
+
+class ModelUsage(msgspec.Struct, frozen=True, rename="camel"):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cost: float = msgspec.field(default=0.0, name="costUSD")
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The end of one prompt, or of one background task; not yet of the turn."""
+
+    subtype: str
+    is_error: bool = False
+    num_turns: int = 0
+    result: str | None = None
+    errors: list[str] | None = None
+    stop_reason: str | None = None
+    api_error_status: int | None = None
+    api_error: str | None = None
+    structured_output: Any = None
+    origin: Any = None  # None: a prompt; else the cause of the turn
+    usage: Tokens | None = None
+    spent: dict[str, ModelUsage] | None = msgspec.field(default=None, name="model_usage_since_last_result")
+
+
+class PromptState(msgspec.Struct, frozen=True):
+    """The progress of a prompt."""
+
+    command_uuid: str
+    state: str
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """`idle` means that nothing runs, not even a task in the background."""
+
+    state: str
+
+
+class Init(msgspec.Struct, frozen=True):
+    session_id: str
+
+
+class TaskStarted(msgspec.Struct, frozen=True):
+    task_id: str
+    tool_use_id: str | None = None
+    task_type: str | None = None
+    subagent_type: str | None = None
+    prompt: str | None = None
+    is_backgrounded: bool = False
+
+
+class TaskEnded(msgspec.Struct, frozen=True):
+    """A `task_notification`."""
+
+    task_id: str
+    status: str
+    summary: str = ""
+
+
+class Patch(msgspec.Struct, frozen=True):
+    status: str | None = None
+    error: str | None = None
+
+
+class TaskUpdated(msgspec.Struct, frozen=True):
+    task_id: str
+    patch: Patch = Patch()
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    pre_tokens: int | None = None
+    post_tokens: int | None = None
+
+
+class CompactBoundary(msgspec.Struct, frozen=True):
+    compact_metadata: Compaction = Compaction()
+
+
+class ApiRetry(msgspec.Struct, frozen=True):
+    """A model call failed and will be retried."""
+
+    retry_delay_ms: float
+    error_status: int | None = None
+    error: str | None = None
+
+
+class RateLimitInfo(msgspec.Struct, frozen=True, rename="camel"):
+    status: str
+    resets_at: float | None = None
+    rate_limit_type: str | None = None
+    utilization: float | None = None
+
+
+class RateLimit(msgspec.Struct, frozen=True):
+    rate_limit_info: RateLimitInfo
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """A message of the program for the user."""
+
+    content: str = ""
+    text: str = ""
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """A known message that Atomic does not need."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    kind: str
+
+
+Message: TypeAlias = (
+    Assistant
+    | User
+    | StreamEvent
+    | Result
+    | PromptState
+    | SessionState
+    | Init
+    | TaskStarted
+    | TaskEnded
+    | TaskUpdated
+    | CompactBoundary
+    | ApiRetry
+    | RateLimit
+    | Remark
+    | Ignored
+    | Unknown
 )
-from atomic.providers.turns import Turn
 
-_ANSWER = "StructuredOutput"  # the way of a structured answer, not a tool of the agent
-_QUIET_BLOCKS = frozenset({"redacted_thinking", "image", "document", "tool_reference"})
-
-
-class _Call(msgspec.Struct, frozen=True):
-    """A tool call that is not over."""
-
-    block: wire.Block
-    agent: str | None
-
-
-class MessageReader:
-    """Tells each piece of a message once, whether it came in pieces or whole."""
-
-    def __init__(self, name_of: Callable[[str], str]) -> None:
-        self.subagents = subagents.Subagents()
-        self._name_of = name_of
-        self._plan = plan.Plan()
-        self._turn: Turn | None = None
-        self._calls: dict[str, _Call] = {}
-        self._streamed: set[str] = set()  # ids of messages that came in pieces
-        self._counted: set[str] = set()  # ids of messages whose usage was told
-        self._began: wire.PartialBody | None = None  # the message that is coming in pieces
-        self._current = ""  # the id of the agent's last message that came whole
-
-    def begin(self, turn: Turn) -> None:
-        self._turn = turn
-        self._calls.clear()
-        self._streamed.clear()
-        self._counted.clear()
-        self.subagents = subagents.Subagents()
-
-    def finish(self) -> None:
-        self._turn = None
-
-    def leave_nothing_open(self) -> None:
-        """The turn is over: so is all that was begun in it."""
-        for id, call in self._calls.items():
-            if call.block.name != _ANSWER:
-                self._tell(ToolEnded(id, error="interrupted", agent=call.agent))
-        for ended in self.subagents.interrupted():
-            self._tell(ended)
-
-    def hear(self, message: wire.Assistant | wire.User | wire.StreamEvent) -> None:
-        """Tell what is in it."""
-        match message:
-            case wire.StreamEvent(event, None):
-                self._piece(event)
-            case wire.StreamEvent():
-                pass  # a sub-agent's messages come whole, too
-            case wire.Assistant():
-                self._whole(message)
-            case wire.User():
-                for block in message.message.blocks:
-                    if block.type == "tool_result":
-                        self._came_back(block, message.tool_use_result)
-
-    def task(self, message: wire.TaskStarted | wire.TaskEnded | wire.TaskUpdated) -> None:
-        """Tell of sub-agents that begin and end."""
-        match message:
-            case wire.TaskStarted():
-                self._tell(self.subagents.task_started(message))
-            case wire.TaskEnded(task, status, summary) if status in wire.ENDED:
-                error = None if status == "completed" else summary or status
-                self._tell(self.subagents.task_ended(task, error=error, summary=summary))
-            case wire.TaskUpdated(task, patch) if patch.status in wire.ENDED:
-                error = None if patch.status == "completed" else patch.error or patch.status
-                self._tell(self.subagents.task_ended(task, error=error))
-            case _:
-                pass
-
-    # the agent's own, as it comes -----------------------------------------------------------------------------
-
-    def _piece(self, event: wire.Partial) -> None:
-        match event:
-            case wire.Partial("message_start", wire.PartialBody() as began):
-                self._began = began
-                self._streamed.add(began.id)
-                if self._turn is not None:
-                    self._turn.begin_message()
-            case wire.Partial("content_block_delta", _, wire.Delta("text_delta", text)):
-                self._tell(TextDelta(text))
-            case wire.Partial("content_block_delta", _, wire.Delta("thinking_delta", _, thinking)):
-                self._tell(ThinkingDelta(thinking))
-            case wire.Partial("message_delta", usage=usage):
-                start = self._began.usage if self._began is not None else None
-                self._tell(UsageReported(usage_of(start, usage)))
-            case _:
-                pass
-
-    # whole messages -------------------------------------------------------------------------------------------
-
-    def _whole(self, message: wire.Assistant) -> None:
-        body, agent = message.message, message.parent_tool_use_id
-        if message.error is not None:
-            return  # the end of the turn, or of the sub-agent, says it
-        is_new = agent is not None or body.id not in self._streamed
-        if is_new:
-            self._count(body, agent)
-        for block in body.blocks:
-            match block.type:
-                case "text" if is_new and block.text:
-                    self._text(block.text, body.id, agent)
-                case "thinking" if is_new and block.thinking:
-                    self._tell(ThinkingDelta(block.thinking, agent))
-                case "text" | "thinking":
-                    pass
-                case "tool_use":
-                    self._called(block, agent)
-                case kind if kind not in _QUIET_BLOCKS and self._turn is not None:
-                    self._turn.note_unknown(f"block {kind}")
-                case _:
-                    pass
-
-    def _count(self, body: wire.Body, agent: str | None) -> None:
-        """A message comes once for each of its blocks, with the usage of all; one of the program's own has none."""
-        usage = usage_of(body.usage)
-        if body.id not in self._counted and usage != Usage():
-            self._counted.add(body.id)
-            self._tell(UsageReported(usage, agent))
-
-    def _text(self, text: str, message: str, agent: str | None) -> None:
-        if agent is not None:
-            self.subagents.said(agent, message, text)
-        elif self._turn is not None and message != self._current:
-            self._current = message
-            self._turn.begin_message()
-        self._tell(TextDelta(text, agent))
-
-    # tools ----------------------------------------------------------------------------------------------------
-
-    def _called(self, block: wire.Block, agent: str | None) -> None:
-        if block.name in subagents.TOOLS:
-            self._tell(self.subagents.called(block, agent))
-            return
-        self._calls[block.id] = _Call(block, agent)
-        if block.name != _ANSWER:
-            self._tell(ToolStarted(block.id, self._name_of(block.name), block.input, agent))
-
-    def _came_back(self, block: wire.Block, data: Any) -> None:
-        text = _plain(block.content)
-        output, error = ("", text or "failed") if block.is_error else (text, None)
-        call = self._calls.pop(block.tool_use_id, None)
-        if call is None:
-            self._tell(self.subagents.call_ended(block.tool_use_id, error=error, output=output))
-        elif call.block.name != _ANSWER:
-            self._tell(ToolEnded(block.tool_use_id, output, error, call.agent))
-            if error is None:
-                self._meant(call, data)
-
-    def _meant(self, call: _Call, data: Any) -> None:
-        """Tell what else a tool's success says."""
-        if call.block.name == "Skill":
-            self._tell(SkillLoaded(str(call.block.input.get("skill", "")), call.agent))
-        elif call.block.name in plan.TOOLS:
-            try:
-                changed = self._plan.used(call.block.name, call.block.input, data)
-            except msgspec.ValidationError as error:
-                if self._turn is not None:
-                    self._turn.note_unknown(f"{call.block.name} of another shape: {error}")
-            else:
-                if changed:
-                    self._tell(PlanChanged(self._plan.items, call.agent))
-
-    def _tell(self, event: AgentEvent | None) -> None:
-        if event is not None and self._turn is not None:
-            self._turn.tell(event)
+_REMARKS = (
+    "system/informational",
+    "system/notification",
+    "system/model_fallback",
+    "system/model_refusal_fallback",
+    "system/session_writes_lost",
+)
+_IGNORED = (
+    "auth_status",
+    "conversation_reset",  # the `init` that follows has the new id
+    "keep_alive",
+    "prompt_suggestion",
+    "tombstone",
+    "tool_progress",
+    "tool_use_summary",
+    "system/background_tasks_changed",
+    "system/code_change_published",
+    "system/commands_changed",
+    "system/control_request_progress",
+    "system/file_snapshot",
+    "system/files_persisted",
+    "system/hook_progress",
+    "system/hook_response",
+    "system/hook_started",
+    "system/local_command_output",  # also comes as the text of the answer
+    "system/memory_recall",
+    "system/memory_saved",
+    "system/model_refusal_no_fallback",  # the result reports it
+    "system/permission_check_status",
+    "system/permission_denied",  # the tool's result reports it
+    "system/plugin_install",
+    "system/post_turn_summary",
+    "system/session_metadata",
+    "system/session_title_changed",
+    "system/status",
+    "system/stop_hook_summary",
+    "system/task_progress",
+    "system/task_summary",
+    "system/thinking_tokens",
+    "system/turn_duration",
+    "system/vcs_state_changed",
+)
+_KNOWN: dict[str, type[Message]] = {
+    "assistant": Assistant,
+    "user": User,
+    "stream_event": StreamEvent,
+    "result": Result,
+    "command_lifecycle": PromptState,
+    "rate_limit_event": RateLimit,
+    "system/session_state_changed": SessionState,
+    "system/init": Init,
+    "system/task_started": TaskStarted,
+    "system/task_notification": TaskEnded,
+    "system/task_updated": TaskUpdated,
+    "system/compact_boundary": CompactBoundary,
+    "system/api_retry": ApiRetry,
+    **dict.fromkeys(_REMARKS, Remark),
+    **dict.fromkeys(_IGNORED, Ignored),
+}
 
 
-def _plain(content: Any) -> str:
-    """The text of a tool's result."""
-    if isinstance(content, list):
-        parts = [cast("dict[str, Any]", part) for part in cast("list[Any]", content) if isinstance(part, dict)]
-        texts = [str(part.get("text", f"[{part.get('type')}]")) for part in parts]
-        content = "\n".join(texts)
-    text = str(content or "")
-    return text.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
+class _Kind(msgspec.Struct, frozen=True):
+    type: str
+    subtype: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.type}/{self.subtype}" if self.type == "system" else self.type
+
+
+# JavaScript escapes only lone surrogates; it writes complete characters as they are.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def without_lone_surrogates(line: bytes) -> bytes:
+    """Replace lone surrogates, from output cut within a character. Raise UnreadableError."""
+    if not _SURROGATE.search(line):
+        return line
+    try:
+        return json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"{_begin(line)}: {error}") from error
+
+
+def kind_of(line: bytes) -> str:
+    """Return the kind of message in a line. Raise UnreadableError."""
+    try:
+        return str(msgspec.json.decode(line, type=_Kind))
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise UnreadableError(f"{_begin(line)}: {error}") from error
+
+
+def read(kind: str, line: bytes) -> Message:
+    """Decode a message; an unknown kind or shape becomes Unknown. Raise UnreadableError."""
+    known = _KNOWN.get(kind)
+    if known is None:
+        return Unknown(kind)
+    try:
+        return msgspec.json.decode(line, type=known)
+    except msgspec.ValidationError as error:
+        return Unknown(f"{kind} of an unknown shape: {error}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UnreadableError(f"{_begin(line)}: {error}") from error
+
+
+def _begin(line: bytes) -> str:
+    text = line[:80].decode("utf-8", "replace").strip()
+    return f'"{text}…"' if len(line) > 80 else f'"{text}"'

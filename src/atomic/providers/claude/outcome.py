@@ -1,4 +1,4 @@
-"""Why a turn is over, from what the program said last."""
+"""Decide why a turn ended, from the program's last messages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from atomic.providers.claude.limits import ended_at_limit
-from atomic.providers.claude.wire import Result
+from atomic.providers.claude.messages import Result
 from atomic.providers.events import EndReason
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a turn ended; `text` None: what was heard counts."""
+    """How a turn ended; `text` is None if the streamed text is the answer."""
 
     reason: EndReason
     text: str | None = None
@@ -20,14 +20,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def outcome_of(results: Sequence[Result], prompt_state: str | None, login: str) -> Outcome:
-    """Judge a turn: the prompt's own result, and those of the tasks that came back after it.
+    """Evaluate a turn: the result of the prompt, and of tasks that ended after it.
 
-    `login` says what to do where the login is missing.
+    `login` is the remedy for a missing login.
     """
-    told = [one for one in results if one.num_turns or one.is_error or one.result] or results
-    if not told:
+    meaningful = [one for one in results if one.num_turns or one.is_error or one.result] or results
+    if not meaningful:
         return Outcome(EndReason.ERROR, error=f"Claude Code did not answer: the prompt was {prompt_state}")
-    last = told[-1]
+    last = meaningful[-1]
     if last.stop_reason == "refusal":
         return Outcome(EndReason.REFUSED, error=_problem(last, login) if last.is_error else None)
     if last.subtype == "error_max_turns":
@@ -36,7 +36,7 @@ def outcome_of(results: Sequence[Result], prompt_state: str | None, login: str) 
         return Outcome(EndReason.LIMIT, error=_problem(last, login))
     if last.is_error or last.subtype != "success":
         return Outcome(EndReason.ERROR, error=_problem(last, login))
-    return Outcome(EndReason.DONE, text=_answer(told))
+    return Outcome(EndReason.DONE, text=_answer(meaningful))
 
 
 def _answer(results: Sequence[Result]) -> str | None:

@@ -1,4 +1,7 @@
-"""Claude Code as a provider. Its SDK may bring the program and is never imported: docs/decisions/0010."""
+"""Claude Code as a provider.
+
+Its SDK may bring the program, but is never imported: docs/decisions/0010.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,20 @@ from functools import partial
 from pathlib import Path
 
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
-from atomic.providers.claude.environ import PROVIDER, adds_sandbox_word, environment
+from atomic.providers.claude.environment import PROVIDER, adds_sandbox_variable, environment
 from atomic.providers.claude.health import health_of
 from atomic.providers.errors import ProviderError
-from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.programs import find_package, find_program
+from atomic.providers.session import LiveProvider, LiveSession, undisturbed
 
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
-_AS_ROOT = "Running as root: Claude Code gets IS_SANDBOX=1, without which it would not let all tools run."
+_AS_ROOT = "Running as root: Atomic sets IS_SANDBOX=1, because Claude Code refuses to bypass permissions without it."
 
-_said: set[str] = set()  # what is said once, not once a session
+_shown: set[str] = set()  # notices shown once per process
 
 
 class ClaudeProvider(LiveProvider):
-    """Runs Claude Code, one program for each session."""
+    """Runs Claude Code, one program per session."""
 
     name = PROVIDER
     capabilities = Capabilities(
@@ -47,13 +50,17 @@ class ClaudeProvider(LiveProvider):
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
-        """Open a session; the program starts with the first turn, or now to see that one to be resumed is there."""
+        """Open a session.
+
+        The program starts with the first turn, or now to check that a session to be
+        resumed exists.
+        """
         program = self._find_program()
         from atomic.providers.claude.launch import Launch
         from atomic.providers.claude.session import ClaudeSession
 
         launch = Launch(program, self.settings, options)
-        session = ClaudeSession(launch, self.capabilities, greet=partial(self._greeting, options))
+        session = ClaudeSession(launch, self.capabilities, notice=partial(self._root_notice, options))
         try:
             await session.begin()
             yield session
@@ -61,20 +68,20 @@ class ClaudeProvider(LiveProvider):
             await undisturbed(session.close())
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models that the program offers; it needs neither a network nor a login for that."""
+        """Return the models of the program; this needs neither a network nor a login."""
         program = self._find_program()
         from atomic.providers.claude.launch import Launch
         from atomic.providers.claude.session import ClaudeSession
 
         launch = Launch(program, self.settings, SessionOptions(cwd="/"))
-        session = ClaudeSession(launch, self.capabilities, greet=lambda: None)
+        session = ClaudeSession(launch, self.capabilities, notice=lambda: None)
         try:
             return await session.models()
         finally:
             await undisturbed(session.close())
 
     async def check(self) -> Health:
-        """Installed? Logged in? Which version?"""
+        """Report whether Claude Code is installed and logged in, and its version."""
         try:
             program = self._find_program()
         except ProviderError as error:
@@ -82,19 +89,21 @@ class ClaudeProvider(LiveProvider):
         return await health_of(program, environment(self.settings))
 
     def _find_program(self) -> Path:
-        """Where it is. Raises ProgramMissingError."""
+        """Return the path of the program. Raise ProgramMissingError."""
         return find_program(PROVIDER, "claude", self.settings, install=_INSTALL, own_copy=_bundled)
 
-    def _greeting(self, options: SessionOptions) -> str | None:
-        """What a person is to know of this session and all that follow: said once in the life of this process."""
-        if _AS_ROOT in _said or not adds_sandbox_word(self.settings, options):
+    def _root_notice(self, options: SessionOptions) -> str | None:
+        """Return the notice about running as root, once per process."""
+        if _AS_ROOT in _shown or not adds_sandbox_variable(self.settings, options):
             return None
-        _said.add(_AS_ROOT)
+        _shown.add(_AS_ROOT)
         return _AS_ROOT
 
 
 def _bundled() -> Path | None:
-    """The copy in the wheel of the SDK, which the extra brings."""
+    """Return the copy of the program in the SDK's wheel, if the extra is installed."""
     package = find_package("claude_agent_sdk")
-    bundled = None if package is None else package / "_bundled" / "claude"
-    return bundled if bundled is not None and bundled.is_file() else None
+    if package is None:
+        return None
+    bundled = package / "_bundled" / "claude"
+    return bundled if bundled.is_file() else None

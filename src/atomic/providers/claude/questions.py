@@ -1,4 +1,4 @@
-"""The agent's question to a person: asked through the program's permission prompt, answered by labels."""
+"""Answer the agent's questions, which arrive through the program's permission prompt."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class _Questions(msgspec.Struct, frozen=True):
     questions: list[_Question]
 
 
-def permission(ask: Ask | None, tell: Callable[[QuestionAsked, str | None], None]) -> MayUse:
-    """Allow all that the program asks about; a question is put to a person first. `tell` gets it and its task."""
+def permission(ask: Ask | None, emit: Callable[[QuestionAsked, str | None], None]) -> MayUse:
+    """Allow every tool; ask the user a question first. `emit` receives it and its task."""
 
     async def may_use(use: ToolUse) -> Json:
         if use.tool_name != QUESTION:
             return _allowed(use.input)
         if ask is None:
-            return {"behavior": "deny", "message": "Nobody is there to answer."}
+            return {"behavior": "deny", "message": "No user is available to answer."}
         questions = read_questions(use.input)
-        tell(QuestionAsked(questions), use.agent_id)
+        emit(QuestionAsked(questions), use.agent_id)
         answers = await ask(questions)
         chosen = {one.text: ", ".join(labels) for one, labels in zip(questions, answers, strict=True)}
         return _allowed({**use.input, "answers": chosen})
@@ -54,7 +54,7 @@ def _allowed(input: Json) -> Json:
 
 
 def read_questions(input: Json) -> tuple[Question, ...]:
-    """The questions as ours. Raises msgspec.ValidationError."""
+    """Convert the questions. Raise msgspec.ValidationError."""
     return tuple(
         Question(
             one.question,

@@ -1,21 +1,21 @@
-"""A JSON Schema in the words that both Claude Code and the service behind it take. Pure."""
+"""Reduce a JSON Schema to keywords that Claude Code and its service accept. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
 
-_NAMED = frozenset({"properties", "$defs"})  # under each name a schema
+_NAMED = frozenset({"properties", "$defs"})  # a schema per name
 _LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
 _INNER = frozenset({"items", "additionalProperties"})
 
 
 def understood(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema, or a wider one: the program refuses a keyword that it does not know.
+    """Return the same schema, or a wider one: the program refuses unknown keywords.
 
-    It does not know `discriminator`, which is OpenAPI's, nor `prefixItems`; and the service does not know what stood
-    in the place of that before. So a tuple becomes a list of as many items, each of any of its types. The value is
-    checked by its own type in any case.
+    It does not know `discriminator`, which is OpenAPI's, nor `prefixItems`, and the
+    service does not know the older form of that. So a tuple becomes a list whose items
+    may be of any of its types. The value is checked against its own type in any case.
     """
     result = {key: _inner(key, value) for key, value in schema.items() if key != "discriminator"}
     if "prefixItems" in result:

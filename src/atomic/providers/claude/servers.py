@@ -1,4 +1,4 @@
-"""MCP servers of a session: the user's own choice, and our tools as one that runs in this process."""
+"""The MCP servers of a session: configured ones, and custom tools as one in this process."""
 
 from __future__ import annotations
 
@@ -9,41 +9,50 @@ from typing import Any
 
 from atomic.providers.base import McpServer, SessionOptions
 from atomic.providers.tool_protocol import ToolProtocol
-from atomic.providers.tools import SERVER as OURS
+from atomic.providers.tools import SERVER as ATOMIC_SERVER
 from atomic.providers.tools import as_tools
 
-_PREFIX = f"mcp__{OURS}__"
+_PREFIX = f"mcp__{ATOMIC_SERVER}__"
 
 
 class Servers:
-    """All servers of a session, as the program wants to be told of them; `ours` answers for our tools."""
+    """The MCP configuration for the program; `tools` answers calls of custom tools."""
 
     def __init__(self, options: SessionOptions) -> None:
-        # With a list of tools the program has only the servers that it is told of here: none of the user's own.
-        told = [server for server in options.mcp_servers if options.tools is None or not server.takes_place]
-        self._told = {server.name: _config(server) for server in told}
+        # With a list of tools the program loads only these servers, so none has to replace the
+        # user's own.
+        self._configs = {
+            server.name: _config(server)
+            for server in options.mcp_servers
+            if options.tools is None or not server.takes_place
+        }
         tools = as_tools(options.custom_tools)
-        self.ours = ToolProtocol(tools)
+        self.tools = ToolProtocol(tools)
         if tools:
-            # Always in sight, and never moved to the background, where an agent would go on without the answer.
-            self._told[OURS] = {"type": "sdk", "name": OURS, "alwaysLoad": True, "disableAutoBackground": True}
+            # A call in the background would let the agent continue without the answer.
+            self._configs[ATOMIC_SERVER] = {
+                "type": "sdk",
+                "name": ATOMIC_SERVER,
+                "alwaysLoad": True,
+                "disableAutoBackground": True,
+            }
 
     def write(self, folder: Path) -> str | None:
-        """A file for the program: addresses and headers may be secret, and a command line can be read by all."""
-        if not self._told:
+        """Write the configuration file; other users could read secrets in a command line."""
+        if not self._configs:
             return None
         path = folder / "mcp.json"
-        path.write_text(json.dumps({"mcpServers": self._told}), "utf-8")
+        path.write_text(json.dumps({"mcpServers": self._configs}), "utf-8")
         return str(path)
 
 
 def clean_name(server: str) -> str:
-    """A server's name as the program makes it part of the names of its tools."""
+    """Return a server's name as the program spells it in the names of its tools."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", server)
 
 
 def name_of(tool: str) -> str:
-    """The name that a tool was given: the program calls ours after their server."""
+    """Return the name of a custom tool without the program's prefix."""
     return tool.removeprefix(_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""The program as a child of ours: it is told one JSON object a line, and heard line by line."""
+"""Runs the program as a child process and exchanges one JSON object per line with it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.providers.claude import wire
+from atomic.providers.claude import messages
 from atomic.providers.errors import ProgramFailedError
 
-LEAVING = 2.0  # seconds to write its session and go, when nothing is said to it any more
-_LIMIT = "is longer than 64 MB"
+EXIT_SECONDS = 2.0  # for writing its session after its input was closed
+_TOO_LONG = "is longer than 64 MB"
 
 
 class ProgramTransport:
-    """Runs the program from `connect` to `close`. `hear` gets each line, `lost` is told once if it ends itself."""
+    """Runs the program from `connect` to `close`.
+
+    `on_line` receives each line, `on_lost` is called once if the program ends by
+    itself.
+    """
 
     def __init__(
         self,
@@ -26,11 +30,14 @@ class ProgramTransport:
         *,
         cwd: str | None,
         env: Mapping[str, str],
-        hear: Callable[[str, bytes], None],
-        lost: Callable[[ProgramFailedError], None],
+        on_line: Callable[[str, bytes], None],
+        on_lost: Callable[[ProgramFailedError], None],
     ) -> None:
-        self._argv, self._cwd, self._env = argv, cwd, env
-        self._hear, self._lost = hear, lost
+        self._argv = argv
+        self._cwd = cwd
+        self._env = env
+        self._on_line = on_line
+        self._on_lost = on_lost
         self._mark = new_mark()
         self._stack = AsyncExitStack()
         self._program: Program | None = None
@@ -39,14 +46,14 @@ class ProgramTransport:
 
     @property
     def usable(self) -> bool:
-        """Whether it runs and can be understood."""
+        """Return whether it runs and its output could be read so far."""
         if self._program is None or self._failure is not None:
             return False
-        self._program.look()  # it may have been killed just now
+        self._program.look()  # it may just have been killed
         return self._program.exit_code is None
 
     async def connect(self) -> None:
-        """Start it and listen. Raises ProgramFailedError."""
+        """Start it and read its output. Raise ProgramFailedError."""
         try:
             self._program = await self._stack.enter_async_context(
                 running(*self._argv, cwd=self._cwd, env={**self._env, **self._mark})
@@ -55,66 +62,69 @@ class ProgramTransport:
             raise ProgramFailedError(str(error), provider="claude") from error
         self._reading = asyncio.create_task(self._read(self._program), name="claude-reading")
 
-    async def say(self, message: Mapping[str, Any]) -> None:
-        """Tell it something. Raises ProgramFailedError."""
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message. Raise ProgramFailedError."""
         if self._failure is not None:
             raise self._failure
         if self._program is None or self._program.stdin is None:
-            raise ProgramFailedError("Claude Code does not run", provider="claude")
+            raise ProgramFailedError("Claude Code is not running", provider="claude")
         try:
-            self._program.stdin.write(json.dumps(message).encode() + b"\n")  # half a character is escaped in it
+            self._program.stdin.write(json.dumps(message).encode() + b"\n")  # `dumps` escapes lone surrogates
             await self._program.stdin.drain()
-        except (OSError, RuntimeError) as error:  # it has gone, or is just being ended
+        except (OSError, RuntimeError) as error:  # it has ended or is ending
             failure = await self._ended(self._program)
             self._fail(failure)
             raise failure from error
 
     async def kill(self, *, grace: float) -> None:
-        """End it and all that it started, now; `close` cleans up."""
+        """Kill it and all its children; `close` cleans up."""
         if self._program is not None:
             await self._program.stop(grace=grace)
             await end_marked(self._mark)
 
     async def close(self) -> None:
-        """Let it go, then make it go; each wait has its own bound."""
+        """Close stdin, wait 2 s, then kill the process group."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
         if self.usable and self._program is not None and self._program.stdin is not None:
             self._program.stdin.close()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LEAVING):
+                async with asyncio.timeout(EXIT_SECONDS):
                     await self._program.wait()
         await self._stack.aclose()
         await end_marked(self._mark)
         self._program = None
 
     async def _read(self, program: Program) -> None:
-        """Hear it to its end."""
+        """Read its output until it ends."""
         try:
-            while (line := await program.stdout.readline()).endswith(b"\n"):  # half a line is its end
-                line = wire.whole(line)
-                self._hear(wire.kind_of(line), line)
-        except Exception as error:  # whatever it said that cannot be read: it ends the turn, never Atomic
-            reason = _LIMIT if isinstance(error, ValueError) and "limit" in str(error) else f"cannot be read: {error}"
-            self._fail(ProgramFailedError(f"Claude Code said something that {reason}", provider="claude"))
+            while (line := await program.stdout.readline()).endswith(b"\n"):  # an incomplete line is the last
+                line = messages.without_lone_surrogates(line)
+                self._on_line(messages.kind_of(line), line)
+        except Exception as error:  # unreadable output ends the turn, never Atomic
+            reason = f"cannot be read: {error}"
+            if isinstance(error, ValueError) and "limit" in str(error):
+                reason = _TOO_LONG
+            self._fail(ProgramFailedError(f"Claude Code sent a message that {reason}", provider="claude"))
         else:
             self._fail(await self._ended(program))
 
     def _fail(self, failure: ProgramFailedError) -> None:
         if self._failure is None:
             self._failure = failure
-            self._lost(failure)
+            self._on_lost(failure)
 
     async def _ended(self, program: Program) -> ProgramFailedError:
-        """Why it does not talk any more."""
+        """Return the error that describes how the program ended."""
         code: int | None = None
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVING):
+            async with asyncio.timeout(EXIT_SECONDS):
                 code = await program.wait()
-        words = program.last_words
-        how = "closed its output" if code is None else _how_it_ended(code)
-        return ProgramFailedError(f"Claude Code {how}" + (f": {words[-2000:]}" if words else ""), provider="claude")
+        message = "Claude Code closed its output" if code is None else f"Claude Code {_how_it_ended(code)}"
+        if program.last_words:
+            message += f": {program.last_words[-2000:]}"
+        return ProgramFailedError(message, provider="claude")
 
 
 def _how_it_ended(code: int) -> str:

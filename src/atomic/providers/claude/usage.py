@@ -1,14 +1,15 @@
-"""Tokens and dollars, from the program's ways to count them."""
+"""Read tokens and cost from the program's messages."""
 
 from __future__ import annotations
 
-from atomic.providers.claude.wire import Result, Tokens
+from atomic.providers.claude.messages import Result, Tokens
 from atomic.providers.events import Usage
 
 
 def usage_of(start: Tokens | None, end: Tokens | None = None) -> Usage:
-    """What a call of the model took: as told when it began, and again, more exactly, when it was over."""
-    start, end = start or Tokens(), end or Tokens()
+    """Return the usage of one model call: reported at its start, corrected at its end."""
+    start = start or Tokens()
+    end = end or Tokens()
     read = _newer(start.cache_read_input_tokens, end.cache_read_input_tokens)
     written = _newer(start.cache_creation_input_tokens, end.cache_creation_input_tokens)
     return Usage(
@@ -19,8 +20,8 @@ def usage_of(start: Tokens | None, end: Tokens | None = None) -> Usage:
 
 
 def spent(result: Result) -> Usage:
-    """What was used since the result before, by the agent and all its sub-agents."""
-    if result.spent is None:  # a version that does not tell: the tokens of the agent alone, and no dollars
+    """Return the usage since the previous result, of the agent and all sub-agents."""
+    if result.spent is None:  # older versions report only the agent's tokens, without cost
         return usage_of(result.usage)
     total = Usage()
     for model in result.spent.values():

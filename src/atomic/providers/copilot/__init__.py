@@ -1,1 +1,1 @@
-"""GitHub Copilot as a provider, on a program that is ours."""
+"""The adapter for GitHub Copilot: the Copilot CLI as a server on its standard streams."""

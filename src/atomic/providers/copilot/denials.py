@@ -1,7 +1,8 @@
-"""What the user forbids stays forbidden, though all else is allowed without asking.
+"""Apply the user's denials, which Copilot ignores as a server.
 
-On its own command line Copilot reads `--deny-tool` and `--deny-url`, and `deniedUrls` of the user's settings; as a
-server it does neither. So Atomic does it for it: rules of denial win over any leave.
+On its own command line Copilot reads `--deny-tool`, `--deny-url`, and `deniedUrls` of
+the user's settings. As a server it does not, so Atomic adds these rules to each
+session. They override every permission.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ _FLAGS = ("--deny-tool", "--deny-url")
 
 
 def without_denials(args: Sequence[str]) -> tuple[list[str], list[Rule]]:
-    """The arguments that the program understands, and the rules of those that it would ignore."""
+    """Return the arguments without denials, and the rules of the denials."""
     kept: list[str] = []
     rules: list[Rule] = []
     flag: str | None = None
     for arg in args:
         name, equals, value = arg.partition("=")
         if name in _FLAGS:
-            flag = None if equals else name  # else its values follow, up to the next flag
-            rules += [_rule(name, value)] if equals else []
+            flag = None
+            if equals:
+                rules.append(_rule(name, value))
+            else:
+                flag = name  # its values follow, up to the next flag
         elif flag is not None and not arg.startswith("-"):
             rules.append(_rule(flag, arg))
         else:
@@ -52,20 +56,20 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def denied_urls(server: Server) -> list[Rule]:
-    """What the user's settings say. Raises ProviderError."""
+    """Return the rules of the user's settings. Raise ProviderError."""
     answer = await server.fetch("user.settings.get", {}, _Answer)
     return [{"kind": "url", "argument": url} for url in answer.settings.denied_urls.value or []]
 
 
 async def forbid(server: Server, session: str, rules: Sequence[Rule]) -> None:
-    """Have all that matches refused, whoever would allow it. Raises ProviderError."""
+    """Refuse everything that matches the rules. Raise ProviderError."""
     if rules:
         params = {"sessionId": session, "rules": {"approved": [], "denied": list(rules)}}
         await server.call("session.permissions.configure", params)
 
 
-def goes_where_it_may_not(text: str, rules: Sequence[Rule]) -> str | None:
-    """An address in a command, or on its own, that a rule denies; Copilot itself does not look into commands."""
+def find_denied_url(text: str, rules: Sequence[Rule]) -> str | None:
+    """Return a URL in a text that a rule denies. Copilot does not search commands itself."""
     patterns = [rule["argument"] for rule in rules if rule["kind"] == "url"]
     for url in _URL.findall(text):
         if any(pattern is None or _matches(url, pattern) for pattern in patterns):
@@ -74,16 +78,18 @@ def goes_where_it_may_not(text: str, rules: Sequence[Rule]) -> str | None:
 
 
 def _matches(url: str, pattern: str) -> bool:
-    """As Copilot's own: a pattern without a protocol means https, `*.` stands for any subdomain."""
-    asked, denied = urlsplit(url), urlsplit(pattern if "://" in pattern else f"https://{pattern}")
-    host, wanted = asked.hostname or "", denied.hostname or ""
-    is_host = host.endswith(wanted[1:]) if wanted.startswith("*.") else host == wanted
+    """Match as Copilot does: no scheme means https, `*.` means any subdomain."""
+    asked = urlsplit(url)
+    denied = urlsplit(pattern if "://" in pattern else f"https://{pattern}")
+    host = asked.hostname or ""
+    denied_host = denied.hostname or ""
+    is_host = host.endswith(denied_host[1:]) if denied_host.startswith("*.") else host == denied_host
     is_port = denied.port is None or asked.port == denied.port
     return asked.scheme == denied.scheme and is_host and is_port and asked.path.startswith(denied.path)
 
 
 def _rule(flag: str, text: str) -> Rule:
-    """An address, or `shell(git push)`, `write`, `MyServer(tool)`."""
+    """Parse a URL, or `shell(git push)`, `write`, `MyServer(tool)`."""
     if flag == "--deny-url":
         return {"kind": "url", "argument": text}
     found = _RULE.fullmatch(text.strip())

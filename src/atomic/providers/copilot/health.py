@@ -1,4 +1,4 @@
-"""Whether Copilot can be used here, without asking anybody on the network."""
+"""Check whether Copilot can be used; needs no network."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from atomic.providers.base import Health
 from atomic.providers.copilot.login import LOGIN, has_login
 
 INSTALL = "npm install -g @github/copilot"
-OLDEST = (1, 0, 102)  # the SDK is made for this one; newer ones keep to its protocol
+OLDEST = (1, 0, 102)  # newer versions keep its protocol
 
-_ANSWERING = 60.0  # seconds; at its first start the program unpacks itself
+_SECONDS = 60.0  # the program unpacks itself at its first start
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 
 
 async def examine(program: Path, env: Mapping[str, str]) -> Health:
-    """Does it run? Is it new enough? Has it a login, a token or a model of the user's own?"""
+    """Check the version, and whether a login, a token or an own model exists."""
     try:
-        result = await execute(program, "--version", cwd="/", env=env, timeout=_ANSWERING)
+        result = await execute(program, "--version", cwd="/", env=env, timeout=_SECONDS)
     except ExecError as error:
         return Health(False, program=str(program), remedy=f"{error}; reinstall it: {INSTALL}")
     found = _VERSION.search(result.stdout)
     if found is None:
-        said = (result.stdout or result.stderr).strip()[:200]
-        return Health(False, program=str(program), remedy=f"it does not say its version but '{said}'; {INSTALL}")
+        output = (result.stdout or result.stderr).strip()[:200]
+        remedy = f"it does not report a version but prints '{output}'; {INSTALL}"
+        return Health(False, program=str(program), remedy=remedy)
     version = found[0]
     if tuple(int(part) for part in found.groups()) < OLDEST:
         remedy = f"it is older than {'.'.join(map(str, OLDEST))}: {INSTALL}"

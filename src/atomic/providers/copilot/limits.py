@@ -1,4 +1,4 @@
-"""When the provider of the model does not serve: what says so, and until when."""
+"""Recognise the limits of the model's provider and when they end."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from datetime import UTC, datetime
 import msgspec
 
 from atomic.providers.copilot.messages import CallFailed, Failed
+from atomic.providers.limits import STATUSES
 
-PATIENCE = 6.0  # seconds that Copilot may try again against a limit by itself; then the turn ends
+PATIENCE = 6.0  # seconds that Copilot may retry against a limit; then the turn ends
 
-_STATUSES = frozenset({429, 529})
 _KINDS = frozenset({"rate_limit", "rate_limit_error", "overloaded_error", "quota", "insufficient_quota"})
 
 
 def is_limit(failure: CallFailed | Failed) -> bool:
-    """Whether a limit is why it failed."""
+    """Return whether a limit is the reason for the failure."""
     status = failure.status_code if isinstance(failure, CallFailed) else None
-    return status in _STATUSES or (failure.error_type or "") in _KINDS
+    return status in STATUSES or (failure.error_type or "") in _KINDS
 
 
 def reset_of(failure: CallFailed, now: datetime) -> datetime | None:
-    """When the quota that is used up is filled again; Copilot tells that of GitHub's, of no other provider's."""
+    """Return when an exhausted quota is refilled. Copilot reports this for GitHub only."""
     dates = (
         _date(quota.reset_date)
         for quota in (failure.quota_snapshots or {}).values()
@@ -30,8 +30,8 @@ def reset_of(failure: CallFailed, now: datetime) -> datetime | None:
     return max((date for date in dates if date is not None and date > now), default=None)
 
 
-def words_of(failure: CallFailed) -> str:
-    """What the provider said; Copilot quotes the body of its answer."""
+def message_of(failure: CallFailed) -> str:
+    """Return the provider's message; Copilot quotes the body of the answer."""
     text = failure.error_message or failure.error_type or f"HTTP {failure.status_code or 0:.0f}"
     try:
         return msgspec.json.decode(text, type=_Body).message

@@ -1,8 +1,8 @@
-"""What Copilot says about a session, as far as it matters here.
+"""The events of a Copilot session, as far as Atomic reads them.
 
-Only the fields that are used are read: a newer Copilot adds some, and may change the others. Numbers are floats:
-Copilot writes 7 and 7.0 alike. A kind that is listed as passed over says nothing that a reader of a turn would miss;
-one that is in no list is unknown.
+Only needed fields are read: a newer Copilot may add or change others. Numbers are
+floats, because Copilot writes 7 and 7.0 alike. `ignored_events` lists known kinds that
+are not needed; a kind in no list is unknown.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from atomic.providers.copilot.kinds import PASSED_OVER
+from atomic.providers.copilot.ignored_events import IGNORED
 
 
 class _Data(msgspec.Struct, frozen=True, rename="camel"):
-    """What is told with an event."""
+    """The data of an event."""
 
 
 class Prompted(_Data, frozen=True):
-    """A prompt was taken up: ours, or the one of a sub-agent."""
+    """A prompt was started: the turn's or a sub-agent's."""
 
     content: str = ""
     message_id: str = ""
 
 
 class MessageBegun(_Data, frozen=True):
-    """A message of the agent begins."""
+    """A message of the agent started."""
 
     message_id: str
 
@@ -48,7 +48,7 @@ class MessageDone(_Data, frozen=True):
 
 
 class ThoughtAdded(_Data, frozen=True):
-    """A piece of what it thinks."""
+    """A piece of the agent's thinking."""
 
     reasoning_id: str
     delta_content: str
@@ -62,11 +62,11 @@ class ThoughtDone(_Data, frozen=True):
 
 
 class StepDone(_Data, frozen=True):
-    """A call of the model, and the tools that it called, are over."""
+    """A model call and its tool calls have ended."""
 
 
 class Used(_Data, frozen=True):
-    """What one call of a model cost."""
+    """The usage of one model call."""
 
     model: str = ""
     input_tokens: float | None = None
@@ -76,14 +76,14 @@ class Used(_Data, frozen=True):
 
 
 class Quota(_Data, frozen=True):
-    """How much of an account's quota is left."""
+    """The rest of an account's quota."""
 
     remaining_percentage: float = 100
     reset_date: str | None = None
 
 
 class CallFailed(_Data, frozen=True):
-    """A call of a model failed; it may be tried again."""
+    """A model call failed; it may be retried."""
 
     status_code: float | None = None
     error_message: str | None = None
@@ -100,14 +100,14 @@ class ToolBegun(_Data, frozen=True):
 
 
 class ToolSaid(_Data, frozen=True):
-    """A running command said something."""
+    """A running command printed something."""
 
     tool_call_id: str
     text: str
 
 
 class ToolProgressed(_Data, frozen=True):
-    """A running tool says how far it is."""
+    """A running tool reported progress."""
 
     tool_call_id: str
     progress_message: str
@@ -122,7 +122,7 @@ class ToolFault(_Data, frozen=True):
 
 
 class ToolDone(_Data, frozen=True):
-    """A tool is over."""
+    """A tool ended."""
 
     tool_call_id: str
     success: bool
@@ -131,7 +131,7 @@ class ToolDone(_Data, frozen=True):
 
 
 class AgentBegun(_Data, frozen=True):
-    """A sub-agent begins; the event carries its id."""
+    """A sub-agent started; the event carries its id."""
 
     tool_call_id: str
     agent_name: str
@@ -139,7 +139,7 @@ class AgentBegun(_Data, frozen=True):
 
 
 class AgentDone(_Data, frozen=True):
-    """A sub-agent is over."""
+    """A sub-agent ended."""
 
     cancelled: bool | None = None
 
@@ -156,19 +156,19 @@ class NotificationKind(_Data, frozen=True):
 
 
 class Notified(_Data, frozen=True):
-    """The agent is told of something that happened in the background."""
+    """The agent is notified of something in the background."""
 
     kind: NotificationKind
 
 
 class SkillInvoked(_Data, frozen=True):
-    """The agent took up a skill."""
+    """The agent loaded a skill."""
 
     name: str
 
 
 class TodosChanged(_Data, frozen=True):
-    """The to-do list is another one now; it has to be asked for."""
+    """The to-do list changed; it must be requested."""
 
 
 class CompactionDone(_Data, frozen=True):
@@ -178,11 +178,11 @@ class CompactionDone(_Data, frozen=True):
     error: str | None = None
     pre_compaction_tokens: float | None = None
     post_compaction_tokens: float | None = None
-    compaction_tokens_used: Used | None = None  # told here only
+    compaction_tokens_used: Used | None = None  # reported only here
 
 
 class Truncated(_Data, frozen=True):
-    """The oldest part of the context was left out."""
+    """The oldest part of the context was removed."""
 
     pre_truncation_tokens_in_messages: float
     post_truncation_tokens_in_messages: float
@@ -209,14 +209,14 @@ class Warned(_Data, frozen=True):
 
 
 class PermissionSubject(_Data, frozen=True):
-    """What a tool wants to do, where that is a command or an address."""
+    """A tool's command or URL."""
 
     full_command_text: str = ""
     url: str = ""
 
 
 class PermissionRequested(_Data, frozen=True):
-    """A tool waits for leave."""
+    """A tool waits for permission."""
 
     request_id: str
     permission_request: PermissionSubject = PermissionSubject()
@@ -224,7 +224,7 @@ class PermissionRequested(_Data, frozen=True):
 
 
 class CustomToolRequested(_Data, frozen=True):
-    """One of our own tools is called."""
+    """A custom tool is called."""
 
     request_id: str
     tool_name: str
@@ -232,7 +232,7 @@ class CustomToolRequested(_Data, frozen=True):
 
 
 class FormRequested(_Data, frozen=True):
-    """Somebody is asked to fill in a form."""
+    """The user is to fill in a form."""
 
     request_id: str
     message: str = ""
@@ -241,7 +241,7 @@ class FormRequested(_Data, frozen=True):
 
 
 class Failed(_Data, frozen=True):
-    """The prompt could not be worked on to its end."""
+    """The prompt failed."""
 
     message: str
     error_type: str = ""
@@ -249,23 +249,23 @@ class Failed(_Data, frozen=True):
 
 
 class Idle(_Data, frozen=True):
-    """Nothing of the session is at work any more, in the background neither."""
+    """Nothing of the session runs, not even in the background."""
 
     aborted: bool | None = None
 
 
 class Unreadable(_Data, frozen=True):
-    """An event whose kind is known, but not what is told with it."""
+    """An event of a known kind with unreadable data."""
 
     problem: str
 
 
 class Unknown(_Data, frozen=True):
-    """An event of a kind that is not known here."""
+    """An event of an unknown kind."""
 
 
 class Lost(_Data, frozen=True):
-    """The server is gone."""
+    """The server has ended."""
 
     reason: str
 
@@ -315,9 +315,10 @@ READ: Mapping[str, type[Data]] = {
 
 
 def read(raw: Mapping[str, Any]) -> Event | None:
-    """An event as it came, read; None where it is passed over."""
-    kind, agent = str(raw.get("type")), raw.get("agentId")
-    if kind in PASSED_OVER:
+    """Decode an event; None if it is ignored."""
+    kind = str(raw.get("type"))
+    agent = raw.get("agentId")
+    if kind in IGNORED:
         return None
     return Event(kind, _data(kind, raw.get("data")), str(agent) if agent else None)
 

@@ -1,4 +1,7 @@
-"""GitHub Copilot: the Copilot CLI as a server that is ours. Its SDK is never imported: docs/decisions/0010."""
+"""GitHub Copilot as a provider, through the Copilot CLI as a server.
+
+Its SDK is never imported: docs/decisions/0010.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
-from atomic.providers.copilot.environ import environment
+from atomic.providers.copilot.environment import environment
 from atomic.providers.copilot.health import INSTALL, examine
 from atomic.providers.errors import ProgramMissingError
-from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.programs import find_program
+from atomic.providers.session import LiveProvider, LiveSession, undisturbed
 
 
 class CopilotProvider(LiveProvider):
-    """The Copilot CLI; all sessions of a process share one program."""
+    """Runs the Copilot CLI; all sessions of a process share one program."""
 
     name = "copilot"
     capabilities = Capabilities(
@@ -40,10 +43,10 @@ class CopilotProvider(LiveProvider):
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
-        """Open a session; leaving the context ends it. Raises ProviderError."""
+        """Open a session; leaving the context ends it. Raise ProviderError."""
         program = self._program()
+        from atomic.providers.copilot.launch import set_up
         from atomic.providers.copilot.session import CopilotSession
-        from atomic.providers.copilot.setup import set_up
 
         session = CopilotSession(self.capabilities, options, set_up(program, options, self.settings))
         try:
@@ -53,14 +56,16 @@ class CopilotProvider(LiveProvider):
             await undisturbed(session.close())
 
     async def models(self) -> Sequence[ModelInfo]:
-        """GitHub's list with a login; without one, the models that the user set. Raises ProviderError."""
+        """Return GitHub's models with a login, else the configured ones. Raise
+        ProviderError.
+        """
         program = self._program()
-        from atomic.providers.copilot.listing import list_models
+        from atomic.providers.copilot.models import list_models
 
         return await list_models(program, self.settings)
 
     async def check(self) -> Health:
-        """Installed? New enough? Logged in?"""
+        """Report whether Copilot is installed, recent enough and logged in."""
         try:
             program = self._program()
         except ProgramMissingError as error:

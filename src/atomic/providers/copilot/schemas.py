@@ -1,4 +1,4 @@
-"""A JSON Schema in the strict form that models are bound to: every object closed, every field required."""
+"""Convert a JSON Schema to the strict form: objects closed, all fields required."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _NOT_STRICT = frozenset({"default", "title", "prefixItems", "discriminator"})
 
 
 class LooseSchemaError(Exception):
-    """A schema with an object whose fields nobody knows: no model can be bound to it."""
+    """A schema with an object of unknown fields cannot be strict."""
 
 
 def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with all its objects closed. Raises LooseSchemaError."""
+    """Return the schema with all objects closed. Raise LooseSchemaError."""
     result = {key: _strict(key, value) for key, value in schema.items() if key not in _NOT_STRICT}
     if result.get("type") == "object":
         if "properties" not in result or isinstance(schema.get("additionalProperties"), Mapping):

@@ -1,7 +1,8 @@
-"""One Copilot for many sessions: started by the first, ended with the last, and never reachable for anybody else.
+"""One Copilot process for many sessions: the first starts it, the last ends it.
 
-It speaks on its standard streams, so there is no port. What it starts for its tools lives in sessions of its own; a
-mark in the environment finds all of it, also after the program was killed.
+It uses its standard streams, so there is no port that others could reach. Its tools run
+in process sessions of their own; a mark in the environment identifies them, even after
+the program was killed.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.providers.copilot.wire import Headed
+from atomic.providers.copilot.framing import Headed
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
-from atomic.providers.shared import Shared
-from atomic.providers.starting import not_started, start_seconds
+from atomic.providers.shared_server import Shared
+from atomic.providers.start_limit import not_started, start_seconds
 
 AnswerT = TypeVar("AnswerT")
 
-PROTOCOL = 3  # the version that is spoken here
+PROTOCOL = 3  # supported version
 _FLAGS = ("--headless", "--stdio", "--no-auto-update", "--log-level", "error")
 
 
@@ -36,7 +37,7 @@ class _Greeting(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CommandLine(msgspec.Struct, frozen=True):
-    """What cannot differ among the sessions of one server."""
+    """The options that all sessions of one server share."""
 
     program: str
     args: tuple[str, ...]
@@ -44,77 +45,82 @@ class CommandLine(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A running Copilot, the wire to it, and those who listen."""
+    """A running Copilot, the connection to it, and the listeners of its sessions."""
 
     def __init__(self, program: Program) -> None:
         self.ended = asyncio.Event()
-        self.wire = JsonRpc(program, Headed(), hear=self._hear, closed=self.ended.set)
+        self.rpc = JsonRpc(program, Headed(), on_notification=self._receive, on_close=self.ended.set)
         self._program = program
         self._listeners: dict[str, Listener] = {}
         self._is_given_up = False
 
     async def start(self) -> None:
-        """Shake hands. Raises ProgramFailedError."""
-        self.wire.start()
+        """Start the protocol. Raise ProgramFailedError."""
+        self.rpc.start()
         seconds = start_seconds()
         try:
-            answer = await self.wire.ask("connect", {"supportedTaskKinds": ["agent", "client", "shell"]}, seconds)
+            answer = await self.rpc.request("connect", {"supportedTaskKinds": ["agent", "client", "shell"]}, seconds)
             version = msgspec.convert(answer, _Greeting).protocol_version
         except TimeoutError:
             raise not_started("Copilot", "copilot", seconds) from None
         except (JsonRpcError, ProcessExitedError, msgspec.ValidationError) as error:
             await self._exited()
-            raise _failed(f"Copilot could not be started: {error}", self._program) from error
+            raise _failed(f"Copilot did not start: {error}", self._program) from error
         if version != PROTOCOL:
-            raise _failed(f"Copilot speaks version {version} of its protocol, Atomic {PROTOCOL}", self._program)
+            raise _failed(
+                f"Copilot uses version {version} of its protocol, Atomic supports version {PROTOCOL}", self._program
+            )
 
     def listen(self, session: str, listener: Listener) -> None:
-        """Tell the events of that session from now on."""
+        """Send events of that session to the listener."""
         self._listeners[session] = listener
 
     def forget(self, session: str) -> None:
-        """The session is no longer ours."""
+        """Stop sending events of that session."""
         self._listeners.pop(session, None)
 
     async def call(self, method: str, params: Mapping[str, Any], *, timeout: float | None = None) -> None:
-        """Have the program do something. Raises ProviderError with its words, TimeoutError."""
+        """Send a request. Raise ProviderError with the program's message, or TimeoutError."""
         await self.fetch(method, params, object, timeout=timeout)
 
     async def fetch(
         self, method: str, params: Mapping[str, Any], answer: type[AnswerT], *, timeout: float | None = None
     ) -> AnswerT:
-        """Ask the program for something. Raises ProviderError with its words, TimeoutError."""
+        """Send a request and return its answer.
+
+        Raise ProviderError with the program's message, or TimeoutError.
+        """
         try:
-            return msgspec.convert(await self.wire.ask(method, params, timeout), answer)
+            return msgspec.convert(await self.rpc.request(method, params, timeout), answer)
         except (JsonRpcError, ProcessExitedError) as error:
             raise self._problem(error) from error
         except msgspec.ValidationError as error:
-            raise ProviderError(f"Copilot answers {method} in an unknown way: {error}", provider="copilot") from error
+            raise ProviderError(f"Copilot sent an unknown answer to {method}: {error}", provider="copilot") from error
 
     def _problem(self, error: JsonRpcError | ProcessExitedError) -> ProviderError:
-        """The error in the words of the program."""
+        """Return the error with the program's own message."""
         if isinstance(error, ProcessExitedError):
-            return ProgramFailedError(f"Copilot is gone: {error}", provider="copilot")
-        words = error.message.partition(" failed with message: ")
-        return ProviderError(f"Copilot: {words[2] or words[0]}", provider="copilot")
+            return ProgramFailedError(f"Copilot has ended: {error}", provider="copilot")
+        method, _, message = error.message.partition(" failed with message: ")
+        return ProviderError(f"Copilot: {message or method}", provider="copilot")
 
     async def last_words(self) -> str:
-        """Why it is no longer there."""
+        """Return why it ended."""
         if self._is_given_up:
-            return f"Copilot (process {self._program.pid}) did not answer any more and was ended"
-        if self.wire.fault:
-            return f"Copilot (process {self._program.pid}) cannot be understood any more: {self.wire.fault}"
+            return f"Copilot (process {self._program.pid}) stopped answering and was ended"
+        if self.rpc.fault:
+            return f"Copilot (process {self._program.pid}) sent something unreadable: {self.rpc.fault}"
         await self._exited()
         code = self._program.exit_code
         if code is None:
-            how = "says nothing any more"
+            how = "closed its output"
         else:
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        said = self._program.last_words
-        return f"Copilot (process {self._program.pid}) {how}" + (f": {said[-500:]}" if said else "")
+        output = self._program.last_words
+        return f"Copilot (process {self._program.pid}) {how}" + (f": {output[-500:]}" if output else "")
 
     async def _exited(self) -> None:
-        """Its end can be heard before it can be seen."""
+        """Wait briefly for the process: its output may end first."""
         try:
             async with asyncio.timeout(1):
                 await self._program.wait()
@@ -122,17 +128,17 @@ class Server:
             pass
 
     def give_up(self) -> None:
-        """It does not even answer: all who wait for it are told at once, however long its end may take."""
+        """Mark a server that does not answer as ended, so that nothing waits for it."""
         self._is_given_up = True
         self.ended.set()
 
-    def _hear(self, method: str, params: Json) -> None:
+    def _receive(self, method: str, params: Json) -> None:
         if method == "session.event" and (listener := self._listeners.get(params["sessionId"])) is not None:
             listener(params["event"])
 
 
 def shared_server(line: CommandLine) -> Shared[Server]:
-    """The one server of this process (and event loop) with that command line."""
+    """Return the server of this process and event loop with that command line."""
     servers = _SERVERS.setdefault(asyncio.get_running_loop(), {})
     if line not in servers:
         servers[line] = Shared(lambda: _serving(line))
@@ -146,7 +152,7 @@ _SERVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[CommandLine, Shared[
 async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
     mark = new_mark()
     try:
-        # Not in a project's folder: a server of many sessions must not take up one's settings for all.
+        # Not in a project's folder: sessions of other projects must not get its settings.
         async with running(line.program, *line.args, *_FLAGS, cwd="/", env={**dict(line.env), **mark}) as program:
             server = Server(program)
             try:
@@ -154,13 +160,13 @@ async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
                 yield server
             finally:
                 server.ended.set()
-                await server.wire.stop()
+                await server.rpc.stop()
     except ExecError as error:
         raise ProgramFailedError(str(error), provider="copilot") from error
     finally:
         await end_marked(mark)
 
 
-def _failed(what: str, program: Program) -> ProgramFailedError:
-    said = program.last_words
-    return ProgramFailedError(what + (f" ({said[-500:]})" if said else ""), provider="copilot")
+def _failed(message: str, program: Program) -> ProgramFailedError:
+    output = program.last_words
+    return ProgramFailedError(message + (f" ({output[-500:]})" if output else ""), provider="copilot")

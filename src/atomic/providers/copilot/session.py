@@ -1,4 +1,4 @@
-"""A conversation with Copilot. It outlives its server: if that is gone, the next turn takes it up on a new one."""
+"""A conversation with Copilot; if its server ends, the next turn resumes it on a new one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from atomic.providers.base import Capabilities, ContextUsage, SessionOptions
-from atomic.providers.copilot import messages as said
-from atomic.providers.copilot.errands import Errands
-from atomic.providers.copilot.forms import Form
-from atomic.providers.copilot.link import Link, UnknownSessionError, copy_of
+from atomic.providers.copilot import messages
+from atomic.providers.copilot.connection import Connection, UnknownSessionError, copy_of
+from atomic.providers.copilot.launch import Setup
+from atomic.providers.copilot.questions import Form
+from atomic.providers.copilot.requests import TurnTasks
 from atomic.providers.copilot.schemas import LooseSchemaError, strict
 from atomic.providers.copilot.server import Server, shared_server
-from atomic.providers.copilot.setup import Setup
 from atomic.providers.copilot.subagents import Subagents, as_input
 from atomic.providers.copilot.translate import Translator
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import EndReason, Notice, PlanChanged, QuestionAsked
-from atomic.providers.live import LiveSession
-from atomic.providers.turns import Turn
+from atomic.providers.session import LiveSession
+from atomic.providers.turn import Turn
 
-PING = 0.2  # seconds in which a server that is well says something
+PING_SECONDS = 0.2  # for an answer of a healthy server
 
 _log = logging.getLogger(__name__)
 
@@ -35,194 +35,202 @@ class CopilotSession(LiveSession):
 
     def __init__(self, capabilities: Capabilities, options: SessionOptions, setup: Setup) -> None:
         super().__init__("copilot", capabilities, options)
-        self._setup, self._model = setup, setup.model
+        self._setup = setup
+        self._model = setup.model
         self._id = options.resume or str(uuid.uuid4())
         self._is_on_disk = options.resume is not None
-        self._has_spoken = False
+        self._has_prompted = False
         self._shared = shared_server(setup.line)
-        self._hold = AsyncExitStack()  # on the server
-        self._link: Link | None = None
+        self._stack = AsyncExitStack()  # the use of the server
+        self._connection: Connection | None = None
         self._began: datetime | None = None  # when the prompt of this turn was sent
         self._subagents = Subagents()
-        self._errands = Errands()
+        self._tasks = TurnTasks()
 
     @property
     def id(self) -> str:
         return self._id
 
-    # opening and closing --------------------------------------------------------------------------------------
+    # Open and close
 
     async def open(self) -> None:
-        """Raises ProviderError."""
-        await self._linked()
+        """Create or resume the session. Raise ProviderError."""
+        await self._connected()
 
     async def close(self) -> None:
-        """Leave nothing behind but what is on the disk."""
-        link, self._link = self._link, None
+        """Close the session; it stays on disk."""
+        connection = self._connection
+        self._connection = None
         try:
-            if link is not None:
-                await link.close()
+            if connection is not None:
+                await connection.close()
         except (TimeoutError, ProviderError) as error:
             _log.debug("copilot: the session could not be closed: %s", error)
         finally:
-            await self._hold.aclose()
+            await self._stack.aclose()
 
-    async def _linked(self) -> Link:
-        """The session on a server that lives; taken up again if need be. Raises ProviderError."""
-        if self._link is not None and not self._link.server.ended.is_set():
-            return self._link
-        self._let_go()
-        server = await self._living_server()
+    async def _connected(self) -> Connection:
+        """Return a connection to a live server, resumed if needed. Raise ProviderError."""
+        if self._connection is not None and not self._connection.server.ended.is_set():
+            return self._connection
+        self._disconnect()
+        server = await self._live_server()
         try:
-            self._link = await self._open_on(server)
+            self._connection = await self._open_on(server)
         except ProgramFailedError:
             if not server.ended.is_set():
                 raise
-            self._link = await self._open_on(await self._living_server())  # that one died under our hands
-        return self._link
+            self._connection = await self._open_on(await self._live_server())  # it died while opening
+        return self._connection
 
-    async def _living_server(self) -> Server:
-        await self._hold.aclose()
-        server = await self._hold.enter_async_context(self._shared.use())
-        if server.ended.is_set():  # nobody had noticed yet
+    async def _live_server(self) -> Server:
+        await self._stack.aclose()
+        server = await self._stack.enter_async_context(self._shared.use())
+        if server.ended.is_set():  # it ended without notice
             self._shared.drop(server)
-            await self._hold.aclose()
-            server = await self._hold.enter_async_context(self._shared.use())
+            await self._stack.aclose()
+            server = await self._stack.enter_async_context(self._shared.use())
         return server
 
-    async def _open_on(self, server: Server) -> Link:
+    async def _open_on(self, server: Server) -> Connection:
         if self.options.fork and self._id == self.options.resume:
             self._id = await copy_of(server, self._id)
         try:
-            return await Link.open(server, self._setup, self._id, model=self._model, resume=self._is_on_disk)
+            return await Connection.open(server, self._setup, self._id, model=self._model, resume=self._is_on_disk)
         except UnknownSessionError:
             if self.options.resume is not None:
                 raise
-            self._is_on_disk = False  # it died before it had written anything down
-            return await Link.open(server, self._setup, self._id, model=self._model, resume=False)
+            self._is_on_disk = False  # the server died before it stored the session
+            return await Connection.open(server, self._setup, self._id, model=self._model, resume=False)
 
-    def _let_go(self) -> None:
-        if self._link is not None:
-            self._shared.drop(self._link.server)
-            self._link.forget()
-            self._link = None
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._shared.drop(self._connection.server)
+            self._connection.forget()
+            self._connection = None
 
-    # a turn ---------------------------------------------------------------------------------------------------
+    # Turns
 
     async def run_turn(self, prompt: str, turn: Turn, *, schema: Mapping[str, Any] | None) -> None:
-        """Send the prompt and tell what comes of it."""
-        link = await self._linked()
-        if self._has_spoken and not self._is_on_disk:
-            turn.tell(Notice("Copilot died before it had written down what was said; it does not know it any more"))
+        """Send the prompt and handle events until the end of the turn."""
+        connection = await self._connected()
+        if self._has_prompted and not self._is_on_disk:
+            turn.emit(Notice("Copilot ended before it stored the conversation; earlier messages are lost"))
         if turn.ending:
             turn.end(EndReason.INTERRUPTED)
             return
         try:
             self._began = datetime.now(UTC)
             try:
-                id = await link.send(*_bound(prompt, schema))
-            except ProgramFailedError:  # it died between the turns, and that was not known yet
-                link = await self._linked()
-                id = await link.send(*_bound(prompt, schema))
-            self._is_on_disk = self._has_spoken = True
+                id = await connection.send(*_with_schema(prompt, schema))
+            except ProgramFailedError:  # it died between the turns
+                connection = await self._connected()
+                id = await connection.send(*_with_schema(prompt, schema))
+            self._is_on_disk = True
+            self._has_prompted = True
             translator = Translator(turn, id, self._subagents, self.options.max_turns)
             while not turn.over:
-                await self._hear_event(await link.events.get(), link, translator)
+                await self._handle(await connection.events.get(), connection, translator)
         finally:
             self._began = None
-            await self._errands.call_back()
+            await self._tasks.cancel()
 
     async def stop_turn(self, turn: Turn) -> None:
-        """Have Copilot abort it; before the prompt was sent there is nothing to abort."""
-        if self._link is None or self._began is None:
+        """Abort the turn; before the prompt is sent, just end it."""
+        if self._connection is None or self._began is None:
             turn.end(EndReason.INTERRUPTED)
             return
-        await self._link.stop(self._began)
+        await self._connection.stop(self._began)
 
     async def break_off(self) -> None:
-        """Close the session on the server; a server that does not even answer is given up, with all on it."""
-        link, self._link = self._link, None
-        if link is None:
+        """Close the session on the server; give up a server that does not answer."""
+        connection = self._connection
+        self._connection = None
+        if connection is None:
             return
-        link.forget()
+        connection.forget()
         try:
-            await link.server.call("ping", {}, timeout=PING)
-            await link.server.call("sessions.close", {"sessionId": self._id}, timeout=PING)
+            await connection.server.call("ping", {}, timeout=PING_SECONDS)
+            await connection.server.call("sessions.close", {"sessionId": self._id}, timeout=PING_SECONDS)
         except (TimeoutError, ProviderError):
-            link.server.give_up()
-            self._shared.drop(link.server)
+            connection.server.give_up()
+            self._shared.drop(connection.server)
 
-    async def _hear_event(self, event: said.Event, link: Link, translator: Translator) -> None:
+    async def _handle(self, event: messages.Event, connection: Connection, translator: Translator) -> None:
         match event.data:
-            case said.PermissionRequested():
+            case messages.PermissionRequested():
                 if not event.data.resolved_by_hook:
-                    self._errands.send(link.decide(event.data))
-            case said.CustomToolRequested(request, name, arguments):
-                self._errands.send(self._run_tool(link, request, name, arguments))
-            case said.FormRequested():
-                self._errands.send(self._put_question(link, event.data, event.agent, translator.turn))
-            case said.TodosChanged():
-                await self._tell_plan(event, link, translator.turn)
+                    self._tasks.start(connection.decide(event.data))
+            case messages.CustomToolRequested(request, name, arguments):
+                self._tasks.start(self._run_tool(connection, request, name, arguments))
+            case messages.FormRequested():
+                self._tasks.start(self._ask_user(connection, event.data, event.agent, translator.turn))
+            case messages.TodosChanged():
+                await self._emit_plan(event, connection, translator.turn)
             case _:
                 was_stopping = translator.stopping
-                translator.hear(event)
+                translator.receive(event)
                 if translator.stopping is not None and was_stopping is None and self._began is not None:
-                    self._errands.send(link.stop(self._began))
+                    self._tasks.start(connection.stop(self._began))
 
-    async def _tell_plan(self, event: said.Event, link: Link, turn: Turn) -> None:
+    async def _emit_plan(self, event: messages.Event, connection: Connection, turn: Turn) -> None:
         try:
-            turn.tell(PlanChanged(await link.todos(), event.agent))
-        except ProviderError:  # nobody needs the list so much that the turn should end for it
+            turn.emit(PlanChanged(await connection.todos(), event.agent))
+        except ProviderError:  # a missing list must not end the turn
             turn.note_unknown(event.kind)
 
-    async def _run_tool(self, link: Link, request: str, name: str, arguments: Any) -> None:
+    async def _run_tool(self, connection: Connection, request: str, name: str, arguments: Any) -> None:
         tool = self._setup.tools.get(name)
         if tool is None:
-            await link.hand_in(request, error=f"There is no tool '{name}'")
+            await connection.return_result(request, error=f"Unknown tool '{name}'")
             return
         try:
             result = await tool.run(as_input(arguments))
-        except Exception as error:  # whatever it is, the agent is told and may do something about it
-            await link.hand_in(request, error=str(error) or type(error).__name__)
+        except Exception as error:  # the agent receives every error and may react
+            await connection.return_result(request, error=str(error) or type(error).__name__)
         else:
-            await link.hand_in(request, result=result)
+            await connection.return_result(request, result=result)
 
-    async def _put_question(self, link: Link, wanted: said.FormRequested, agent: str | None, turn: Turn) -> None:
-        """Put a form to a person. Where nobody answers, the agent is told so."""
+    async def _ask_user(
+        self, connection: Connection, wanted: messages.FormRequested, agent: str | None, turn: Turn
+    ) -> None:
+        """Ask the user to fill in a form; cancel it if no answer arrives."""
         if self.options.ask is None or wanted.mode == "url":
-            await link.fill_in(wanted.request_id, None)
+            await connection.answer_form(wanted.request_id, None)
             return
         form = Form(wanted.message, wanted.requested_schema)
-        turn.tell(QuestionAsked(form.questions, agent))
+        turn.emit(QuestionAsked(form.questions, agent))
         try:
             answers = await self.options.ask(form.questions)
         except Exception:
-            await link.fill_in(wanted.request_id, None)
+            await connection.answer_form(wanted.request_id, None)
             raise
-        await link.fill_in(wanted.request_id, form.filled_in(answers))
+        await connection.answer_form(wanted.request_id, form.values(answers))
 
-    # what the caller may ask besides --------------------------------------------------------------------------
+    # Other requests
 
     async def context(self) -> ContextUsage:
-        """How full the context is, as of the last call of the model."""
-        return self._link.context if self._link is not None else ContextUsage()
+        """Return how full the context was at the last model call."""
+        return self._connection.context if self._connection is not None else ContextUsage()
 
     async def compact(self, focus: str = "") -> None:
-        """Summarise the context; where there is nothing to summarise, nothing happens. Raises ProviderError."""
+        """Summarise the context; an empty one stays as it is. Raise ProviderError."""
         try:
-            await (await self._linked()).compact(focus)
+            await (await self._connected()).compact(focus)
         except ProviderError as error:
             if "Nothing to compact" not in str(error):
                 raise
 
     async def set_model(self, id: str) -> None:
-        """Use another model from the next turn on. Raises ProviderError."""
-        await (await self._linked()).set_model(id)
+        """Use another model from the next turn on. Raise ProviderError."""
+        await (await self._connected()).set_model(id)
         self._model = id
 
 
-def _bound(prompt: str, schema: Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any] | None]:
-    """The prompt, and the schema that the model is bound to; one that no model can be bound to is said in words."""
+def _with_schema(prompt: str, schema: Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the prompt and the strict schema; put a schema that is not strict into the
+    prompt.
+    """
     if schema is None:
         return prompt, None
     try:

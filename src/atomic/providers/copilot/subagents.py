@@ -1,7 +1,8 @@
-"""Sub-agents: one id each, told once as a sub-agent and not as a tool besides.
+"""The sub-agents of a session: one id each, reported as sub-agents and not as tools.
 
-Copilot calls them by the tool `task`, and gives each an id that its events carry. One that ran in the background can be
-woken again by a message; it then works under the same id, without a word that it began.
+Copilot calls them with the tool `task` and gives each an id that its events carry. A
+message can wake one that ran in the background; it continues with the same id, without
+a start event.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TOOL = "task"
 class _Call:
     """A call of the tool that starts a sub-agent."""
 
-    agent: str | None  # who called it
+    agent: str | None  # the caller
     input: dict[str, Any]
     started: bool = False
 
@@ -27,8 +28,8 @@ class _Call:
 class _Subagent:
     name: str
     caller: str | None
-    said: str = ""  # its last message
-    at_work: bool = True
+    text: str = ""  # its last message
+    is_active: bool = True
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Subagents:
     _known: dict[str, _Subagent] = field(default_factory=dict[str, _Subagent])
 
     def called(self, id: str, agent: str | None, input: dict[str, Any]) -> None:
-        """The tool was called; what comes of it is not known yet."""
+        """Note a call of the tool."""
         self._calls[id] = _Call(agent, input)
 
     def began(self, id: str, name: str, call_id: str, parent: str | None) -> AgentEvent:
@@ -49,38 +50,38 @@ class Subagents:
         return SubagentStarted(id, name, str(call.input.get("prompt", "")), call.agent)
 
     def woken(self, id: str, prompt: str) -> AgentEvent | None:
-        """A sub-agent got a prompt; that is news only if it had ended."""
+        """Note a prompt for a sub-agent; return a start if it had ended."""
         subagent = self._known.get(id)
-        if subagent is None or subagent.at_work:
+        if subagent is None or subagent.is_active:
             return None
-        subagent.at_work = True
+        subagent.is_active = True
         return SubagentStarted(id, subagent.name, prompt, subagent.caller)
 
-    def said(self, id: str, text: str) -> None:
+    def add_text(self, id: str, text: str) -> None:
         if text and id in self._known:
-            self._known[id].said = text
+            self._known[id].text = text
 
     def ended(self, id: str, error: str | None = None) -> AgentEvent | None:
         subagent = self._known.get(id)
-        if subagent is None or not subagent.at_work:
+        if subagent is None or not subagent.is_active:
             return None
-        subagent.at_work = False
-        return SubagentEnded(id, subagent.said, error, subagent.caller)
+        subagent.is_active = False
+        return SubagentEnded(id, subagent.text, error, subagent.caller)
 
     def returned(self, id: str, output: str, error: str | None) -> list[AgentEvent]:
-        """The tool is over; only where no sub-agent came of it, it was a tool like any other."""
+        """Return the events of a call that started no sub-agent, as of any other tool."""
         call = self._calls.pop(id, None)
-        if call is None or call.started:  # None: it began before this turn, and was cut off with its server
+        if call is None or call.started:  # None: it started before this turn, on a server that died
             return []
         return [ToolStarted(id, TOOL, call.input, call.agent), ToolEnded(id, output, error, call.agent)]
 
-    def leave_none_open(self, why: str) -> list[AgentEvent]:
-        """The turn is over: end all that are still said to be at work."""
+    def end_all(self, error: str) -> list[AgentEvent]:
+        """End all active sub-agents at the end of the turn."""
         self._calls.clear()
-        ends = [self.ended(id, why) for id in self._known]
+        ends = [self.ended(id, error) for id in self._known]
         return [end for end in ends if end is not None]
 
 
 def as_input(arguments: Any) -> dict[str, Any]:
-    """The input of a tool as an object, whatever the model sent."""
+    """Return the input of a tool as an object, whatever the model sent."""
     return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {"input": arguments}

@@ -1,7 +1,8 @@
-"""What Copilot says, as the events of a turn, and when the turn is over.
+"""Translate Copilot's events and detect the end of a turn.
 
-The end is `session.idle`: Copilot sends it when nothing of the session is at work any more, sub-agents and commands in
-the background included. It counts only for the turn whose prompt was taken up before it, or that was stopped.
+The end is `session.idle`: Copilot sends it when nothing of the session runs, including
+sub-agents and background commands. It counts only for a turn whose prompt was started
+before it, or that was stopped.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from time import monotonic
 
-from atomic.providers.copilot import limits
-from atomic.providers.copilot import messages as said
+from atomic.providers.copilot import limits, messages
 from atomic.providers.copilot.login import LOGIN, is_about_login
 from atomic.providers.copilot.subagents import TOOL, Subagents, as_input
 from atomic.providers.events import (
@@ -29,128 +29,130 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
-from atomic.providers.turns import Turn
+from atomic.providers.turn import Turn
 
-_ENDS = ("session.idle", "session.error")  # not to understand one of these is an end too
+_ENDS = ("session.idle", "session.error")  # an unreadable one ends the turn too
 
 
 class Translator:
-    """Hears one turn."""
+    """Translates the events of one turn."""
 
     def __init__(self, turn: Turn, prompt: str, subagents: Subagents, max_turns: int | None = None) -> None:
         self.turn = turn
-        self.stopping: EndReason | None = None  # why it is to be stopped, if that is our own wish
-        self._prompt, self._subagents, self._left = prompt, subagents, max_turns
-        self._most = f"stopped after {max_turns} calls of the model"
-        self._taken_up = False
-        self._calls_tools = False  # the newest message does
-        self._streamed: set[str] = set()  # messages and thoughts that came in pieces
-        self._tools: dict[str, str | None] = {}  # those that run, and whose they are
+        self.stopping: EndReason | None = None  # why Atomic stops the turn
+        self._prompt = prompt
+        self._subagents = subagents
+        self._left = max_turns  # model calls
+        self._turns_error = f"stopped after {max_turns} model calls"
+        self._is_started = False
+        self._calls_tools = False  # the newest message calls tools
+        self._streamed: set[str] = set()  # messages and thoughts that were streamed
+        self._tools: dict[str, str | None] = {}  # running call -> agent
         self._error: str | None = None
         self._refused = False
-        self._limit = ""  # what the provider said when it did not serve
+        self._limit = ""  # the provider's message
         self._limited_since: float | None = None
 
-    def hear(self, event: said.Event) -> None:
-        """Take in one event."""
+    def receive(self, event: messages.Event) -> None:
+        """Handle one event."""
         agent = event.agent
         match event.data:
-            case said.TextAdded(id, text):
+            case messages.TextAdded(id, text):
                 self._streamed.add(id)
                 self._limited_since = None
-                self._tell(TextDelta(text, agent))
-            case said.ThoughtAdded(id, text):
+                self._emit(TextDelta(text, agent))
+            case messages.ThoughtAdded(id, text):
                 self._streamed.add(id)
-                self._tell(ThinkingDelta(text, agent))
-            case said.MessageBegun():
+                self._emit(ThinkingDelta(text, agent))
+            case messages.MessageBegun():
                 if agent is None:
                     self.turn.begin_message()
-            case said.MessageDone():
+            case messages.MessageDone():
                 self._message(event.data, agent)
-            case said.ThoughtDone(id, text):
+            case messages.ThoughtDone(id, text):
                 if id not in self._streamed and text:
-                    self._tell(ThinkingDelta(text, agent))
-            case said.Used():
+                    self._emit(ThinkingDelta(text, agent))
+            case messages.Used():
                 self._used(event.data, agent)
-            case said.StepDone():
+            case messages.StepDone():
                 self._step_done(agent)
             case _:
-                self._hear_tools(event)
+                self._receive_tool_event(event)
 
-    def _hear_tools(self, event: said.Event) -> None:
+    def _receive_tool_event(self, event: messages.Event) -> None:
         agent = event.agent
         match event.data:
-            case said.ToolBegun(id, name, arguments):
+            case messages.ToolBegun(id, name, arguments):
                 self._tool_began(id, name, arguments, agent)
-            case said.ToolSaid(id, text) | said.ToolProgressed(id, text):
-                if id in self._tools:  # not of one that went into the background
-                    self._tell(ToolOutput(id, text, agent))
-            case said.ToolDone():
+            case messages.ToolSaid(id, text) | messages.ToolProgressed(id, text):
+                if id in self._tools:  # not of a tool in the background
+                    self._emit(ToolOutput(id, text, agent))
+            case messages.ToolDone():
                 self._tool_done(event.data, agent)
-            case said.AgentBegun(call, name, parent) if agent is not None:
-                self._tell(self._subagents.began(agent, name, call, parent))
-            case said.AgentDone(cancelled) if agent is not None:
-                self._tell(self._subagents.ended(agent, "it was cancelled" if cancelled else None))
-            case said.AgentFailed(error) if agent is not None:
-                self._tell(self._subagents.ended(agent, error or "it failed"))
-            case said.Notified(kind):
+            case messages.AgentBegun(call, name, parent) if agent is not None:
+                self._emit(self._subagents.began(agent, name, call, parent))
+            case messages.AgentDone(cancelled) if agent is not None:
+                self._emit(self._subagents.ended(agent, "cancelled" if cancelled else None))
+            case messages.AgentFailed(error) if agent is not None:
+                self._emit(self._subagents.ended(agent, error or "failed"))
+            case messages.Notified(kind):
                 if kind.type in ("agent_idle", "agent_completed") and kind.agent_id:
-                    self._tell(self._subagents.ended(kind.agent_id))
-            case said.SkillInvoked(name):
-                self._tell(SkillLoaded(name, agent))
+                    self._emit(self._subagents.ended(kind.agent_id))
+            case messages.SkillInvoked(name):
+                self._emit(SkillLoaded(name, agent))
             case _:
-                self._hear_session(event)
+                self._receive_session_event(event)
 
-    def _hear_session(self, event: said.Event) -> None:
+    def _receive_session_event(self, event: messages.Event) -> None:
         agent = event.agent
         match event.data:
-            case said.Prompted(content, id):
-                self._taken_up = self._taken_up or id == self._prompt
-                self._tell(None if agent is None else self._subagents.woken(agent, content))
-            case said.CompactionDone():
+            case messages.Prompted(content, id):
+                self._is_started = self._is_started or id == self._prompt
+                self._emit(None if agent is None else self._subagents.woken(agent, content))
+            case messages.CompactionDone():
                 self._compacted(event.data, agent)
-            case said.Truncated(before, after):
-                self._tell(Compacted(int(before), int(after), agent))
-            case said.Informed(message, kind):
+            case messages.Truncated(before, after):
+                self._emit(Compacted(int(before), int(after), agent))
+            case messages.Informed(message, kind):
                 if kind == "model_retry":
-                    self._tell(Notice(message, agent))
-            case said.Warned(message):
-                self._tell(Notice(message, agent))
-            case said.CallFailed():
+                    self._emit(Notice(message, agent))
+            case messages.Warned(message):
+                self._emit(Notice(message, agent))
+            case messages.CallFailed():
                 self._call_failed(event.data, agent)
-            case said.Failed():
+            case messages.Failed():
                 self._failed(event.data, agent)
-            case said.Idle(aborted):
+            case messages.Idle(aborted):
                 self._idle(bool(aborted), agent)
-            case said.Lost(reason):
+            case messages.Lost(reason):
                 self._end(EndReason.ERROR, reason)
-            case said.Unreadable(problem) if event.kind in _ENDS and agent is None:
-                self._end(EndReason.ERROR, f"Copilot ended the turn in a way that cannot be read: {problem}")
-            case said.Unreadable() | said.Unknown():
+            case messages.Unreadable(problem) if event.kind in _ENDS and agent is None:
+                self._end(EndReason.ERROR, f"Copilot ended the turn with an unreadable message: {problem}")
+            case messages.Unreadable() | messages.Unknown():
                 self.turn.note_unknown(event.kind)
             case _:
-                pass  # what is asked of us, and what only the session wants to know
+                pass  # handled by the session
 
-    # one kind each --------------------------------------------------------------------------------------------
+    # Kinds of events
 
-    def _message(self, message: said.MessageDone, agent: str | None) -> None:
+    def _message(self, message: messages.MessageDone, agent: str | None) -> None:
         if agent is None:
             self._calls_tools = bool(message.tool_requests)
         else:
-            self._subagents.said(agent, message.content)
+            self._subagents.add_text(agent, message.content)
         if message.content and message.message_id not in self._streamed:
             if agent is None:
                 self.turn.begin_message()
-            self._tell(TextDelta(message.content, agent))
+            self._emit(TextDelta(message.content, agent))
 
-    def _used(self, used: said.Used, agent: str | None) -> None:
+    def _used(self, used: messages.Used, agent: str | None) -> None:
         self._limited_since = None
         if agent is None:
             self._refused = used.finish_reason == "content_filter"
-        self._tell(UsageReported(_usage(used), agent))
+        self._emit(UsageReported(_usage(used), agent))
 
     def _step_done(self, agent: str | None) -> None:
-        """Count the calls of the model; the one that would be too many is not made."""
+        """Count model calls and stop before the limit is exceeded."""
         if agent is not None or self._left is None or not self._calls_tools:
             return
         self._left -= 1
@@ -162,52 +164,57 @@ class Translator:
             self._subagents.called(id, agent, as_input(arguments))
             return
         self._tools[id] = agent
-        self._tell(ToolStarted(id, name, as_input(arguments), agent))
+        self._emit(ToolStarted(id, name, as_input(arguments), agent))
 
-    def _tool_done(self, done: said.ToolDone, agent: str | None) -> None:
+    def _tool_done(self, done: messages.ToolDone, agent: str | None) -> None:
         output = done.result.content if done.result is not None else ""
-        error = None if done.success else (done.error.message if done.error is not None else "") or "it failed"
+        error = None
+        if not done.success:
+            error = (done.error.message if done.error is not None else "") or "failed"
         if done.tool_call_id in self._tools:
             del self._tools[done.tool_call_id]
-            self._tell(ToolEnded(done.tool_call_id, output, error, agent))
+            self._emit(ToolEnded(done.tool_call_id, output, error, agent))
         else:
-            self._tell_all(self._subagents.returned(done.tool_call_id, output, error))
+            self._emit_all(self._subagents.returned(done.tool_call_id, output, error))
 
-    def _compacted(self, done: said.CompactionDone, agent: str | None) -> None:
+    def _compacted(self, done: messages.CompactionDone, agent: str | None) -> None:
         if done.compaction_tokens_used is not None:
-            self._tell(UsageReported(_usage(done.compaction_tokens_used), agent))
+            self._emit(UsageReported(_usage(done.compaction_tokens_used), agent))
         if not done.success:
-            self._tell(Notice(f"The context could not be summarised: {done.error or 'nobody knows why'}", agent))
+            self._emit(Notice(f"The context could not be summarised: {done.error or 'no reason given'}", agent))
             return
-        before, after = done.pre_compaction_tokens, done.post_compaction_tokens
-        self._tell(Compacted(None if before is None else int(before), None if after is None else int(after), agent))
+        before = done.pre_compaction_tokens
+        after = done.post_compaction_tokens
+        self._emit(Compacted(None if before is None else int(before), None if after is None else int(after), agent))
 
-    def _call_failed(self, failure: said.CallFailed, agent: str | None) -> None:
+    def _call_failed(self, failure: messages.CallFailed, agent: str | None) -> None:
         if not limits.is_limit(failure):
             return
-        self._limit, now = limits.words_of(failure), monotonic()
-        self._tell(LimitReached(limits.reset_of(failure, datetime.now(UTC)), self._limit, agent))
+        self._limit = limits.message_of(failure)
+        now = monotonic()
+        self._emit(LimitReached(limits.reset_of(failure, datetime.now(UTC)), self._limit, agent))
         self._limited_since = self._limited_since or now
         if now - self._limited_since >= limits.PATIENCE:
             self.stopping = self.stopping or EndReason.LIMIT
 
-    def _failed(self, failure: said.Failed, agent: str | None) -> None:
+    def _failed(self, failure: messages.Failed, agent: str | None) -> None:
         if agent is not None or failure.originating_message_id not in (None, self._prompt):
             return
-        self._taken_up, self._error = True, failure.message
+        self._is_started = True
+        self._error = failure.message
         if is_about_login(failure.message):
-            self._error = f"Copilot's login is not accepted, or GitHub cannot be reached ({LOGIN})"
+            self._error = f"GitHub did not accept Copilot's login or cannot be reached ({LOGIN})"
         if limits.is_limit(failure) and self._limited_since is None:
-            self._tell(LimitReached(None, failure.message))
+            self._emit(LimitReached(None, failure.message))
 
-    # the end --------------------------------------------------------------------------------------------------
+    # The end of a turn
 
     def _idle(self, aborted: bool, agent: str | None) -> None:
         stopped = aborted and (self.turn.ending or self.stopping is not None)
-        if agent is not None or not (self._taken_up or stopped):
+        if agent is not None or not (self._is_started or stopped):
             return
         if self.stopping is not None and aborted:
-            self._end(self.stopping, self._limit if self.stopping is EndReason.LIMIT else self._most)
+            self._end(self.stopping, self._limit if self.stopping is EndReason.LIMIT else self._turns_error)
         elif aborted:
             self._end(EndReason.INTERRUPTED)
         elif self._error is not None:
@@ -216,22 +223,22 @@ class Translator:
             self._end(EndReason.REFUSED if self._refused else EndReason.DONE)
 
     def _end(self, reason: EndReason, error: str | None = None) -> None:
-        why = "the turn was stopped" if error is None else error
+        cause = "the turn was stopped" if error is None else error
         for id, agent in self._tools.items():
-            self._tell(ToolEnded(id, error=why, agent=agent))
-        self._tell_all(self._subagents.leave_none_open(why))
+            self._emit(ToolEnded(id, error=cause, agent=agent))
+        self._emit_all(self._subagents.end_all(cause))
         self._tools.clear()
         self.turn.end(reason, error=error)
 
-    def _tell(self, event: AgentEvent | None) -> None:
+    def _emit(self, event: AgentEvent | None) -> None:
         if event is not None:
-            self.turn.tell(event)
+            self.turn.emit(event)
 
-    def _tell_all(self, events: Iterable[AgentEvent]) -> None:
+    def _emit_all(self, events: Iterable[AgentEvent]) -> None:
         for event in events:
-            self.turn.tell(event)
+            self.turn.emit(event)
 
 
-def _usage(used: said.Used) -> Usage:
+def _usage(used: messages.Used) -> Usage:
     tokens = (used.input_tokens, used.output_tokens, used.cache_read_tokens)
     return Usage(*(int(count or 0) for count in tokens))

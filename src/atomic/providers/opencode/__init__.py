@@ -1,1 +1,1 @@
-"""OpenCode: one server on loopback for many sessions."""
+"""The adapter for OpenCode: one server on loopback for many sessions."""

@@ -1,4 +1,4 @@
-"""The calls of OpenCode's server that Atomic uses, each with a time limit and an answer of bounded size."""
+"""The calls of OpenCode's server that Atomic uses, with limits for time and size."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from atomic.http1 import HttpError, LoopbackClient, Response
+from atomic.base.http import HttpError, LoopbackClient, Response
 from atomic.providers.errors import ProgramFailedError, ProviderError
-from atomic.providers.opencode import wire
+from atomic.providers.opencode import messages
 
 T = TypeVar("T")
 
-MAX_ANSWER = 256 * 1024 * 1024  # a page of messages may hold the outputs of many tools
-QUICK, SLOW = 30.0, 120.0  # seconds; the first call for a folder loads all that belongs to it
+MAX_ANSWER = 256 * 1024 * 1024  # a page may contain the output of many tools
+QUICK = 30.0  # seconds
+SLOW = 120.0  # for the first call in a folder, which loads its configuration
 _PAGE = 50
 
 
 class RefusedError(ProviderError):
-    """The server answered that it will not; `status` is its HTTP status."""
+    """The server refused a request; `status` is the HTTP status."""
 
-    def __init__(self, what: str, status: int) -> None:
+    def __init__(self, message: str, status: int) -> None:
         self.status = status
-        super().__init__(what, provider="opencode")
+        super().__init__(message, provider="opencode")
 
 
 class Api:
-    """What can be asked of the server, for one folder each time."""
+    """The requests to the server, each for one folder."""
 
     def __init__(self, client: LoopbackClient) -> None:
         self._client = client
@@ -37,101 +38,112 @@ class Api:
     def url(self) -> str:
         return self._client.url
 
-    # sessions -------------------------------------------------------------------------------------------------
+    # Sessions
 
     async def create(self, folder: str, title: str) -> str:
-        """A new session. With a title OpenCode need not ask a model for one."""
-        return (await self._ask("POST", "/session", folder, wire.Session, {"title": title}, limit=SLOW)).id
+        """Create a session. With a title, OpenCode does not ask a model for one."""
+        return (await self._request("POST", "/session", folder, messages.Session, {"title": title}, limit=SLOW)).id
 
     async def rename(self, folder: str, id: str, title: str) -> None:
-        await self._ask("PATCH", f"/session/{id}", folder, None, {"title": title})
+        await self._request("PATCH", f"/session/{id}", folder, None, {"title": title})
 
     async def find(self, folder: str, id: str) -> str:
-        return (await self._ask("GET", f"/session/{id}", folder, wire.Session, limit=SLOW)).id
+        return (await self._request("GET", f"/session/{id}", folder, messages.Session, limit=SLOW)).id
 
     async def fork(self, folder: str, id: str) -> str:
-        return (await self._ask("POST", f"/session/{id}/fork", folder, wire.Session, {}, limit=SLOW)).id
+        return (await self._request("POST", f"/session/{id}/fork", folder, messages.Session, {}, limit=SLOW)).id
 
-    async def children(self, folder: str, id: str) -> list[wire.Session]:
-        return await self._ask("GET", f"/session/{id}/children", folder, list[wire.Session])
+    async def children(self, folder: str, id: str) -> list[messages.Session]:
+        return await self._request("GET", f"/session/{id}/children", folder, list[messages.Session])
 
-    async def busy(self, folder: str) -> dict[str, wire.Status]:
-        """The sessions that are at work; those that are not there are idle."""
-        return await self._ask("GET", "/session/status", folder, dict[str, wire.Status])
+    async def busy(self, folder: str) -> dict[str, messages.Status]:
+        """Return the state of all busy sessions; the others are idle."""
+        return await self._request("GET", "/session/status", folder, dict[str, messages.Status])
 
     async def prompt(self, folder: str, id: str, body: Mapping[str, Any]) -> None:
-        await self._ask("POST", f"/session/{id}/prompt_async", folder, None, body, limit=SLOW)
+        await self._request("POST", f"/session/{id}/prompt_async", folder, None, body, limit=SLOW)
 
     async def note(self, folder: str, id: str, body: Mapping[str, Any]) -> None:
-        """Add a message that nobody answers."""
-        await self._ask("POST", f"/session/{id}/message", folder, None, {**body, "noReply": True}, limit=SLOW)
+        """Add a message that gets no answer."""
+        await self._request("POST", f"/session/{id}/message", folder, None, {**body, "noReply": True}, limit=SLOW)
 
     async def abort(self, folder: str, id: str, *, limit: float = QUICK) -> None:
-        """End what the session does. It answers when that has ended; before it began, there is nothing to end."""
-        await self._ask("POST", f"/session/{id}/abort", folder, None, {}, limit=limit)
+        """Abort the session's work and return when it has ended.
+
+        Before the work starts, this has no effect.
+        """
+        await self._request("POST", f"/session/{id}/abort", folder, None, {}, limit=limit)
 
     async def summarize(self, folder: str, id: str, provider: str, model: str) -> None:
         body = {"providerID": provider, "modelID": model, "auto": False}
-        await self._ask("POST", f"/session/{id}/summarize", folder, None, body, limit=None)
+        await self._request("POST", f"/session/{id}/summarize", folder, None, body, limit=None)
 
-    async def messages(self, folder: str, id: str, *, back_to: str | None = None) -> list[wire.MessageWithParts]:
-        """The newest messages, oldest first: a page of them, or all back to that one if it is there."""
-        found: list[wire.MessageWithParts] = []
+    async def messages(self, folder: str, id: str, *, back_to: str | None = None) -> list[messages.MessageWithParts]:
+        """Return the newest page of messages, oldest first.
+
+        With `back_to`, return all messages back to that one, if it exists.
+        """
+        found: list[messages.MessageWithParts] = []
         before: str | None = None
         while True:
-            query = {"limit": str(_PAGE), **({"before": before} if before else {})}
+            query = {"limit": str(_PAGE)}
+            if before:
+                query["before"] = before
             data, headers = await self._call("GET", f"/session/{id}/message", folder, None, query=query)
-            page = _read(data, list[wire.MessageWithParts])
+            page = _read(data, list[messages.MessageWithParts])
             found = [*page, *found]
             before = headers.get("x-next-cursor")
             if not before or back_to is None or any(message.info.id == back_to for message in page):
                 return found
 
-    async def todos(self, folder: str, id: str) -> list[wire.Todo]:
-        return await self._ask("GET", f"/session/{id}/todo", folder, list[wire.Todo])
+    async def todos(self, folder: str, id: str) -> list[messages.Todo]:
+        return await self._request("GET", f"/session/{id}/todo", folder, list[messages.Todo])
 
-    # questions ------------------------------------------------------------------------------------------------
+    # Questions
 
-    async def questions(self, folder: str) -> list[wire.QuestionRequest]:
-        return await self._ask("GET", "/question", folder, list[wire.QuestionRequest])
+    async def questions(self, folder: str) -> list[messages.QuestionRequest]:
+        return await self._request("GET", "/question", folder, list[messages.QuestionRequest])
 
     async def answer(self, folder: str, id: str, answers: Sequence[Sequence[str]]) -> None:
         body = {"answers": [list(labels) for labels in answers]}
-        await self._ask("POST", f"/question/{id}/reply", folder, None, body)
+        await self._request("POST", f"/question/{id}/reply", folder, None, body)
 
     async def reject(self, folder: str, id: str) -> None:
-        await self._ask("POST", f"/question/{id}/reject", folder, None, {})
+        await self._request("POST", f"/question/{id}/reject", folder, None, {})
 
-    async def permissions(self, folder: str) -> list[wire.PermissionRequest]:
-        return await self._ask("GET", "/permission", folder, list[wire.PermissionRequest])
+    async def permissions(self, folder: str) -> list[messages.PermissionRequest]:
+        return await self._request("GET", "/permission", folder, list[messages.PermissionRequest])
 
     async def permit(self, folder: str, id: str) -> None:
-        await self._ask("POST", f"/permission/{id}/reply", folder, None, {"reply": "once"})
+        await self._request("POST", f"/permission/{id}/reply", folder, None, {"reply": "once"})
 
-    # what there is --------------------------------------------------------------------------------------------
+    # Models, tools, servers
 
-    async def providers(self, folder: str) -> list[wire.Provider]:
-        return (await self._ask("GET", "/config/providers", folder, wire.Providers, limit=SLOW)).providers
+    async def providers(self, folder: str) -> list[messages.Provider]:
+        return (await self._request("GET", "/config/providers", folder, messages.Providers, limit=SLOW)).providers
 
     async def tools(self, folder: str) -> list[str]:
-        """The names of all tools but those of MCP servers."""
-        return await self._ask("GET", "/experimental/tool/ids", folder, list[str], limit=SLOW)
+        """Return the names of all tools except tools of MCP servers."""
+        return await self._request("GET", "/experimental/tool/ids", folder, list[str], limit=SLOW)
 
-    async def mcp(self, folder: str) -> dict[str, wire.McpStatus]:
-        return await self._ask("GET", "/mcp", folder, dict[str, wire.McpStatus], limit=SLOW)
+    async def mcp(self, folder: str) -> dict[str, messages.McpStatus]:
+        return await self._request("GET", "/mcp", folder, dict[str, messages.McpStatus], limit=SLOW)
 
     async def warm_up(self, folder: str) -> None:
-        """Have it load what the first prompt in a folder would load: to be stopped in the middle of that breaks it."""
+        """Load everything that the first prompt in a folder loads.
+
+        An interrupt in the middle of that loading breaks the server.
+        """
         for path in ("/config/providers", "/agent", "/experimental/tool/ids", "/mcp", "/skill", "/command"):
-            await self._ask("GET", path, folder, None, limit=SLOW)
+            await self._request("GET", path, folder, None, limit=SLOW)
 
     async def healthy(self, *, limit: float) -> None:
-        """Whether the server answers at all. Raises ProgramFailedError."""
-        await self._ask("GET", "/global/health", None, None, limit=limit)
+        """Check that the server answers. Raise ProgramFailedError."""
+        await self._request("GET", "/global/health", None, None, limit=limit)
 
-    # how ------------------------------------------------------------------------------------------------------
+    # Requests
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -154,7 +166,9 @@ class Api:
         query: Mapping[str, str] | None = None,
         limit: float | None = QUICK,
     ) -> tuple[bytes, Mapping[str, str]]:
-        params = {**({"directory": folder} if folder is not None else {}), **(query or {})}
+        params = dict(query or {})
+        if folder is not None:
+            params["directory"] = folder
         content = None if body is None else msgspec.json.encode(body)
         try:
             async with (
@@ -169,18 +183,18 @@ class Api:
         except HttpError as error:
             raise ProgramFailedError(f"OpenCode cannot be reached: {error}", provider="opencode") from error
         if response.status >= 400:
-            raise RefusedError(f"OpenCode refuses: {_reason(data, response.status)}", response.status)
+            raise RefusedError(f"OpenCode refused a request: {_reason(data, response.status)}", response.status)
         return data, response.fields
 
 
 async def _bounded(response: Response, path: str, silence: asyncio.Timeout, limit: float | None) -> bytes:
-    """Read the whole body; the time limit begins anew with each piece of it."""
+    """Read the whole body; the time limit restarts with each piece of it."""
     clock = asyncio.get_running_loop().time
     data = bytearray()
     while piece := await response.body.read():
         data += piece
         if len(data) > MAX_ANSWER:
-            raise wire.UnreadableError(f"the answer to {path} is longer than {MAX_ANSWER} bytes")
+            raise messages.UnreadableError(f"the answer to {path} is longer than {MAX_ANSWER} bytes")
         if limit is not None:
             silence.reschedule(clock() + limit)
     return bytes(data)
@@ -190,14 +204,14 @@ def _read(data: bytes, type: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=type)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise wire.UnreadableError(str(error)) from error
+        raise messages.UnreadableError(str(error)) from error
     except RecursionError as error:
-        raise wire.UnreadableError("it is nested too deep") from error
+        raise messages.UnreadableError("it is nested too deeply") from error
 
 
 def _reason(data: bytes, status: int) -> str:
     try:
-        problem = msgspec.json.decode(data, type=wire.Problem)
+        problem = msgspec.json.decode(data, type=messages.Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return f"HTTP {status}"
     return problem.data.message or problem.name

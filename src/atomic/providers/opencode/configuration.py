@@ -1,4 +1,4 @@
-"""The user's own configuration of OpenCode, and what Atomic adds to it. Nothing of it is written to the disk."""
+"""The user's configuration of OpenCode, and what Atomic adds to it in memory."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic import jsonc
-from atomic.bounded import read_bounded_text
+from atomic.base import jsonc
+from atomic.base.untrusted_files import read_bounded_text
 from atomic.providers.base import AgentLike, McpServer
 from atomic.providers.errors import ProviderError
-from atomic.providers.modelnames import named_model
-from atomic.providers.opencode.toolmap import agent_permission
+from atomic.providers.model_names import named_model
+from atomic.providers.opencode.tool_permissions import agent_permission
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
 _NAMES = ("opencode.json", "opencode.jsonc")
 _REFERENCE = re.compile(r"\{env:([^}]+)\}")
 _ANY_REFERENCE = re.compile(r"\{(?=(?:env|file):)")
-_BRACE = "\ue000"  # stands for a brace that OpenCode must not see before it has read the JSON
-_FOREVER = 24 * 60 * 60 * 1000  # milliseconds that one of our own tools may take
+_BRACE = "\ue000"  # a brace that must be escaped in the JSON, so that OpenCode finds no reference
+_TOOL_MILLISECONDS = 24 * 60 * 60 * 1000  # for one call of a custom tool
 
 
 class UserConfiguration(msgspec.Struct, frozen=True):
-    """All of it, merged, and the part that is in the environment."""
+    """The merged configuration, and the part from the environment."""
 
     merged: dict[str, Any]
     content: dict[str, Any]
-    variables: frozenset[str]  # that it refers to
+    variables: frozenset[str]  # referenced by it
 
     def providers(self) -> set[str]:
-        """The model providers that it names."""
+        """Return the model providers that it names."""
         named = {*_keys(self.merged.get("provider")), *_texts(self.merged.get("enabled_providers"))}
         models = [self.merged.get("model"), self.merged.get("small_model")]
         models += [agent.get("model") for agent in _objects(self.merged.get("agent"))]
@@ -40,9 +40,11 @@ class UserConfiguration(msgspec.Struct, frozen=True):
 
 
 def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
-    """Read it as OpenCode would, given that environment; a file that is no JSON is OpenCode's to complain about.
+    """Read it as OpenCode does in that environment.
 
-    Raises ProviderError where a file cannot be read, or OPENCODE_CONFIG_CONTENT is no JSON: Atomic could not add to it.
+    A file that is not JSON is skipped: OpenCode reports it. Raise ProviderError if a
+    file cannot be read, or if OPENCODE_CONFIG_CONTENT is not JSON, because Atomic could
+    not add to it.
     """
     texts = [text for path in _files(env) if (text := find_settings(path)) is not None]
     merged: dict[str, Any] = {}
@@ -57,7 +59,10 @@ def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
 
 
 def find_settings(path: Path) -> str | None:
-    """Return the text of one of OpenCode's files, or None where there is none. Raises ProviderError."""
+    """Return the text of one of OpenCode's files, None if it does not exist.
+
+    Raise ProviderError.
+    """
     try:
         return read_bounded_text(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +86,7 @@ def data_folder(env: Mapping[str, str]) -> Path:
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two configurations as OpenCode does: objects key by key, in the order of the first, the rest replaced."""
+    """Merge two configurations as OpenCode does: objects key by key, the rest replaced."""
     result = dict(below)
     for key, value in above.items():
         old = result.get(key)
@@ -91,7 +96,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with every `ask` allowed: nobody is there at night. A `deny` stays."""
+    """Change every `ask` to `allow`, because no user may be there to answer. Keep `deny`."""
     result = dict(config)
     if "permission" in result:
         result["permission"] = _allowed(result["permission"])
@@ -107,7 +112,7 @@ def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def agents_as_configuration(agents: Sequence[AgentLike], servers: Iterable[str]) -> dict[str, Any]:
-    """Our sub-agents in OpenCode's words. Raises ProviderError for a model that it could not find."""
+    """Convert sub-agents. Raise ProviderError for an unknown model."""
     servers = list(servers)
     return {agent.name: _agent(agent, servers) for agent in agents}
 
@@ -117,17 +122,26 @@ def servers_as_configuration(servers: Sequence[McpServer]) -> dict[str, Any]:
 
 
 def disabled_as_configuration(servers: Iterable[str]) -> dict[str, Any]:
-    """All else that is said of them stays as it is."""
+    """Disable servers without changing their other settings."""
     return {name: {"enabled": False} for name in servers}
 
 
 def tool_server_as_configuration(url: str, token: str) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {token}"}
-    return {"type": "remote", "url": url, "headers": headers, "oauth": False, "enabled": True, "timeout": _FOREVER}
+    return {
+        "type": "remote",
+        "url": url,
+        "headers": headers,
+        "oauth": False,
+        "enabled": True,
+        "timeout": _TOOL_MILLISECONDS,
+    }
 
 
 def literally(value: Any) -> Any:
-    """A value in which OpenCode will not find references of its own: `{env:NAME}` and `{file:PATH}` stay words."""
+    """Mark braces in a value, so that OpenCode does not expand `{env:NAME}` or
+    `{file:PATH}`.
+    """
     if isinstance(value, str):
         return _ANY_REFERENCE.sub(_BRACE, value)
     if isinstance(value, Mapping):
@@ -142,7 +156,7 @@ def encoded(content: Mapping[str, Any]) -> str:
 
 
 def with_prompts_in_files(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The same, with the prompts of all agents in files: a variable of the environment holds 128 KB and no more."""
+    """Move the prompts of all agents to files: a variable holds at most 128 KB."""
     agents: dict[str, Any] = {}
     for number, (name, agent) in enumerate(_pairs(content.get("agent"))):
         prompt = cast("Mapping[str, Any]", agent).get("prompt") if isinstance(agent, Mapping) else None
@@ -154,7 +168,7 @@ def with_prompts_in_files(content: Mapping[str, Any], folder: Path) -> dict[str,
 
 
 def split_model(id: str) -> tuple[str, str]:
-    """`provider/model` apart. Raises ProviderError."""
+    """Split `provider/model`. Raise ProviderError."""
     provider, slash, model = id.partition("/")
     if not (provider and slash and model):
         raise ProviderError(
@@ -179,12 +193,12 @@ def _server(server: McpServer) -> dict[str, Any]:
 
 
 def _files(env: Mapping[str, str]) -> list[Path]:
-    """The user's files, those that win last."""
-    folder, home = config_folder(env), _home(env)
+    """Return the user's files; later ones win."""
+    folder = config_folder(env)
     found = [folder / "config.json", *(folder / name for name in _NAMES)]
     if chosen := env.get("OPENCODE_CONFIG"):
         found.append(Path(chosen))
-    found += [home / ".opencode" / name for name in _NAMES]
+    found += [_home(env) / ".opencode" / name for name in _NAMES]
     if folder_chosen := env.get("OPENCODE_CONFIG_DIR"):
         found += [Path(folder_chosen) / name for name in _NAMES]
     return found
@@ -201,7 +215,7 @@ def _content(text: str) -> dict[str, Any]:
         return jsonc.parse(text)
     except ValueError as error:
         raise ProviderError(
-            f"{CONTENT} is no JSON: {error}", provider="opencode", remedy="correct or remove it"
+            f"{CONTENT} is not JSON: {error}", provider="opencode", remedy="correct or remove it"
         ) from error
 
 

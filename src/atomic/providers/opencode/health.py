@@ -1,4 +1,4 @@
-"""Can OpenCode be used here? Asked without a network, and without starting more than its `--version`."""
+"""Check whether OpenCode can be used; needs no network and only runs `--version`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from atomic.processes import ExecError, execute
 from atomic.providers.base import Health, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.opencode.configuration import UserConfiguration, data_folder, read_user_configuration
-from atomic.providers.opencode.keys import USUAL, variables_of
-from atomic.providers.opencode.plan import environment
+from atomic.providers.opencode.environment import USUAL, variables_of
+from atomic.providers.opencode.launch import environment
 
 INSTALL = "npm install -g opencode-ai"
 _LOGIN = "run: opencode auth login, or set the key of a model provider, such as ANTHROPIC_API_KEY"
@@ -23,7 +23,7 @@ _LIMIT = 30.0
 
 
 async def examine(program: Path, settings: Settings) -> Health:
-    """It never raises for what is missing, it says so."""
+    """Return the version and login; a problem is reported, not raised."""
     try:
         user = read_user_configuration({**os.environ, **settings.provider("opencode").env})
         env = environment(settings, user, SessionOptions())
@@ -32,8 +32,8 @@ async def examine(program: Path, settings: Settings) -> Health:
         return Health(False, program=str(program), remedy=str(error))
     version = result.stdout.strip()
     if result.exit_code != 0 or not version:
-        said = (result.stderr or result.stdout).strip()[-300:]
-        return Health(False, program=str(program), remedy=f"opencode --version failed: {said}; {INSTALL}")
+        output = (result.stderr or result.stdout).strip()[-300:]
+        return Health(False, program=str(program), remedy=f"opencode --version failed: {output}; {INSTALL}")
     if _number(version) < _OLDEST:
         wanted = ".".join(map(str, _OLDEST))
         return Health(False, version, str(program), f"Atomic needs OpenCode {wanted} or newer: {INSTALL}")
@@ -48,7 +48,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _has_credentials(env: Mapping[str, str], user: UserConfiguration) -> bool:
-    """Whether there is a login, a key, or a provider of the user's own. Whether it is good, only a call would show."""
+    """Return whether a login, a key or a custom provider exists. Validity is not checked."""
     has_key = any(env.get(name) for name in variables_of({*USUAL, *user.providers()}) | {"OPENCODE_API_KEY"})
     return has_key or bool(user.merged.get("provider")) or bool(env.get("OPENCODE_AUTH_CONTENT")) or _has_login(env)
 

@@ -1,4 +1,4 @@
-"""When a provider does not serve now: what says so, until when, and how long OpenCode's own tries are waited for."""
+"""Recognise the limits of model providers, when they end, and how long OpenCode may retry."""
 
 from __future__ import annotations
 
@@ -6,54 +6,65 @@ import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from atomic.providers.opencode import wire
+from atomic.providers.limits import STATUSES, if_future
+from atomic.providers.opencode import messages
 
-PATIENCE = timedelta(seconds=10)  # one wait of OpenCode's may take that long; a longer one ends the turn
+PATIENCE = timedelta(seconds=10)  # for one wait of OpenCode; a longer one ends the turn
 
-_STATUSES = frozenset({429, 529})
-_WORDS = re.compile(
+_LIMIT = re.compile(
     r"\b(?:429|529)\b|rate[ _-]?limit|too many requests|overload|usage limit|quota|exhausted|at capacity|throttl",
     re.IGNORECASE,
 )
-_FIRST_WAIT, _LATE = timedelta(seconds=2), timedelta(seconds=2)  # the news of a wait may come late
+_FIRST_WAIT = timedelta(seconds=2)
+_DELAY = timedelta(seconds=2)  # the event of a wait may arrive late
 
 
-def retry_is_limit(status: wire.Status, now: datetime) -> bool:
-    """Whether a call is tried again because of a limit. OpenCode tells the words of the provider, but no number."""
-    return bool(status.action) or bool(_WORDS.search(status.message)) or _is_told(status, now)
+def retry_is_limit(status: messages.Status, now: datetime) -> bool:
+    """Return whether a call is retried because of a limit.
+
+    OpenCode reports the provider's message, but no status code.
+    """
+    return bool(status.action) or bool(_LIMIT.search(status.message)) or _is_prescribed(status, now)
 
 
-def next_try(status: wire.Status) -> datetime:
+def next_try(status: messages.Status) -> datetime:
     return datetime.fromtimestamp(status.next / 1000, UTC)
 
 
-def retry_reset(status: wire.Status, now: datetime) -> datetime | None:
-    """Until when the provider does not serve; None where OpenCode only waits a while of its own accord."""
-    return next_try(status) if _is_told(status, now) else None
+def retry_reset(status: messages.Status, now: datetime) -> datetime | None:
+    """Return when the limit ends; None if OpenCode only waits for a delay of its own."""
+    return next_try(status) if _is_prescribed(status, now) else None
 
 
-def is_too_long(status: wire.Status, now: datetime) -> bool:
+def is_too_long(status: messages.Status, now: datetime) -> bool:
     return next_try(status) - now > PATIENCE
 
 
-def ended_at_limit(problem: wire.Problem) -> bool:
-    """Whether a limit is why it failed."""
+def ended_at_limit(problem: messages.Problem) -> bool:
+    """Return whether a limit is the reason for the failure."""
     status = problem.data.status_code
-    return status in _STATUSES or (status is None and bool(_WORDS.search(problem.data.message)))
+    return status in STATUSES or (status is None and bool(_LIMIT.search(problem.data.message)))
 
 
-def problem_reset(problem: wire.Problem, now: datetime) -> datetime | None:
-    """Until when, as the provider's answer says; None if it does not, or if that has passed."""
+def problem_reset(problem: messages.Problem, now: datetime) -> datetime | None:
+    """Return when the limit ends, from the headers of the provider's answer.
+
+    None if they contain no time, or if it has passed.
+    """
     headers = {name.lower(): value for name, value in problem.data.response_headers.items()}
-    said = _milliseconds(headers.get("retry-after-ms"), now) or _retry_after(headers.get("retry-after"), now)
-    return said if said is not None and said > now else None
+    reset = _milliseconds(headers.get("retry-after-ms"), now) or _retry_after(headers.get("retry-after"), now)
+    return if_future(reset, now)
 
 
-def _is_told(status: wire.Status, now: datetime) -> bool:
-    """Whether the wait is not one of OpenCode's own: 2, 4, 8, … seconds, and up to a quarter more."""
+def _is_prescribed(status: messages.Status, now: datetime) -> bool:
+    """Return whether the provider set the wait: it is not OpenCode's own 2, 4, 8, …
+    seconds.
+
+    OpenCode may add up to a quarter to its own waits.
+    """
     wait = next_try(status) - now
     own = _FIRST_WAIT * 2 ** max(status.attempt - 1, 0)
-    return not own - _LATE <= wait <= own * 1.25 + _LATE
+    return not own - _DELAY <= wait <= own * 1.25 + _DELAY
 
 
 def _milliseconds(value: str | None, now: datetime) -> datetime | None:

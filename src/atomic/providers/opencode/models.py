@@ -1,8 +1,8 @@
-"""The models that OpenCode offers, as `provider/model`."""
+"""List the models that OpenCode offers, as `provider/model`."""
 
 from __future__ import annotations
 
-from atomic.errors import closest
+from atomic.base.errors import suggest
 from atomic.providers.base import ModelInfo
 from atomic.providers.errors import ProviderError
 from atomic.providers.opencode.api import Api
@@ -18,10 +18,9 @@ async def list_models(api: Api, folder: str) -> list[ModelInfo]:
 
 
 async def require_model(api: Api, folder: str, id: str) -> None:
-    """Raises ProviderError with the nearest name where there is no such model."""
+    """Raise ProviderError with the nearest name if the model does not exist."""
     split_model(id)
     known = [model.id for model in await list_models(api, folder)]
     if id not in known:
-        near = closest(id, known)
-        remedy = f'did you mean "{near}"?' if near else "see: atomic models"
+        remedy = suggest(id, known, otherwise="see: atomic models")
         raise ProviderError(f'OpenCode has no model "{id}"', provider="opencode", remedy=remedy)

@@ -1,4 +1,4 @@
-"""The pieces of messages as events: nothing twice, and after a gap nothing lost."""
+"""Translate parts of messages into events: none twice, and none lost after a gap."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
-from atomic.providers.opencode import wire
+from atomic.providers.opencode import messages
 from atomic.providers.opencode.subagents import Subagents
 from atomic.providers.tools import given_name
 
-TASK, _SKILL = "task", "skill"
+TASK = "task"
+_SKILL = "skill"
 _OVERLAP = 256  # characters of a tool's output by which its continuation is found
 
 
@@ -28,39 +29,41 @@ _OVERLAP = 256  # characters of a tool's output by which its continuation is fou
 class _Text:
     is_thinking: bool
     agent: str | None
-    told: int = 0  # characters
-    has_gap: bool = False  # something of it was missed: the rest is told when it is complete
+    emitted: int = 0  # characters
+    has_gap: bool = False  # part of it was missed; the rest is emitted when complete
 
 
 @dataclass
 class _Tool:
     is_over: bool = False
-    output: str = ""  # as far as it was told
+    output: str = ""  # as far as it was emitted
 
 
 class Parts:
-    """Tells of each part what is new."""
+    """Emits the new content of each part."""
 
     def __init__(
         self,
-        tell: Callable[[AgentEvent], None],
+        emit: Callable[[AgentEvent], None],
         subagents: Subagents,
         adopt: Callable[[str], None],
         *,
         has_own_tools: bool = False,
     ) -> None:
         self._has_own_tools = has_own_tools
-        self._tell, self._subagents, self._adopt = tell, subagents, adopt
+        self._emit = emit
+        self._subagents = subagents
+        self._adopt = adopt
         self._texts: dict[str, _Text] = {}
         self._tools: dict[str, _Tool] = {}
         self._steps: set[str] = set()
 
-    def missed_something(self) -> None:
-        """What is open now may have a hole: pieces that come from now on cannot be put behind it."""
+    def note_gap(self) -> None:
+        """Note that open texts may miss a piece, so later pieces cannot be appended."""
         for text in self._texts.values():
             text.has_gap = True
 
-    def take(self, part: wire.Part, agent: str | None) -> None:
+    def take(self, part: messages.Part, agent: str | None) -> None:
         match part.type:
             case "text" | "reasoning":
                 self._text(part, agent)
@@ -69,33 +72,33 @@ class Parts:
             case _:
                 pass
 
-    def take_piece(self, piece: wire.Delta) -> None:
-        """A piece of a text that is being said."""
+    def take_piece(self, piece: messages.Delta) -> None:
+        """Emit a piece of a streamed text."""
         text = self._texts.get(piece.part)
         if text is not None and piece.field == "text" and not text.has_gap:
-            self._say(text, piece.delta)
+            self._emit_text(text, piece.delta)
 
-    def take_step(self, part: wire.Part, agent: str | None) -> bool:
-        """What one call of the model cost; whether that is new."""
+    def take_step(self, part: messages.Part, agent: str | None) -> bool:
+        """Emit the usage of one model call and return whether it is new."""
         if part.id in self._steps:
             return False
         self._steps.add(part.id)
         tokens = part.tokens
         usage = Usage(tokens.read, tokens.written, int(tokens.cache.read), part.cost)
-        self._tell(UsageReported(usage, agent=agent))
+        self._emit(UsageReported(usage, agent=agent))
         return True
 
-    def _text(self, part: wire.Part, agent: str | None) -> None:
+    def _text(self, part: messages.Part, agent: str | None) -> None:
         text = self._texts.setdefault(part.id, _Text(part.type == "reasoning", agent))
-        self._say(text, part.text[text.told :])
+        self._emit_text(text, part.text[text.emitted :])
 
-    def _say(self, text: _Text, words: str) -> None:
-        if words:
-            text.told += len(words)
+    def _emit_text(self, text: _Text, new: str) -> None:
+        if new:
+            text.emitted += len(new)
             kind = ThinkingDelta if text.is_thinking else TextDelta
-            self._tell(kind(words, agent=text.agent))
+            self._emit(kind(new, agent=text.agent))
 
-    def _tool(self, part: wire.Part, state: wire.ToolState, agent: str | None) -> None:
+    def _tool(self, part: messages.Part, state: messages.ToolState, agent: str | None) -> None:
         if part.tool == TASK:
             self._subagent(part, state, agent)
             return
@@ -105,45 +108,48 @@ class Parts:
         if tool is None:
             tool = self._tools[part.id] = _Tool()
             name = given_name(part.tool) if self._has_own_tools else part.tool
-            self._tell(ToolStarted(part.id, name, state.input, agent=agent))
+            self._emit(ToolStarted(part.id, name, state.input, agent=agent))
         if state.status == "running":
             self._output(part.id, tool, state, agent)
         else:
             tool.is_over = True
             self._ended(part, state, agent)
 
-    def _ended(self, part: wire.Part, state: wire.ToolState, agent: str | None) -> None:
+    def _ended(self, part: messages.Part, state: messages.ToolState, agent: str | None) -> None:
         failed = state.status == "error"
         if part.tool == _SKILL and not failed:
-            self._tell(SkillLoaded(str(state.input.get("name", "")), agent=agent))
-        error = (state.error or "it failed") if failed else None
-        self._tell(ToolEnded(part.id, state.output, error, agent=agent))
+            self._emit(SkillLoaded(str(state.input.get("name", "")), agent=agent))
+        error = (state.error or "failed") if failed else None
+        self._emit(ToolEnded(part.id, state.output, error, agent=agent))
 
-    def _output(self, id: str, tool: _Tool, state: wire.ToolState, agent: str | None) -> None:
-        """What a running tool has said since; OpenCode shows all of it, or of a long one the end."""
-        said = state.metadata.get("output")
-        if not isinstance(said, str) or said == tool.output:
+    def _output(self, id: str, tool: _Tool, state: messages.ToolState, agent: str | None) -> None:
+        """Emit the new output of a running tool.
+
+        OpenCode reports the whole output, or only the end of a long one.
+        """
+        output = state.metadata.get("output")
+        if not isinstance(output, str) or output == tool.output:
             return
-        start = len(tool.output) if said.startswith(tool.output) else _behind(said, tool.output[-_OVERLAP:])
-        tool.output = said
-        if news := said[start:]:
-            self._tell(ToolOutput(id, news, agent=agent))
+        if output.startswith(tool.output):
+            start = len(tool.output)
+        else:
+            known = tool.output[-_OVERLAP:]
+            at = output.rfind(known) if known else -1
+            start = at + len(known) if at >= 0 else 0
+        tool.output = output
+        if new := output[start:]:
+            self._emit(ToolOutput(id, new, agent=agent))
 
-    def _subagent(self, part: wire.Part, state: wire.ToolState, agent: str | None) -> None:
-        tool, session = self._tools.get(part.id), self._subagents.session_of(part)
+    def _subagent(self, part: messages.Part, state: messages.ToolState, agent: str | None) -> None:
+        tool = self._tools.get(part.id)
+        session = self._subagents.session_of(part)
         is_over = state.status in ("completed", "error")
         if tool is None and (session is not None or is_over):
             tool = self._tools[part.id] = _Tool()
             if session is not None:
                 self._adopt(session)
-            self._tell(self._subagents.began(part, session, agent))
+            self._emit(self._subagents.began(part, session, agent))
         if tool is not None and is_over and not tool.is_over:
             tool.is_over = True
             if ended := self._subagents.ended(part):
-                self._tell(ended)
-
-
-def _behind(text: str, known: str) -> int:
-    """Where that which is known ends in a text; its beginning if it is not there."""
-    at = text.rfind(known) if known else -1
-    return at + len(known) if at >= 0 else 0
+                self._emit(ended)

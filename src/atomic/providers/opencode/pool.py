@@ -1,4 +1,4 @@
-"""The servers of this process. Sessions with the same needs share one, whichever provider object opened them."""
+"""The servers of this process. Sessions with equal plans share one."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from atomic.providers.opencode.plan import ServerPlan
+from atomic.providers.opencode.launch import ServerPlan
 from atomic.providers.opencode.server import Server, serving
-from atomic.providers.shared import Shared
+from atomic.providers.shared_server import Shared
 
 
 @dataclass
 class _Entry:
-    plan: ServerPlan  # keeps the tools alive by whose identity it is found
+    plan: ServerPlan  # keeps the tools alive: their identity is part of the key
     shared: Shared[Server]
     users: int = 0
 
 
-# An event loop's own: what was started in one cannot be awaited in another.
+# Per event loop: a server that one loop started cannot be awaited in another.
 _ENTRIES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Entry]] = WeakKeyDictionary()
 
 
 @asynccontextmanager
 async def leased(plan: ServerPlan) -> AsyncGenerator[Shared[Server]]:
-    """The server of that plan; it is started when it is first used, and ends with the last session."""
+    """Yield the server of that plan; the first use starts it, the last session ends it."""
     entries = _ENTRIES.setdefault(asyncio.get_running_loop(), {})
     entry = entries.setdefault(plan.key, _Entry(plan, Shared(lambda: serving(plan))))
     entry.users += 1

@@ -1,4 +1,4 @@
-"""OpenCode, driven through `opencode serve` on loopback."""
+"""OpenCode as a provider, through `opencode serve` on loopback."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from atomic.config import atomic_home
 from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramMissingError
-from atomic.providers.live import LiveProvider, LiveSession, undisturbed
 from atomic.providers.opencode.health import INSTALL, examine
-from atomic.providers.opencode.trust import refuse_strangers
+from atomic.providers.opencode.project_files import refuse_project_code
 from atomic.providers.programs import find_program
+from atomic.providers.session import LiveProvider, LiveSession, undisturbed
 
 if TYPE_CHECKING:
-    from atomic.providers.opencode.plan import ServerPlan
+    from atomic.providers.opencode.launch import ServerPlan
 
 
 class OpencodeProvider(LiveProvider):
-    """The OpenCode server; sessions with the same needs share one."""
+    """Runs OpenCode servers; sessions with equal plans share one."""
 
     name = "opencode"
     capabilities = Capabilities(
@@ -48,10 +48,13 @@ class OpencodeProvider(LiveProvider):
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:
-        """Open a session; leaving the context ends it, and with the last one the server. Raises ProviderError."""
+        """Open a session; leaving the context ends it, and with the last one the server.
+
+        Raise ProviderError.
+        """
         folder = _folder(options)
         if not options.trusted:
-            refuse_strangers(folder)
+            refuse_project_code(folder)
         plan = self._plan(options)
         from atomic.providers.opencode.pool import leased
         from atomic.providers.opencode.session import OpencodeSession
@@ -65,7 +68,7 @@ class OpencodeProvider(LiveProvider):
                 await undisturbed(session.close())
 
     async def models(self) -> Sequence[ModelInfo]:
-        """The models of all providers that can be used here. Raises ProviderError."""
+        """Return the models of all usable providers. Raise ProviderError."""
         plan = self._plan(SessionOptions())
         from atomic.providers.opencode.models import list_models
         from atomic.providers.opencode.pool import leased
@@ -74,7 +77,7 @@ class OpencodeProvider(LiveProvider):
             return await list_models(server.api, _neutral_folder())
 
     async def check(self) -> Health:
-        """Installed? New enough? Is there any key or login?"""
+        """Report whether OpenCode is installed and has a key or login, and its version."""
         try:
             program = self._program()
         except ProgramMissingError as error:
@@ -83,7 +86,7 @@ class OpencodeProvider(LiveProvider):
 
     def _plan(self, options: SessionOptions) -> ServerPlan:
         program = self._program()
-        from atomic.providers.opencode.plan import plan_server
+        from atomic.providers.opencode.launch import plan_server
 
         return plan_server(str(program), self.settings, options, liveness=self.liveness)
 
@@ -96,7 +99,7 @@ def _folder(options: SessionOptions) -> Path:
 
 
 def _neutral_folder() -> str:
-    """A folder that is no project's: OpenCode looks around in the one that a call names."""
+    """Return a folder outside of projects: OpenCode reads the folder that a request names."""
     folder = atomic_home() / "opencode"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return str(folder)

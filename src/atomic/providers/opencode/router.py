@@ -1,4 +1,4 @@
-"""Who hears which event: each session hears its own and those of its sub-agents, which are sessions too."""
+"""Route events to sessions: each gets its own and its sub-agents' events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from atomic.providers.opencode import wire
+from atomic.providers.opencode import messages
 from atomic.providers.opencode.sse import MAX_EVENT, SseEvent
 
 _log = logging.getLogger(__name__)
@@ -27,39 +27,39 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """For a while nothing could be heard: what was said meanwhile must be asked for."""
+    """The stream was interrupted: missed events must be requested."""
 
 
-News: TypeAlias = Event | Gap | Exception
+InboxItem: TypeAlias = Event | Gap | Exception
 
 
 class Inbox:
-    """What one session hears."""
+    """The events for one session."""
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self._news: asyncio.Queue[News] = asyncio.Queue()
+        self._items: asyncio.Queue[InboxItem] = asyncio.Queue()
 
-    def put(self, news: News) -> None:
-        self._news.put_nowait(news)
+    def put(self, item: InboxItem) -> None:
+        self._items.put_nowait(item)
 
     async def take(self) -> Event | Gap:
-        """The next news. Raises the error that came in its place."""
-        news = await self._news.get()
-        if isinstance(news, Exception):
-            raise news
-        return news
+        """Return the next item, or raise it if it is an error."""
+        item = await self._items.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
 
 
 class Router:
-    """Takes the events of a server and hands them to whom they belong."""
+    """Takes the events of a server and puts them into the inboxes of their sessions."""
 
     def __init__(self) -> None:
-        self._inboxes: dict[str, Inbox] = {}  # by session; a sub-agent's leads to the one it works for
+        self._inboxes: dict[str, Inbox] = {}  # by session; a sub-agent's session has its parent's
 
     @contextmanager
     def listening(self, session: str) -> Generator[Inbox]:
-        """Hear what happens in a session and below it."""
+        """Receive the events of a session and of its sub-agents."""
         inbox = self._inboxes[session] = Inbox(session)
         try:
             yield inbox
@@ -67,47 +67,53 @@ class Router:
             self._inboxes = {id: other for id, other in self._inboxes.items() if other is not inbox}
 
     def adopt(self, child: str, inbox: Inbox) -> None:
-        """A session that works for another one."""
+        """Route the events of a sub-agent's session to its parent's inbox."""
         self._inboxes.setdefault(child, inbox)
 
-    def hear(self, event: SseEvent) -> None:
-        """Pass an event on. One that cannot be read ends the turn it belongs to, or all if that cannot be seen."""
+    def receive(self, event: SseEvent) -> None:
+        """Route an event.
+
+        An unreadable event ends the turn of its session, or all turns if its session is
+        unknown.
+        """
         try:
             if event.too_big:
-                raise wire.UnreadableError(f"an event of more than {MAX_EVENT} bytes")
-            self._route(wire.read(event.data, wire.Envelope).payload)
+                raise messages.UnreadableError(f"an event of more than {MAX_EVENT} bytes")
+            self._route(messages.read(event.data, messages.Envelope).payload)
         except msgspec.ValidationError as error:
-            _log.warning("opencode: an event of a new shape was passed over: %s", error)
-        except wire.UnreadableError as error:
-            self._tell_owner(event.data, error)
+            _log.warning("opencode: ignored an event of an unknown shape: %s", error)
+        except messages.UnreadableError as error:
+            self._send_to_owner(event.data, error)
 
-    def tell_all(self, news: News) -> None:
+    def send_to_all(self, item: InboxItem) -> None:
         for inbox in set(self._inboxes.values()):
-            inbox.put(news)
+            inbox.put(item)
 
-    def _route(self, payload: wire.Payload) -> None:
-        owner = wire.read(payload.properties, wire.Owner)
+    def _route(self, payload: messages.Payload) -> None:
+        owner = messages.read(payload.properties, messages.Owner)
         if owner.session is None:
-            if payload.type == "session.error":  # it does not say whose
-                _log.warning("opencode complains: %s", bytes(payload.properties)[:500].decode("utf-8", "replace"))
+            if payload.type == "session.error":  # of no session
+                _log.warning(
+                    "opencode reports an error: %s", bytes(payload.properties)[:500].decode("utf-8", "replace")
+                )
             return
         if payload.type == "session.created":
-            self._born(payload.properties)
+            self._adopt_child(payload.properties)
         inbox = self._inboxes.get(owner.session)
         if inbox is not None:
             inbox.put(Event(owner.session, payload.type, payload.properties))
 
-    def _born(self, properties: msgspec.Raw) -> None:
-        child = wire.read(properties, wire.SessionNews).info
+    def _adopt_child(self, properties: msgspec.Raw) -> None:
+        child = messages.read(properties, messages.SessionCreated).info
         parent = self._inboxes.get(child.parent or "")
         if parent is not None:
             self.adopt(child.id, parent)
 
-    def _tell_owner(self, data: bytes, error: wire.UnreadableError) -> None:
+    def _send_to_owner(self, data: bytes, error: messages.UnreadableError) -> None:
         _log.warning("%s", error)
         found = _SESSION.search(data)
         inbox = self._inboxes.get(found[1].decode()) if found else None
         if inbox is not None:
             inbox.put(error)
         elif found is None:
-            self.tell_all(error)
+            self.send_to_all(error)

@@ -1,6 +1,7 @@
-"""One `opencode serve` for many sessions: on loopback, with a password that nobody else knows.
+"""One `opencode serve` for many sessions: on loopback, with a secret password.
 
-What the agent runs lives in process sessions of its own and survives the server; a mark in the environment finds it.
+Commands of the agent run in process sessions of their own and survive the server. A
+mark in their environment identifies them.
 """
 
 from __future__ import annotations
@@ -14,29 +15,30 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from atomic.http1 import LoopbackClient
+from atomic.base.http import LoopbackClient
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.processes.leftovers import temporary_prefix
+from atomic.processes.temporary_folders import temporary_prefix
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.opencode.api import Api
-from atomic.providers.opencode.plan import ServerPlan
+from atomic.providers.opencode.launch import ServerPlan
 from atomic.providers.opencode.router import Router
 from atomic.providers.opencode.stream import EventStream
-from atomic.providers.starting import not_started, start_seconds
+from atomic.providers.start_limit import not_started, start_seconds
 from atomic.providers.tool_server import serving_tools
 
-SUSPICION = 20.0  # seconds that a server which did not stop a turn has to answer at all
+HEALTH_SECONDS = 20.0  # for an answer of a server that did not stop a turn
 _USER = "atomic"
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 _LOOPBACK = "http://127.0.0.1:"
 
 
 class Server:
-    """A running OpenCode."""
+    """A running OpenCode server."""
 
     def __init__(self, program: Program, client: LoopbackClient, *, liveness: float) -> None:
-        self.api, self.router = Api(client), Router()
-        self.lost: ProgramFailedError | None = None  # why it can no longer be used
+        self.api = Api(client)
+        self.router = Router()
+        self.lost: ProgramFailedError | None = None  # why it cannot be used
         self._program = program
         self._stream = EventStream(client, self.router, liveness=liveness, has_ended=self._has_ended)
         self._suspected = asyncio.Event()
@@ -50,15 +52,18 @@ class Server:
         return self.api.url
 
     def suspect(self) -> None:
-        """It did not stop a turn: see whether it still listens to anybody. If not, it is lost for all."""
+        """Check whether it still answers, after it did not stop a turn.
+
+        If it does not, it is lost for all sessions.
+        """
         self._suspected.set()
 
-    # its life -------------------------------------------------------------------------------------------------
+    # Life
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
-        """Hear it while the context lasts. Raises ProgramFailedError if it cannot be heard."""
-        tasks = [asyncio.create_task(work) for work in (self._hear(), self._drain(), self._doubt())]
+        """Read its events in this context. Raise ProgramFailedError if that fails."""
+        tasks = [asyncio.create_task(work) for work in (self._receive(), self._drain(), self._check_health())]
         try:
             await self._until_open(tasks[0])
             yield
@@ -68,39 +73,39 @@ class Server:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._lose("it was ended")
 
-    async def _until_open(self, hearing: asyncio.Task[None]) -> None:
+    async def _until_open(self, receiving: asyncio.Task[None]) -> None:
         opened = asyncio.create_task(self._stream.open.wait())
         try:
-            await asyncio.wait({opened, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({opened, receiving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             opened.cancel()
         if self.lost is not None:
             raise self.lost
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         reason = await self._stream.read()
         with suppress(TimeoutError):
-            async with asyncio.timeout(1):  # its end can be heard before it can be seen
+            async with asyncio.timeout(1):  # the stream may end before the process does
                 await self._program.wait()
         await self._give_up(reason)
 
     async def _drain(self) -> None:
-        """Read what it prints: nobody needs it, but it would stand still."""
+        """Read and discard its output, or the full pipe would block it."""
         while await self._program.stdout.read(64 * 1024):
             pass
 
-    async def _doubt(self) -> None:
+    async def _check_health(self) -> None:
         while True:
             await self._suspected.wait()
             try:
-                await self.api.healthy(limit=0.1 if _is_stopped(self.pid) else SUSPICION)
+                await self.api.healthy(limit=0.1 if _is_stopped(self.pid) else HEALTH_SECONDS)
             except ProgramFailedError as error:
                 await self._give_up(str(error))
                 return
             self._suspected.clear()
 
     async def _give_up(self, reason: str) -> None:
-        """Nobody can use it any more: what is left of it is ended, whoever still has a session in it."""
+        """Mark it as lost and end its process, even if sessions still use it."""
         self._lose(reason)
         await self._program.stop()
 
@@ -110,20 +115,25 @@ class Server:
     def _lose(self, reason: str) -> None:
         if self.lost is None:
             self.lost = ProgramFailedError(f"OpenCode {self._how(reason)}", provider="opencode")
-            self.router.tell_all(self.lost)
+            self.router.send_to_all(self.lost)
 
     def _how(self, reason: str) -> str:
-        code, said = self._program.exit_code, self._program.last_words
+        code = self._program.exit_code
         if code is None:
             return f"(process {self.pid}) is lost: {reason}"
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-        return f"(process {self.pid}) {how}" + (f": {said[-500:]}" if said else "")
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        output = self._program.last_words
+        return f"(process {self.pid}) {how}" + (f": {output[-500:]}" if output else "")
 
 
 @asynccontextmanager
 async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
-    """Start a server; leaving the context ends it and all that it started. Raises ProgramFailedError."""
-    mark, password = new_mark(), secrets.token_urlsafe(32)
+    """Start a server; leaving the context ends it and all its processes.
+
+    Raise ProgramFailedError.
+    """
+    mark = new_mark()
+    password = secrets.token_urlsafe(32)
     async with AsyncExitStack() as stack:
         tools = await stack.enter_async_context(serving_tools(plan.tools)) if plan.tools else None
         folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("opencode"))))
@@ -137,7 +147,7 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
         program = await stack.enter_async_context(_running(plan, env))
         seconds = start_seconds()
         try:
-            async with asyncio.timeout(seconds):  # one limit, until it has said where it is and been heard
+            async with asyncio.timeout(seconds):  # until its events can be read
                 url = await _address(program)
                 client = LoopbackClient(url, user=_USER, password=password)
                 server = Server(program, client, liveness=plan.liveness)
@@ -150,7 +160,7 @@ async def serving(plan: ServerPlan) -> AsyncGenerator[Server]:
 
 @asynccontextmanager
 async def _running(plan: ServerPlan, env: Mapping[str, str]) -> AsyncGenerator[Program]:
-    # Not in a project's folder: a server of many sessions must not take up one's settings for all.
+    # Not in a project's folder: sessions of other projects must not get its settings.
     arguments = ("serve", "--hostname", "127.0.0.1", "--port", "0", *plan.args)
     try:
         async with running(plan.program, *arguments, cwd="/", env=env, stdin=False) as program:
@@ -161,7 +171,7 @@ async def _running(plan: ServerPlan, env: Mapping[str, str]) -> AsyncGenerator[P
 
 @asynccontextmanager
 async def _swept(program: Program, mark: dict[str, str]) -> AsyncGenerator[None]:
-    """When the server dies, what it started dies too, at once and not only when the last session ends."""
+    """End the server's processes as soon as it dies, not only after the last session."""
 
     async def sweep() -> None:
         await program.wait()
@@ -176,19 +186,22 @@ async def _swept(program: Program, mark: dict[str, str]) -> AsyncGenerator[None]
 
 
 async def _address(program: Program) -> str:
-    """Where it listens, as it says itself: the port is its own choice. Raises ProgramFailedError."""
-    said: list[bytes] = []
+    """Return the address that it prints; it chooses the port itself.
+
+    Raise ProgramFailedError.
+    """
+    output: list[bytes] = []
     try:
         while line := await program.stdout.readline():
             if found := _LISTENING.search(line):
                 return _on_loopback(found[1].decode())
-            said.append(line)
+            output.append(line)
         await program.wait()
-    except ValueError as error:  # a line beyond all bounds
+    except ValueError as error:  # an overlong line
         raise ProgramFailedError(f"OpenCode did not start: {error}", provider="opencode") from error
-    words = program.last_words or b"".join(said).decode("utf-8", "replace").strip()
+    text = program.last_words or b"".join(output).decode("utf-8", "replace").strip()
     raise ProgramFailedError(
-        f"OpenCode could not be started (exit code {program.exit_code}): {words[-800:]}", provider="opencode"
+        f"OpenCode did not start (exit code {program.exit_code}): {text[-800:]}", provider="opencode"
     )
 
 
@@ -203,7 +216,7 @@ def _on_loopback(url: str) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether it stands still by a signal: it would not answer however long one waits."""
+    """Return whether a signal has stopped it, so that it cannot answer."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""A conversation with OpenCode. The server may end and begin again under it: the conversation goes on."""
+"""A conversation with OpenCode; it continues if the server ends and starts again."""
 
 from __future__ import annotations
 
@@ -12,56 +12,57 @@ from typing import Any
 from atomic.providers.base import Capabilities, ContextUsage, SessionOptions
 from atomic.providers.errors import ProgramFailedError, ProviderError, SessionBusyError
 from atomic.providers.events import EndReason
-from atomic.providers.live import LiveSession
-from atomic.providers.opencode import wire
+from atomic.providers.opencode import messages
 from atomic.providers.opencode.api import Api, RefusedError
 from atomic.providers.opencode.configuration import split_model
-from atomic.providers.opencode.hearing import Hearing, abort
 from atomic.providers.opencode.models import require_model
 from atomic.providers.opencode.outcome import describe
 from atomic.providers.opencode.server import Server
-from atomic.providers.opencode.toolmap import session_map
+from atomic.providers.opencode.tool_permissions import session_map
 from atomic.providers.opencode.translate import Translator
-from atomic.providers.shared import Shared
-from atomic.providers.turns import Turn
+from atomic.providers.opencode.turn import TurnRunner, abort
+from atomic.providers.session import LiveSession
+from atomic.providers.shared_server import Shared
+from atomic.providers.turn import Turn
 
-_SETTLING = 20.0  # seconds for a turn that was broken off to end after all
-_FAREWELL = 2.0
+_SETTLE_SECONDS = 20.0  # for an interrupted turn to end
+_ABORT_SECONDS = 2.0
 _UNTITLED = "Atomic"
 _ID = re.compile(r"ses_[A-Za-z0-9_-]+")
 
 
 class OpencodeSession(LiveSession):
-    """A session in a server that others use too."""
+    """A session in a server that other sessions use too."""
 
     def __init__(
         self, shared: Shared[Server], capabilities: Capabilities, options: SessionOptions, folder: str
     ) -> None:
         super().__init__("opencode", capabilities, options)
-        self._shared, self._folder = shared, folder
+        self._shared = shared
+        self._folder = folder
         self._id = ""
         self._model = options.model
         self._is_untitled = options.resume is None
         self._tools: dict[str, bool] = {}
         self._server: Server | None = None
-        self._stack = AsyncExitStack()  # our use of the server
-        self._is_asked = False  # the prompt of this turn is on its way
-        self._is_unsettled = False  # a turn was broken off: it may still be at work
-        self._context = wire.Tokens()
+        self._stack = AsyncExitStack()  # the use of the server
+        self._is_sent = False  # the prompt of this turn
+        self._is_unsettled = False  # an interrupted turn may still run
+        self._context = messages.Tokens()
         self._last_model: tuple[str, str] | None = None
 
     @property
     def id(self) -> str:
         return self._id
 
-    # its life -------------------------------------------------------------------------------------------------
+    # Life
 
     async def open(self) -> None:
-        """Begin it, take it up or copy it. Raises ProviderError."""
+        """Create, resume or fork the session. Raise ProviderError."""
         resume = self.options.resume
-        if resume is not None and not _ID.fullmatch(resume):  # it becomes a part of an address
+        if resume is not None and not _ID.fullmatch(resume):  # it becomes part of a URL
             raise _unknown(resume)
-        server = await self._living()
+        server = await self._live_server()
         api = server.api
         try:
             if resume is None:
@@ -77,7 +78,7 @@ class OpencodeSession(LiveSession):
         await api.warm_up(self._folder)
         if self._model is not None:
             await require_model(api, self._folder, self._model)
-        # Asking for the MCP servers waits until all are there, or are given up.
+        # This request waits until all MCP servers are connected or have failed.
         is_bounded = self.options.tools is not None
         servers = await api.mcp(self._folder) if is_bounded or self.options.mcp_servers else {}
         self._require_servers(servers)
@@ -85,7 +86,7 @@ class OpencodeSession(LiveSession):
         self._tools = session_map(self.options, known=known, servers=servers)
 
     async def close(self) -> None:
-        """End the turn, and our use of the server."""
+        """End the turn and the use of the server."""
         await self.interrupt()
         try:
             if self._is_unsettled and self._server is not None:
@@ -93,33 +94,36 @@ class OpencodeSession(LiveSession):
         finally:
             await self._stack.aclose()
 
-    async def _living(self) -> Server:
-        """The server, or a new one where it was lost."""
+    async def _live_server(self) -> Server:
+        """Return the server, or a new one if it was lost."""
         while self._server is None or self._server.lost is not None:
             if self._server is not None:
                 self._shared.drop(self._server)
             stack = AsyncExitStack()
-            # The new one first: the last user who leaves ends them all.
+            # Enter the new one first: the last user to leave ends all servers.
             server = await stack.enter_async_context(self._shared.use())
-            before, self._stack, self._server = self._stack, stack, server
-            await before.aclose()
+            previous = self._stack
+            self._stack = stack
+            self._server = server
+            await previous.aclose()
         return self._server
 
-    def _require_servers(self, servers: Mapping[str, wire.McpStatus]) -> None:
+    def _require_servers(self, servers: Mapping[str, messages.McpStatus]) -> None:
         for server in self.options.mcp_servers:
             status = servers.get(server.name)
-            if status is None or status.status != "connected":
-                why = (status.error or status.status) if status is not None else "it is not there"
-                said = f'The MCP server "{server.name}" cannot be used: {why}'
-                if not server.optional:
-                    raise ProviderError(said, provider="opencode")
-                self.notices.append(said)
+            if status is not None and status.status == "connected":
+                continue
+            reason = "OpenCode did not load it" if status is None else status.error or status.status
+            problem = f'The MCP server "{server.name}" cannot be used: {reason}'
+            if not server.optional:
+                raise ProviderError(problem, provider="opencode")
+            self.notices.append(problem)
 
-    # a turn ---------------------------------------------------------------------------------------------------
+    # Turns
 
     async def run_turn(self, prompt: str, turn: Turn, *, schema: Mapping[str, Any] | None) -> None:
-        """Send the prompt and listen to the end, which the translator knows."""
-        server = await self._living()
+        """Send the prompt and read events until the end of the turn."""
+        server = await self._live_server()
         if self._is_unsettled:
             server = await self._settle(server)
         if self._is_untitled:
@@ -128,48 +132,51 @@ class OpencodeSession(LiveSession):
         if turn.over:
             return
         with server.router.listening(self._id) as inbox:
-            hearing = Hearing(server.api, server.router, inbox, self._folder, self.options, turn, _new_id())
-            self._is_asked = self._is_unsettled = True  # until the end was heard
+            runner = TurnRunner(server.api, server.router, inbox, self._folder, self.options, turn, _new_id())
+            self._is_sent = self._is_unsettled = True  # until the end arrives
             try:
-                await hearing.run(self._body(prompt, schema), wants_value=schema is not None)
+                await runner.run(self._body(prompt, schema), wants_value=schema is not None)
             except Exception:
-                await self._abort(server)  # nobody listens to it any more
+                await self._abort(server)  # its events are not read from now on
                 raise
             finally:
-                self._is_asked = False
-                self._is_unsettled = not hearing.translator.has_heard_end
-                self._learn(hearing.translator)
+                self._is_sent = False
+                self._is_unsettled = not runner.translator.has_ended
+                self._learn(runner.translator)
 
     async def stop_turn(self, turn: Turn) -> None:
-        """Have it aborted, again and again: what comes before the prompt was taken up finds nothing to stop."""
+        """Abort repeatedly: an abort before the prompt is started has no effect."""
         server = self._server
-        if server is None or not self._is_asked:
+        if server is None or not self._is_sent:
             turn.end(EndReason.INTERRUPTED)
             return
         await abort(server.api, self._folder, self._id, turn)
 
     async def break_off(self) -> None:
-        """Leave it alone: others use the server too. If it listens to nobody, it is lost for all, and replaced."""
+        """Check the server's health instead of killing it, because other sessions use it.
+
+        If it does not answer, it is lost for all and replaced.
+        """
         if self._server is not None:
             self._server.suspect()
 
     async def _settle(self, server: Server) -> Server:
-        """What was broken off must have ended before the next prompt, or that would get lost in it."""
+        """Wait until an interrupted turn has ended, or the next prompt would be lost in it."""
         try:
-            await server.api.abort(self._folder, self._id, limit=_SETTLING)
+            await server.api.abort(self._folder, self._id, limit=_SETTLE_SECONDS)
         except ProgramFailedError:
             server.suspect()
             self._shared.drop(server)
             self._server = None
-            server = await self._living()
+            server = await self._live_server()
         self._is_unsettled = False
         return server
 
     async def _abort(self, server: Server) -> None:
-        """As well as it can be done."""
+        """Abort the session's work and ignore failures."""
         if server.lost is None:
             with suppress(ProviderError):
-                await server.api.abort(self._folder, self._id, limit=_FAREWELL)
+                await server.api.abort(self._folder, self._id, limit=_ABORT_SECONDS)
 
     def _body(self, prompt: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -185,11 +192,11 @@ class OpencodeSession(LiveSession):
             body["format"] = {"type": "json_schema", "schema": dict(schema)}
         return body
 
-    # what else can be asked -----------------------------------------------------------------------------------
+    # Other requests
 
     async def context(self) -> ContextUsage:
-        """How full the context is, as of the last call of the model."""
-        api = (await self._living()).api
+        """Return how full the context was at the last model call."""
+        api = (await self._live_server()).api
         if self._last_model is None:
             await self._look_back(api)
         if self._last_model is None:
@@ -204,10 +211,10 @@ class OpencodeSession(LiveSession):
         return ContextUsage(used, limits.get((provider, model), 0), f"{provider}/{model}")
 
     async def compact(self, focus: str = "") -> None:
-        """Summarise the context; one that is empty stays as it is. Raises ProviderError."""
+        """Summarise the context; an empty one stays as it is. Raise ProviderError."""
         if self._turn is not None:
             raise SessionBusyError("opencode")
-        server = await self._living()
+        server = await self._live_server()
         if self._is_unsettled:
             server = await self._settle(server)
         if self._last_model is None:
@@ -215,7 +222,7 @@ class OpencodeSession(LiveSession):
         if self._last_model is None:
             return
         if focus:
-            # The call has no place for it; the summary is made of all that was said, and so of this.
+            # The request has no field for it. The summary covers all messages, so add one.
             note = {"parts": [{"type": "text", "text": f"In the summary that follows, keep above all: {focus}"}]}
             await server.api.note(self._folder, self._id, {**note, "tools": self._tools})
         provider, model = split_model(self._model) if self._model is not None else self._last_model
@@ -223,34 +230,35 @@ class OpencodeSession(LiveSession):
         await self._look_back(server.api)
 
     async def set_model(self, id: str) -> None:
-        """Use another model from the next turn on. Raises ProviderError if there is none of that name."""
-        await require_model((await self._living()).api, self._folder, id)
+        """Use another model from the next turn on. Raise ProviderError if it is unknown."""
+        await require_model((await self._live_server()).api, self._folder, id)
         self._model = id
 
     async def _look_back(self, api: Api) -> None:
-        """Learn from the messages what no turn of ours has told."""
+        """Read the model and context size from earlier messages."""
         for message in reversed(await api.messages(self._folder, self._id)):
             info = message.info
             if info.is_summary and info.error is not None:
                 raise ProviderError(f"The context could not be summarised: {describe(info.error)}", provider="opencode")
             if info.role == "assistant" and info.tokens.read:
-                self._context = wire.Tokens(input=info.tokens.written) if info.is_summary else info.tokens
+                self._context = messages.Tokens(input=info.tokens.written) if info.is_summary else info.tokens
                 self._last_model = info.provider, info.model
                 return
 
     def _learn(self, translator: Translator) -> None:
         if translator.model is not None and translator.context.read:
-            self._context, self._last_model = translator.context, translator.model
+            self._context = translator.context
+            self._last_model = translator.model
 
 
 def _title(prompt: str) -> str:
-    """By which a user of OpenCode itself finds the session again."""
+    """Return a title by which a user of OpenCode finds the session."""
     line = next((line for line in prompt.splitlines() if line.strip()), "")
     return " ".join(line.split())[:80] or _UNTITLED
 
 
 def _new_id() -> str:
-    """An id for a message as OpenCode makes them: they sort by time."""
+    """Return a message id like OpenCode's own: they sort by time."""
     moment = (time.time_ns() // 1_000_000) * 0x1000
     return f"msg_{moment & 0xFFFFFFFFFFFF:012x}{secrets.token_hex(7)}"
 

@@ -1,11 +1,13 @@
-"""Server-sent events out of bytes. An event that is too big is passed over, and told as such: the stream goes on."""
+"""Parse server-sent events. An event that is too big is cut and marked; the stream
+continues.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 MAX_EVENT = 32 * 1024 * 1024
-HEAD = 4096  # bytes of an event that is too big: enough to see whom it belongs to
+HEAD = 4096  # bytes kept of an event that is too big, to find its session
 
 
 class SseEvent(msgspec.Struct, frozen=True):
@@ -16,7 +18,7 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 
 class SseReader:
-    """Takes bytes as they come and gives the events that are complete; half a character can wait for its rest."""
+    """Takes bytes in pieces of any size and returns complete events."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
@@ -42,7 +44,8 @@ class SseReader:
         self._line += piece[: max(room, 0)]
 
     def _line_ended(self) -> SseEvent | None:
-        line, is_cut = bytes(self._line).removesuffix(b"\r"), self._line_is_cut
+        line = bytes(self._line).removesuffix(b"\r")
+        is_cut = self._line_is_cut
         self._line.clear()
         self._line_is_cut = False
         if not line:
@@ -53,9 +56,11 @@ class SseReader:
             self._data.append(line[5:].removeprefix(b" "))
             if self._too_big:
                 self._data = [b"\n".join(self._data)[:HEAD]]
-        return None  # comments and other fields say nothing here
+        return None  # comments and other fields are not needed
 
     def _event_ended(self) -> SseEvent | None:
-        data, too_big = self._data, self._too_big
-        self._data, self._size, self._too_big = [], 0, False
-        return SseEvent(b"\n".join(data), too_big) if data else None
+        event = SseEvent(b"\n".join(self._data), self._too_big) if self._data else None
+        self._data = []
+        self._size = 0
+        self._too_big = False
+        return event

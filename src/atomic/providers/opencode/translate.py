@@ -1,8 +1,9 @@
-"""One turn: OpenCode's events as ours, and its end.
+"""Translate OpenCode's events of one turn and detect its end.
 
-The end is an idle session, but an idle session alone is not the end. A prompt is first taken up (its message appears),
-then worked on (the session is busy), and is over when the session is idle with its last message complete. An idle that
-comes earlier belongs to the turn before, or to an error that OpenCode is still cleaning up behind.
+An idle session is not always the end. A prompt is first started (its message appears),
+then worked on (the session is busy), and has ended when the session is idle and its
+last message complete. An earlier idle belongs to the previous turn, or to an error
+after which OpenCode still cleans up.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from atomic.providers.events import (
     PlanChanged,
     PlanItem,
 )
-from atomic.providers.opencode import wire
+from atomic.providers.opencode import messages
 from atomic.providers.opencode.limits import is_too_long, next_try, retry_is_limit, retry_reset
 from atomic.providers.opencode.outcome import Outcome, outcome
 from atomic.providers.opencode.parts import Parts
 from atomic.providers.opencode.router import Event
 from atomic.providers.opencode.subagents import Subagents
-from atomic.providers.turns import Turn
+from atomic.providers.turn import Turn
 
-# Known, and of no interest here. Questions and permissions are the session's to answer.
-_PASSED_OVER = frozenset(
+# Known and not needed here. The session answers questions and permission requests.
+_IGNORED = frozenset(
     {
         "command.executed",
         "message.part.removed",
@@ -44,11 +45,11 @@ _PASSED_OVER = frozenset(
         "session.updated",
     }
 )
-_NEXT = ("session.next.", "permission.v2.", "question.v2.")  # OpenCode's next protocol, which says the same again
+_NEXT = ("session.next.", "permission.v2.", "question.v2.")  # OpenCode's next protocol repeats the same events
 
 
 class Translator:
-    """Tells a turn what happens in its session and in those of its sub-agents."""
+    """Emits the events of a turn, from its session and its sub-agents' sessions."""
 
     def __init__(
         self,
@@ -62,30 +63,33 @@ class Translator:
         has_own_tools: bool = False,
     ) -> None:
         self.subagents = Subagents(session)
-        self.wants_value = False  # the turn is to give a value
-        self.is_taken_up = False
-        self.has_heard_end = False
-        self.is_idle_in_vain = False  # idle without a message: the reason may still come
-        self.context = wire.Tokens()
+        self.wants_value = False  # the turn is to return a value
+        self.is_started = False
+        self.has_ended = False
+        self.is_idle_without_answer = False  # an error may still arrive
+        self.context = messages.Tokens()
         self.model: tuple[str, str] | None = None  # provider and model of the last message
-        self._turn, self._session, self._prompt = turn, session, prompt
-        self._stop, self._max_turns = stop, max_turns
-        self._parts = Parts(self._tell, self.subagents, adopt, has_own_tools=has_own_tools)
-        self._is_at_work = False
-        self._answers: dict[str, wire.Message] = {}  # of the agent itself, in their order
-        self._roles: dict[str, tuple[str, bool]] = {}  # by message: its role, and whether its text is for nobody
-        self._early: dict[str, list[Event]] = {}  # by session: of a sub-agent whose call is not yet known
-        self._complaint: wire.Problem | None = None
-        self._verdict: Outcome | None = None  # why we stop it ourselves
-        self._went_on = False  # it was told to stop, and asked the model once more
-        self._plan: dict[str, list[wire.Todo]] = {}
-        self._calls = 0  # of the model, by the agent itself
+        self._turn = turn
+        self._session = session
+        self._prompt = prompt
+        self._stop = stop
+        self._max_turns = max_turns
+        self._parts = Parts(self._emit, self.subagents, adopt, has_own_tools=has_own_tools)
+        self._is_busy = False
+        self._answers: dict[str, messages.Message] = {}  # of the main agent, in order
+        self._roles: dict[str, tuple[str, bool]] = {}  # by message: its role, and whether its text is hidden
+        self._early: dict[str, list[Event]] = {}  # by session: events of sub-agents whose call is not known yet
+        self._complaint: messages.Problem | None = None
+        self._verdict: Outcome | None = None  # why Atomic stops the turn
+        self._has_continued = False  # it called the model after an abort
+        self._plan: dict[str, list[messages.Todo]] = {}
+        self._calls = 0  # of the model, by the main agent
         self._compacted_from: int | None = None
 
-    # events ---------------------------------------------------------------------------------------------------
+    # Events
 
     def take(self, event: Event) -> None:
-        """Tell what an event says. Raises UnreadableError."""
+        """Translate an event. Raise UnreadableError."""
         if not self.subagents.knows(event.session):
             self._early.setdefault(event.session, []).append(event)
             return
@@ -96,56 +100,57 @@ class Translator:
         self._catch_up()
 
     def _take(self, event: Event) -> None:
-        session, properties = event.session, event.properties
+        session = event.session
+        properties = event.properties
         match event.type:
             case "message.updated":
-                self.take_message(session, wire.read(properties, wire.MessageNews).info)
+                self.take_message(session, messages.read(properties, messages.MessageUpdated).info)
             case "message.part.updated":
-                self.take_part(session, wire.read(properties, wire.PartNews).part)
+                self.take_part(session, messages.read(properties, messages.PartUpdated).part)
             case "message.part.delta":
-                self._parts.take_piece(wire.read(properties, wire.Delta))
+                self._parts.take_piece(messages.read(properties, messages.Delta))
             case "session.status":
-                self._status(session, wire.read(properties, wire.StatusNews).status)
+                self._status(session, messages.read(properties, messages.StatusChanged).status)
             case "session.idle":
                 self.take_idle(session)
             case "session.error":
-                self._problem(session, wire.read(properties, wire.ProblemNews).error)
+                self._problem(session, messages.read(properties, messages.SessionFailed).error)
             case "session.compacted":
-                self._tell(self._compacted(session))
+                self._emit(self._compacted(session))
             case "todo.updated":
-                self.take_plan(session, wire.read(properties, wire.TodoNews).todos)
-            case kind if kind not in _PASSED_OVER and not kind.startswith(_NEXT):
+                self.take_plan(session, messages.read(properties, messages.TodosUpdated).todos)
+            case kind if kind not in _IGNORED and not kind.startswith(_NEXT):
                 self._turn.note_unknown(kind)
             case _:
                 pass
 
     def _catch_up(self) -> None:
-        """Tell what sub-agents did before it was known whose they are."""
+        """Emit the early events of sub-agents whose call is known now."""
         for session in [session for session in self._early if self.subagents.knows(session)]:
             for event in self._early.pop(session):
                 self.take(event)
 
-    # pieces of them; the session uses these too, for what it had to ask for ---------------------------------------
+    # Content of events; also used after a gap
 
-    def missed_something(self) -> None:
-        self._parts.missed_something()
+    def note_gap(self) -> None:
+        self._parts.note_gap()
 
-    def take_message(self, session: str, message: wire.Message) -> None:
+    def take_message(self, session: str, message: messages.Message) -> None:
         self._roles[message.id] = message.role, message.is_summary
         if session != self._session:
             return
         if message.id == self._prompt:
-            self.is_taken_up = True
-        elif message.role == "assistant" and self.is_taken_up:
+            self.is_started = True
+        elif message.role == "assistant" and self.is_started:
             if message.id not in self._answers:
                 self._turn.begin_message()
-                self._went_on = self._went_on or self._turn.ending
+                self._has_continued = self._has_continued or self._turn.ending
             self._answers[message.id] = message
             self._measure(message)
 
-    def take_part(self, session: str, part: wire.Part) -> None:
+    def take_part(self, session: str, part: messages.Part) -> None:
         role, is_quiet = self._roles.get(part.message, ("", False))
-        if role != "assistant" or not self.is_taken_up:
+        if role != "assistant" or not self.is_started:
             return
         agent = self.subagents.of(session)
         if part.type == "step-finish":
@@ -154,59 +159,59 @@ class Translator:
         elif not is_quiet:
             self._parts.take(part, agent)
 
-    def take_plan(self, session: str, todos: list[wire.Todo]) -> None:
+    def take_plan(self, session: str, todos: list[messages.Todo]) -> None:
         if self._plan.get(session, []) != todos:
             self._plan[session] = todos
             items = tuple(PlanItem(todo.content, todo.status) for todo in todos)
-            self._tell(PlanChanged(items, agent=self.subagents.of(session)))
+            self._emit(PlanChanged(items, agent=self.subagents.of(session)))
 
     def take_work(self) -> None:
-        """The session is at work."""
-        self._is_at_work = self._is_at_work or self.is_taken_up
-        self.is_idle_in_vain = False
+        """Note that the session is busy."""
+        self._is_busy = self._is_busy or self.is_started
+        self.is_idle_without_answer = False
 
     def take_idle(self, session: str) -> None:
         last = self._last()
-        if session != self._session or not self.is_taken_up or not (self._is_at_work or last):
+        if session != self._session or not self.is_started or not (self._is_busy or last):
             return
         if last is not None and last.time.completed is None:
-            return  # OpenCode is idle already while it still cleans up; it will say so once more
+            return  # it still cleans up and will report idle again
         if last is None and self._complaint is None and self._verdict is None and not self._turn.ending:
-            self.is_idle_in_vain = True
+            self.is_idle_without_answer = True
             return
-        self.has_heard_end = True
+        self.has_ended = True
         self.finish()
 
     def finish(self) -> None:
-        """End the turn with what is known."""
+        """End the turn with the current state."""
         found = outcome(self._last(), self._complaint, now=datetime.now(UTC), wants_value=self.wants_value)
         if self._verdict is not None and found.reason is not EndReason.DONE:
             found = self._verdict
-        elif self._went_on and found.reason is EndReason.DONE:
-            # An abort can end a sub-agent alone. What is then said of its work is not what was asked for.
+        elif self._has_continued and found.reason is EndReason.DONE:
+            # An abort may end only a sub-agent. The agent's text about that is not an answer.
             found = Outcome(EndReason.INTERRUPTED)
         if found.limit is not None:
-            self._tell(found.limit)
+            self._emit(found.limit)
         self.leave()
         self._turn.end(found.reason, text=found.text, error=found.error)
 
     def leave(self) -> None:
-        """The turn is over, however: so are its sub-agents."""
+        """End all sub-agents, because the turn has ended."""
         for ended in self.subagents.interrupted():
-            self._tell(ended)
+            self._emit(ended)
 
-    # the rest -------------------------------------------------------------------------------------------------
+    # Details
 
-    def _last(self) -> wire.Message | None:
+    def _last(self) -> messages.Message | None:
         return next(reversed(self._answers.values()), None)
 
-    def _measure(self, message: wire.Message) -> None:
+    def _measure(self, message: messages.Message) -> None:
         self.model = message.provider, message.model
         if not message.tokens.read:
             return
-        if message.is_summary:  # it read all that there was; what it wrote is all that there is
+        if message.is_summary:  # it read the old context, and its output is the new one
             self._compacted_from = message.tokens.read
-            self.context = wire.Tokens(input=message.tokens.written)
+            self.context = messages.Tokens(input=message.tokens.written)
         else:
             self.context = message.tokens
 
@@ -214,47 +219,47 @@ class Translator:
         agent = self.subagents.of(session)
         return Compacted(self._compacted_from, self.context.read, agent) if agent is None else Compacted(agent=agent)
 
-    def _status(self, session: str, status: wire.Status) -> None:
+    def _status(self, session: str, status: messages.Status) -> None:
         if status.type == "idle":
             self.take_idle(session)
             return
         if session == self._session:
             self.take_work()
-        if status.type == "retry" and self.is_taken_up:
+        if status.type == "retry" and self.is_started:
             self._retry(status, self.subagents.of(session))
 
-    def _retry(self, status: wire.Status, agent: str | None) -> None:
-        """A call failed and will be tried again."""
+    def _retry(self, status: messages.Status, agent: str | None) -> None:
+        """Report a failed call that will be retried; give up if the wait is too long."""
         now = datetime.now(UTC)
         is_limit = retry_is_limit(status, now)
         if is_limit:
-            self._tell(LimitReached(retry_reset(status, now), status.message, agent=agent))
+            self._emit(LimitReached(retry_reset(status, now), status.message, agent=agent))
         else:
-            self._tell(Notice(f"{status.message}; next try at {next_try(status):%H:%M:%S} UTC", agent=agent))
+            self._emit(Notice(f"{status.message}; next try at {next_try(status):%H:%M:%S} UTC", agent=agent))
         if is_too_long(status, now):
             self._give_up(Outcome(EndReason.LIMIT if is_limit else EndReason.ERROR, status.message))
 
-    def _problem(self, session: str, problem: wire.Problem | None) -> None:
+    def _problem(self, session: str, problem: messages.Problem | None) -> None:
         if session != self._session or problem is None:
             return
-        if not self.is_taken_up:
-            if problem.name != "MessageAbortedError":  # that one is an echo of the turn before
+        if not self.is_started:
+            if problem.name != "MessageAbortedError":  # an echo of the previous turn
                 self._complaint = self._complaint or problem
                 self.finish()
             return
         self._complaint = self._complaint or problem
-        if self.is_idle_in_vain:
+        if self.is_idle_without_answer:
             self.finish()
 
-    def _count(self, step: wire.Part) -> None:
+    def _count(self, step: messages.Part) -> None:
         self._calls += 1
         if step.reason == "tool-calls" and self._max_turns is not None and self._calls >= self._max_turns:
-            self._give_up(Outcome(EndReason.MAX_TURNS, f"stopped after {self._calls} calls of the model"))
+            self._give_up(Outcome(EndReason.MAX_TURNS, f"stopped after {self._calls} model calls"))
 
     def _give_up(self, verdict: Outcome) -> None:
         if self._verdict is None:
             self._verdict = verdict
             self._stop()
 
-    def _tell(self, event: AgentEvent) -> None:
-        self._turn.tell(event)
+    def _emit(self, event: AgentEvent) -> None:
+        self._turn.emit(event)

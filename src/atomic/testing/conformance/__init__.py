@@ -5,8 +5,8 @@ for case in cases_for(agent.capabilities()):
 """
 
 from atomic.testing.conformance.agents import AGENTS, Agent
+from atomic.testing.conformance.case_setup import Heard, Stage, World
 from atomic.testing.conformance.cases import CASES, Case, cases_for
-from atomic.testing.conformance.house import House
-from atomic.testing.conformance.world import Heard, Stage, World
+from atomic.testing.conformance.shared_setup import House
 
 __all__ = ["AGENTS", "CASES", "Agent", "Case", "Heard", "House", "Stage", "World", "cases_for"]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from atomic.providers import Capabilities
-from atomic.testing.conformance.world import Stage, World
+from atomic.testing.conformance.case_setup import Stage, World
 from atomic.testing.model_server import Script
 
 Scripts: TypeAlias = Callable[[Stage], Mapping[str, Script]]

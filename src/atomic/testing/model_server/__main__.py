@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.errors import AtomicError
+from atomic.base.errors import AtomicError
 from atomic.testing.model_server.errors import ScriptFileError
 from atomic.testing.model_server.script import ScriptFile
 from atomic.testing.model_server.server import ModelServer

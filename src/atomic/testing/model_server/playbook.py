@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.errors import closest
+from atomic.base.errors import did_you_mean
 from atomic.testing.model_server.conversation import Conversation, Named
 from atomic.testing.model_server.errors import ScriptNameError
 from atomic.testing.model_server.script import NAME, Call, Fail, Input, Say, ScriptFile, Think, Word, turns_of, words_of
@@ -52,12 +52,8 @@ class Playbook:
             return Choice(None, 0, self._default)
         turns = self._scripts.get(name)
         if turns is None:
-            return Choice(None, 0, (Say(self._unknown(name)),))
+            return Choice(None, 0, (Say(f'there is no script "{name}"{did_you_mean(name, self._scripts)}'),))
         return Choice(name, turn, turns[turn] if turn < len(turns) else (Say(f"(the script {name} is over)"),))
-
-    def _unknown(self, name: str) -> str:
-        near = closest(name, self._scripts)
-        return f'(there is no script "{name}"' + (f'; did you mean "{near}"?)' if near else ")")
 
     def _after_failures(self, choice: Choice, conversation: Conversation) -> tuple[Word, ...]:
         """Leave out the failures that have happened often enough."""

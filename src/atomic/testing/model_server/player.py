@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
 from atomic.testing.model_server.encoder import CallPart, Encoder, Event, Kind, pieces_of
+from atomic.testing.model_server.http import Response
 from atomic.testing.model_server.script import (
     Big,
     Call,
@@ -22,7 +23,6 @@ from atomic.testing.model_server.script import (
     Tokens,
     Word,
 )
-from atomic.testing.model_server.wire import Response
 
 _BIG_PIECE = 64 * 1024
 _LINE = "x" * 79 + "\n"

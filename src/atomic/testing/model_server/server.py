@@ -10,18 +10,18 @@ from typing import Any, Self
 
 import msgspec
 
-from atomic.loopback import HOST, listening
+from atomic.base.loopback import HOST, listening
 from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
 from atomic.testing.model_server.calls import CallState, Ledger, ModelCall, OtherRequest
 from atomic.testing.model_server.conversation import Conversation, Named, Protocol
 from atomic.testing.model_server.encoder import Encoder
 from atomic.testing.model_server.errors import NotRunningError
+from atomic.testing.model_server.http import LINE_LIMIT, BadRequestError, CutError, Request, Response, read_request
 from atomic.testing.model_server.openai_chat import ChatEncoder, read_chat
 from atomic.testing.model_server.openai_responses import ResponsesEncoder, read_responses
 from atomic.testing.model_server.playbook import Choice, Playbook
 from atomic.testing.model_server.player import Player, StallError
 from atomic.testing.model_server.script import DEFAULT, MODELS, SIDE_TEXT, Script, ScriptFile, Stop, Tokens, Turn, Word
-from atomic.testing.model_server.wire import LINE_LIMIT, BadRequestError, CutError, Request, Response, read_request
 
 _READERS: Mapping[str, Callable[[bytes], Conversation]] = {
     "/messages": read_anthropic,

@@ -1,4 +1,4 @@
-"""All commands by category; Enter takes one into the prompt."""
+"""List all commands by category. Enter puts one into the prompt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from atomic.tui.protocol import CommandInfo, PickRow
+from atomic.chat.protocol import CommandInfo, PickRow
 from atomic.tui.screens.listing import Listing
 
 GROUPS = {
@@ -16,11 +16,12 @@ GROUPS = {
     "skill": "Skills",
     "agent": "Sub-Agents",
 }
-_HINT_CUT, _HINT_MOST = 20, 23
+_HINT_CUT = 20
+_HINT_MOST = 23
 
 
 class HelpScreen(Listing):
-    """It ends with the name of a command, or None."""
+    """Returns the name of a command, or None."""
 
     HINTS = (("⏎", "insert"), ("↑↓", "move"), ("Esc", "close"))
 
@@ -29,15 +30,15 @@ class HelpScreen(Listing):
 
 
 def command_rows(commands: Sequence[CommandInfo]) -> list[PickRow]:
-    """Commands that are not hidden, grouped as `/help` groups them; aliases stand in the detail."""
+    """Return the visible commands grouped as in `/help`. Aliases are part of the detail."""
     places = list(dict.fromkeys(GROUPS.values()))
     shown = [command for command in commands if not command.hidden]
-    shown.sort(key=lambda command: places.index(_group(command)))  # stable: inside a group as they came
+    shown.sort(key=lambda command: places.index(_group(command)))  # a stable sort keeps the order inside a group
     return [PickRow(command.name, _label(command), _detail(command), _group(command)) for command in shown]
 
 
 def short_hint(hint: str) -> str:
-    """An argument hint in a list: longer than 23 columns, it is cut to 20 and `...`."""
+    """Shorten an argument hint: longer than 23 columns, it becomes 20 columns and `...`."""
     return hint if cell_len(hint) <= _HINT_MOST else set_cell_size(hint, _HINT_CUT) + "..."
 
 

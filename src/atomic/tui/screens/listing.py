@@ -1,4 +1,4 @@
-"""A list that is filtered by typing: what pickers, palette, help and the table of keys have in common."""
+"""A dialog with a list that is filtered by typing. Base of pickers, palette, help and keys."""
 
 from __future__ import annotations
 
@@ -11,60 +11,66 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key, Paste
 
-from atomic.tui.harmless import one_line
-from atomic.tui.protocol import PickRow
-from atomic.tui.screens.sheet import Dialog, Item, Row, Sheet, fixed, keys_line, wrapped
+from atomic.chat.protocol import PickRow
+from atomic.tui.clean_text import one_line
+from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, wrapped
 from atomic.tui.widgets.text import MUTED, content, fit, spread
 
-_AROUND = 5  # rows of the dialog around the list: frame, title, filter, keys
+_AROUND = 5  # rows of the rest of the dialog: frame, title, filter, keys
 _WIDEST_LABEL = 38
-_LEAST_DETAIL = 20  # columns below which a detail stands under its label
-_LEAST_SCORE = 70.0  # of 100, for letters that are not in the text as they are
-_MOST_LETTERS = 200  # of a filter
+_LEAST_DETAIL = 20  # with fewer columns a detail is below its label
+_LEAST_SCORE = 70.0  # of 100, for words that do not occur literally
+_MOST_LETTERS = 200  # of the filter
 
 
 class Listing(Dialog["str | None"]):
-    """Rows in groups; letters filter, arrows choose, Enter takes, Esc takes nothing. It ends with the row's value."""
+    """Grouped rows: letters filter, arrows select, Enter returns the row's value, Esc None."""
 
-    MARK = "●"  # of a row that is the current one
+    MARK = "●"  # marks the current row
     NO_MARK = " "
     HINTS: Sequence[tuple[str, str]] = (("⏎", "choose"), ("↑↓", "move"), ("Esc", "close"))
-    CHOOSES = True  # whether a row can be taken
+    CHOOSES = True  # whether a row can be chosen
     BINDINGS = [Binding("escape", "close", show=False)]
 
     def __init__(self, title: str, rows: Sequence[PickRow], *, nothing: str = "Nothing to choose from.") -> None:
         super().__init__()
-        self._heading, self._rows, self._nothing = one_line(title), rows, nothing
+        self._heading = one_line(title)
+        self._rows = rows
+        self._nothing = nothing
         self._filter = ""
         self._found: list[PickRow] = []
-        self._title, self._typed, self._sheet, self._keys = Row(), Row(), Sheet(reserved=_AROUND), Row()
+        self._title = Row()
+        self._typed = Row()
+        self._list = RowList(reserved=_AROUND)
+        self._keys = Row()
 
     def compose(self) -> ComposeResult:
-        """Title, filter, rows, keys."""
+        """Yield title, filter, rows and keys."""
         with Vertical(classes="frame"):
             yield self._title
             yield self._typed
-            yield self._sheet
+            yield self._list
             yield self._keys
 
     def on_mount(self) -> None:
-        """Show all, with the current one chosen."""
+        """Show all rows and select the current one."""
         self._keys.show(keys_line(*self.HINTS))
         self._show(current=True)
 
-    # what is shown
+    # drawing
 
     def _show(self, *, current: bool = False) -> None:
         self._found = [self._rows[at] for at in matching(self._filter, [_searched(row) for row in self._rows])]
         items = self._items()
         able = [at for at, item in enumerate(items) if item.value is not None]
         marked = [at for at in able if current and self._found[int(items[at].value or 0)].current]
-        self._sheet.show(items, next(iter([*marked, *able]), None), top=True)
+        self._list.show(items, next(iter([*marked, *able]), None), top=True)
         self._show_head()
         self._moved()
 
     def _show_head(self) -> None:
-        found, all_of_them = self._number(self._found), self._number(self._rows)
+        found = self._number(self._found)
+        all_of_them = self._number(self._rows)
         count = f"{found} of {all_of_them}" if self._filter else str(all_of_them)
         self._title.show(lambda width: spread(content((self._heading, "bold")), content((count, MUTED)), width))
         typed = content(("› ", "$primary"), one_line(self._filter), ("▏", "$primary"))
@@ -72,7 +78,7 @@ class Listing(Dialog["str | None"]):
         self._typed.show(lambda width: fit(content(typed, hint), width))
 
     def _number(self, rows: Sequence[PickRow]) -> int:
-        """Return how many things the rows are."""
+        """Return the number to show for these rows."""
         return len(rows)
 
     def _items(self) -> list[Item]:
@@ -91,7 +97,8 @@ class Listing(Dialog["str | None"]):
 
     def _item(self, at: int, row: PickRow, wide: int) -> Item:
         mark = (f"{self.MARK} ", "$success") if row.current else (f"{self.NO_MARK} ", MUTED)
-        label, detail = one_line(row.label), one_line(row.detail)
+        label = one_line(row.label)
+        detail = one_line(row.detail)
         if not self.CHOOSES:
             return Item(lambda width: _in_full(mark, label, detail, wide, width))
         return Item(
@@ -100,28 +107,28 @@ class Listing(Dialog["str | None"]):
             short=lambda width: [_in_one_line(mark, label, detail, wide, width)],
         )
 
-    # what a person does
+    # input
 
     @property
     def chosen(self) -> PickRow | None:
-        """The row with the cursor."""
-        at = self._sheet.at
-        value = None if at is None else self._sheet.items[at].value
+        """Return the selected row, or None."""
+        at = self._list.at
+        value = None if at is None else self._list.items[at].value
         return None if value is None else self._found[int(value)]
 
     def action_close(self) -> None:
-        """Take nothing."""
+        """Close without a choice."""
         self._finish(None)
 
     def on_key(self, event: Key) -> None:
-        """Arrows move, Enter takes, all that is printable filters."""
+        """Move on arrows, choose on Enter, filter by printable characters."""
         does = {
-            "up": lambda: self._go(lambda: self._sheet.step(-1)),
-            "down": lambda: self._go(lambda: self._sheet.step(1)),
-            "ctrl+p": lambda: self._go(lambda: self._sheet.step(-1)),
-            "ctrl+n": lambda: self._go(lambda: self._sheet.step(1)),
-            "pageup": lambda: self._go(lambda: self._sheet.leap(-1)),
-            "pagedown": lambda: self._go(lambda: self._sheet.leap(1)),
+            "up": lambda: self._go(lambda: self._list.step(-1)),
+            "down": lambda: self._go(lambda: self._list.step(1)),
+            "ctrl+p": lambda: self._go(lambda: self._list.step(-1)),
+            "ctrl+n": lambda: self._go(lambda: self._list.step(1)),
+            "pageup": lambda: self._go(lambda: self._list.leap(-1)),
+            "pagedown": lambda: self._go(lambda: self._list.leap(1)),
             "backspace": lambda: self._refine(self._filter[:-1]),
             "ctrl+u": lambda: self._refine(""),
             "enter": self._take,
@@ -135,13 +142,13 @@ class Listing(Dialog["str | None"]):
             does()
 
     def on_paste(self, event: Paste) -> None:
-        """Pasted words filter too."""
+        """Add pasted text to the filter."""
         event.stop()
         self._refine(self._filter + " ".join(event.text.split()))
 
-    def on_sheet_chosen(self, message: Sheet.Chosen) -> None:
-        """A click takes the row."""
-        self._sheet.choose(message.at)
+    def on_row_list_chosen(self, message: RowList.Chosen) -> None:
+        """Choose the clicked row."""
+        self._list.choose(message.at)
         self._take()
 
     def _go(self, step: Callable[[], None]) -> None:
@@ -159,7 +166,7 @@ class Listing(Dialog["str | None"]):
             self._finish(row.value)
 
     def _moved(self) -> None:
-        """Another row has the cursor."""
+        """React to another selected row."""
 
     def _finish(self, value: str | None) -> None:
         if self.is_current:
@@ -167,7 +174,7 @@ class Listing(Dialog["str | None"]):
 
 
 def _in_one_line(mark: tuple[str, str], label: str, detail: str, wide: int, width: int) -> Content:
-    """Mark, label and detail; the label has half of the line at most if there is a detail."""
+    """Draw mark, label and detail. A label takes at most half of the line if it has a detail."""
     if not detail:
         return fit(content(mark, label), width)
     column = min(wide, max(12, width // 2))
@@ -175,7 +182,7 @@ def _in_one_line(mark: tuple[str, str], label: str, detail: str, wide: int, widt
 
 
 def _in_full(mark: tuple[str, str], label: str, detail: str, wide: int, width: int) -> list[Content]:
-    """The same with nothing cut: a detail that is too long goes on below itself, a label that is too long above it."""
+    """Draw without cutting: a long detail is wrapped, and placed below a long label."""
     column = min(wide, max(12, width // 2))
     if not detail or cell_len(label) > column or width - column - 4 < _LEAST_DETAIL:
         below = wrapped(content((detail, MUTED)), width, 4) if detail else []
@@ -188,20 +195,20 @@ def _in_full(mark: tuple[str, str], label: str, detail: str, wide: int, width: i
 
 
 def matching(words: str, texts: Sequence[str]) -> list[int]:
-    """Which texts fit the words: those that have all of them in their order, then the similar ones, best first."""
+    """Return the indexes of matching texts: first those with all words, then similar ones."""
     asked = words.casefold().split()
     if not asked:
         return list(range(len(texts)))
     folded = [text.casefold() for text in texts]
     exact = [at for at, text in enumerate(folded) if all(word in text for word in asked)]
-    exact.sort(key=lambda at: not folded[at].lstrip("/").startswith(asked[0]))  # stable: otherwise as they are
+    exact.sort(key=lambda at: not folded[at].lstrip("/").startswith(asked[0]))  # stable sort
     taken = set(exact)
     similar = [(_score(asked, text), at) for at, text in enumerate(folded) if at not in taken]
     return exact + [at for score, at in sorted(similar, key=lambda pair: -pair[0]) if score >= _LEAST_SCORE]
 
 
 def _score(asked: Sequence[str], text: str) -> float:
-    """How similar the least similar word is."""
+    """Return the similarity of the least similar word."""
     from rapidfuzz.fuzz import partial_ratio
 
     return min(partial_ratio(word, text) if len(word) > 2 else 0.0 for word in asked)

@@ -1,20 +1,20 @@
-"""Ctrl+P: everything that can be done, by its name."""
+"""List commands and key actions by name (Ctrl+P)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from atomic.tui.protocol import CommandInfo, PickRow
+from atomic.chat.protocol import CommandInfo, PickRow
 from atomic.tui.screens.help import command_rows
 from atomic.tui.screens.listing import Listing
 
-COMMAND = "/"  # before the value of a row that is a command; an action's is its name alone
+COMMAND = "/"  # prefix of a command's value; an action's value is its name
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a key does as well: its name in the table of keys, the words, and the keys."""
+    """A key action: name in the key table, description and keys."""
 
     name: str
     description: str
@@ -22,7 +22,7 @@ class Action:
 
 
 class PaletteScreen(Listing):
-    """It ends with `/name` of a command, the name of an action, or None."""
+    """Returns `/name` of a command, the name of an action, or None."""
 
     HINTS = (("⏎", "do it"), ("↑↓", "move"), ("Esc", "close"))
 

@@ -1,10 +1,10 @@
-"""Choosing a model, a provider, a theme, a session or an MCP server."""
+"""Choose a model, an agent, a theme, a session or an MCP server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from atomic.tui.protocol import PickKind, PickOpened
+from atomic.chat.protocol import PickKind, PickOpened
 from atomic.tui.screens.listing import Listing
 from atomic.tui.themes import textual_name
 
@@ -20,13 +20,13 @@ _NOTHING = {
 
 
 class PickScreen(Listing):
-    """It ends with the chosen row's value, or None. A theme is shown while it has the cursor."""
+    """Returns the chosen row's value, or None. The selected theme is previewed."""
 
     def __init__(self, pick: PickOpened) -> None:
         super().__init__(pick.title, pick.rows, nothing=_NOTHING.get(pick.kind, "Nothing to choose from."))
         self._kind = pick.kind
         self._before: str | None = None
-        if pick.kind is PickKind.MCP:  # here `current` says that a server is on; Enter turns it over
+        if pick.kind is PickKind.MCP:  # here `current` means that the server is on
             self.NO_MARK = "○"
             self.HINTS = (("⏎", "on or off"), ("↑↓", "move"), ("Esc", "close"))
 

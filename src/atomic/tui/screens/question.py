@@ -1,4 +1,4 @@
-"""The question dialog: choose by number or arrows, mark several with space, or write; Enter answers."""
+"""Answer questions: choose by number or arrows, mark several with Space, or type text."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from atomic.questions import Question
-from atomic.tui.harmless import harmless, one_line
-from atomic.tui.screens.sheet import Dialog, Item, Row, Sheet, fixed, keys_line, paragraph, wrapped
+from atomic.tui.clean_text import harmless, one_line
+from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, paragraph, wrapped
 from atomic.tui.state.model import QuestionEntry, Screen
 from atomic.tui.widgets.text import MUTED, content, fit, spread
 
 _OTHER = "other"
-_AROUND = 4  # rows of the dialog around the list: frame, title, keys
-_MOST_WORDS = 6  # rows of own words that are seen at once
+_AROUND = 4  # rows of the rest of the dialog: frame, title, keys
+_MOST_WORDS = 6  # visible rows of typed text
 
 
 class Answered(NamedTuple):
-    """What a person said to a question; None: dismissed."""
+    """The answers to a question; None if it was dismissed."""
 
     question: str
     answers: tuple[str, ...] | None
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
 
 @dataclass(slots=True)
 class _Draft:
-    """How far the answer to a question is; kept while the person looks at another one."""
+    """An unfinished answer, kept while another question is shown."""
 
     at: int | None = None
     checked: set[int] = field(default_factory=set[int])
@@ -44,10 +44,11 @@ class _Draft:
 
 
 class QuestionScreen(Dialog["Answered | None"]):
-    """Questions that wait, one at a time. It ends with one of them answered or dismissed, or with None: put off.
+    """Shows the open questions one at a time.
 
-    `sync` drops those that nobody waits for any more; with the last one it closes by itself. The host opens it anew
-    while others wait.
+    It returns one of them answered or dismissed, or None to postpone them. `sync` drops
+    closed questions and closes the dialog after the last one. The app opens it again
+    while questions remain.
     """
 
     DEFAULT_CSS = """
@@ -56,33 +57,36 @@ class QuestionScreen(Dialog["Answered | None"]):
     """
 
     def __init__(self, entries: Sequence[QuestionEntry], first: str = "", *, later: str = "F6") -> None:
-        """`later` is the key that the person has chosen for putting them off."""
+        """Show the question `first`, or the oldest. `later` is the key that postpones them."""
         super().__init__()
         self._later = later
         self._entries = {entry.id: entry for entry in entries}
         self._shown = first if first in self._entries else next(iter(self._entries), "")
         self._drafts: dict[str, _Draft] = {}
-        self._painted = math.inf  # when the question that is shown now was painted, as Textual counts time
-        self._title, self._sheet, self._words, self._keys = Row(), Sheet(reserved=_AROUND), Words(), Row()
+        self._painted = math.inf  # when the current question was painted, in Textual's event time
+        self._title = Row()
+        self._list = RowList(reserved=_AROUND)
+        self._words = Words()
+        self._keys = Row()
 
     def compose(self) -> ComposeResult:
-        """Title, text and options, own words, keys."""
+        """Yield title, text with options, typed answer and keys."""
         with Vertical(classes="frame"):
             yield self._title
-            yield self._sheet
+            yield self._list
             yield self._words
             yield self._keys
 
     def on_mount(self) -> None:
-        """Show the first one."""
+        """Show the first question."""
         self._appear()
 
     def is_for(self, event: Event) -> bool:
-        """Return whether a key was pressed after the question was painted: an earlier one was not meant for it."""
+        """Return whether a key was pressed after the question was painted."""
         return event.time > self._painted
 
     def sync(self, screen: Screen, now: float) -> None:
-        """Take the questions that wait now; what is written for those that stay is kept."""
+        """Update the open questions and keep the drafts of those that remain."""
         gone = self._shown not in screen.questions
         self._entries = dict(screen.questions)
         if not self._entries:
@@ -93,7 +97,7 @@ class QuestionScreen(Dialog["Answered | None"]):
         else:
             self._show_frame()
 
-    # what is shown
+    # drawing
 
     @property
     def _question(self) -> Question:
@@ -106,15 +110,15 @@ class QuestionScreen(Dialog["Answered | None"]):
         return self._drafts[self._shown]
 
     def _appear(self) -> None:
-        """Show a question that the person has not asked for."""
+        """Show a question that the user has not requested."""
         self._painted = math.inf
         self._show(top=True)
-        self.call_after_refresh(self._note_painted)  # where nothing is drawn
+        self.call_after_refresh(self._note_painted)  # in case nothing is drawn
 
     def _show(self, *, top: bool = False) -> None:
         draft = self._draft
         self._show_frame()
-        self._sheet.show(_items(self._question, draft), draft.at, top=top)
+        self._list.show(_items(self._question, draft), draft.at, top=top)
         self._make_room()
         if draft.writes != self._words.display or top:
             self._words.display = draft.writes
@@ -124,20 +128,21 @@ class QuestionScreen(Dialog["Answered | None"]):
         self.set_focus(self._words if draft.writes else None)
 
     def _note_painted(self) -> None:
-        """Note when the title is drawn for the first time: whoever sees the question presses a key after that."""
+        """Note when the question becomes visible: only later keys can answer it."""
         if self._painted == math.inf:
             self._painted = Event().time
 
     def _make_room(self) -> None:
-        """The list has what the own words leave."""
+        """Give the list the rows that the typed answer leaves."""
         words = min(_MOST_WORDS, self._words.wrapped_document.height) if self._draft.writes else 0
-        if self._sheet.reserved != _AROUND + words:
-            self._sheet.reserved = _AROUND + words
-            self._sheet.refresh(layout=True)
+        if self._list.reserved != _AROUND + words:
+            self._list.reserved = _AROUND + words
+            self._list.refresh(layout=True)
 
     def _show_frame(self) -> None:
-        """Title and keys, which know how many questions there are."""
-        entry, ids = self._entries[self._shown], list(self._entries)
+        """Draw title and keys, which depend on the number of questions."""
+        entry = self._entries[self._shown]
+        ids = list(self._entries)
         who = one_line(entry.who)
         place = f"question {ids.index(self._shown) + 1} of {len(ids)}" if len(ids) > 1 else ""
         header = one_line(entry.question.header)
@@ -161,15 +166,15 @@ class QuestionScreen(Dialog["Answered | None"]):
     ]
 
     def action_skip(self) -> None:
-        """Dismiss this question, and no other."""
+        """Dismiss only this question."""
         self._close(Answered(self._shown, None))
 
     def action_later(self) -> None:
-        """Close the dialog; the questions go on waiting."""
+        """Close the dialog. The questions stay open."""
         self._close(None)
 
     def action_other_question(self, by: int) -> None:
-        """Turn to the next question that waits; what is written here is kept."""
+        """Show the next open question and keep the draft of this one."""
         ids = list(self._entries)
         if len(ids) > 1:
             self._keep_words()
@@ -177,7 +182,7 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._show(top=True)
 
     def on_key(self, event: Key) -> None:
-        """The keys of the list; while words are written they are the text's own."""
+        """Handle the keys of the list. While an answer is typed, they belong to the text."""
         if self._draft.writes:
             return
         does = {
@@ -199,25 +204,25 @@ class QuestionScreen(Dialog["Answered | None"]):
             event.prevent_default()
             does()
 
-    def on_sheet_chosen(self, message: Sheet.Chosen) -> None:
-        """A click chooses a row and answers with it."""
+    def on_row_list_chosen(self, message: RowList.Chosen) -> None:
+        """Select the clicked row and answer with it."""
         self._number(self._numbered().index(message.at) + 1)
         if not self._question.multi_select:
             self._enter(directly=True)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """Own words grow."""
+        """Adapt the list to the height of the typed text."""
         event.stop()
         self._make_room()
 
     def on_words_sent(self, message: Words.Sent) -> None:
-        """Enter behind own words."""
+        """Answer with the typed text."""
         message.stop()
         self._keep_words()
         self._enter()
 
     def on_words_left(self, message: Words.Left) -> None:
-        """Up from the first line goes back to the options."""
+        """Return from the first line of the typed text to the options."""
         message.stop()
         if self._question.options:
             self._keep_words()
@@ -226,7 +231,7 @@ class QuestionScreen(Dialog["Answered | None"]):
             self._show()
 
     def _numbered(self) -> list[int]:
-        return [at for at, item in enumerate(self._sheet.items) if item.value is not None]
+        return [at for at, item in enumerate(self._list.items) if item.value is not None]
 
     def _number(self, number: int) -> None:
         rows = self._numbered()
@@ -236,17 +241,17 @@ class QuestionScreen(Dialog["Answered | None"]):
         if self._question.multi_select and not self._is_other(self._draft.at):
             self._toggle(self._draft.at)
         elif self._is_other(self._draft.at):
-            self._sheet.choose(self._draft.at)
+            self._list.choose(self._draft.at)
             self._write()
         else:
-            self._sheet.choose(self._draft.at)
+            self._list.choose(self._draft.at)
 
     def _step(self, by: int) -> None:
-        self._sheet.step(by)
-        self._draft.at = self._sheet.at
+        self._list.step(by)
+        self._draft.at = self._list.at
 
     def _page(self, by: int) -> None:
-        self._sheet.move(by * max(1, self._sheet.size.height - 1))
+        self._list.move(by * max(1, self._list.size.height - 1))
 
     def _toggle(self, at: int | None) -> None:
         if at is None or not self._question.multi_select:
@@ -271,15 +276,16 @@ class QuestionScreen(Dialog["Answered | None"]):
         self._show()
 
     def _is_other(self, at: int) -> bool:
-        return self._sheet.items[at].value == _OTHER
+        return self._list.items[at].value == _OTHER
 
     def _keep_words(self) -> None:
         if self._draft.writes:
             self._draft.words = self._words.text
 
     def _answers(self, directly: bool) -> tuple[str, ...]:
-        """The labels that are chosen and the own words; nothing written: the default."""
-        question, draft = self._question, self._draft
+        """Return the marked labels and the typed text, or the default if nothing was typed."""
+        question = self._question
+        draft = self._draft
         words = (draft.words.strip(),) if draft.writes and draft.words.strip() else ()
         if not question.options:
             return words or ((question.default,) if question.default else ())
@@ -296,7 +302,7 @@ class QuestionScreen(Dialog["Answered | None"]):
 
 
 class Words(TextArea):
-    """The person's own answer: Enter sends it, Ctrl+J and Alt+Enter break the line."""
+    """Input for a typed answer. Enter sends it, Ctrl+J and Alt+Enter insert a line break."""
 
     DEFAULT_CSS = """
     Words {
@@ -340,7 +346,7 @@ class Words(TextArea):
 
 
 def _first_draft(question: Question) -> _Draft:
-    """The default is chosen; without options there is only the text to write."""
+    """Return a draft with the default selected. Without options only text can be typed."""
     if not question.options:
         return _Draft(writes=True)
     labels = [option.label for option in question.options]
@@ -350,7 +356,7 @@ def _first_draft(question: Question) -> _Draft:
     return _Draft(at=at, checked=checked)
 
 
-_HEAD_ITEMS = 2  # the text and an empty line stand above the options
+_HEAD_ITEMS = 2  # the text and an empty line come before the options
 
 
 def _items(question: Question, draft: _Draft) -> list[Item]:
@@ -379,7 +385,9 @@ def _option_lines(
     at: int, label: str, description: str, question: Question, checked: bool
 ) -> Callable[[int], list[Content]]:
     number = f"{at + 1} " if at < 9 else "  "
-    box = ("[✓] " if checked else "[ ] ") if question.multi_select else ""
+    box = ""
+    if question.multi_select:
+        box = "[✓] " if checked else "[ ] "
     indent = len(number) + len(box)
     default = "  (default)" if label == question.default else ""
 

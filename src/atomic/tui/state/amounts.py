@@ -1,8 +1,8 @@
-"""Tokens and dollars in a few characters."""
+"""Format tokens and dollars in a few characters."""
 
 from __future__ import annotations
 
-from atomic.usage import Usage
+from atomic.base.usage import Usage
 
 
 def amount(tokens: int) -> str:
@@ -13,7 +13,7 @@ def amount(tokens: int) -> str:
 
 
 def spent(usage: Usage) -> str:
-    """Return the dollars where they are known, else the tokens, else nothing."""
+    """Return the cost if it is known, otherwise the tokens, otherwise an empty string."""
     if usage.cost is not None:
         return f"${usage.cost:.2f}"
     if usage.input or usage.output:

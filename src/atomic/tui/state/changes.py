@@ -1,4 +1,4 @@
-"""Which parts of the screen a piece of news touches."""
+"""Parts of the screen that a change affects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Flag, auto
 
 
 class Changes(Flag):
-    """What must be painted anew; several can be set."""
+    """Parts that must be repainted, as a set of flags."""
 
     NONE = 0
     TRANSCRIPT = auto()
@@ -20,3 +20,8 @@ class Changes(Flag):
     QUEUE = auto()
     THEME = auto()
     LEFT = auto()
+
+
+PANELS = Changes.TASKS | Changes.AGENTS | Changes.GRAPH | Changes.QUESTIONS
+DURATIONS = Changes.TRANSCRIPT | Changes.STATUS | PANELS  # the parts that show how long something takes
+EVERYTHING = DURATIONS | Changes.QUEUE

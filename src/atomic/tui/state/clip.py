@@ -1,4 +1,4 @@
-"""Keep the head and the tail of a long output, and say how much is left out."""
+"""Keep the beginning and the end of a long output and count the omitted lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TAIL = 8_000
 
 @dataclass(slots=True)
 class Clip:
-    """An output that grows but takes no more room than its two ends."""
+    """An output of bounded size that grows at its end."""
 
     _head: str = ""
     _tail: str = ""
@@ -18,17 +18,17 @@ class Clip:
     _is_cut: bool = False
 
     def add(self, text: str) -> None:
-        """Take some more."""
+        """Append text."""
         room = HEAD - len(self._head)
         if room > 0:
             self._head += text[:room]
             text = text[room:]
         self._tail += text
-        if len(self._tail) > 2 * TAIL:  # seldom, so that not each delta copies it
+        if len(self._tail) > 2 * TAIL:  # rarely, so that not every delta copies it
             self._cut()
 
     def text(self) -> str:
-        """What is shown."""
+        """Return the text to show."""
         if len(self._tail) > TAIL:
             self._cut()
         if not self._is_cut:
@@ -38,14 +38,14 @@ class Clip:
 
     def _cut(self) -> None:
         at = len(self._tail) - TAIL
-        border = self._tail.find("\n", at, at + 400) + 1 or at  # whole lines, if they are not too long
+        border = self._tail.find("\n", at, at + 400) + 1 or at  # whole lines, unless they are very long
         self._left_out += self._tail.count("\n", 0, border)
         self._tail = self._tail[border:]
         self._is_cut = True
 
 
 def clip(text: str) -> str:
-    """The two ends of a text."""
+    """Return the beginning and the end of a text."""
     if len(text) <= HEAD + TAIL:
         return text
     kept = Clip()

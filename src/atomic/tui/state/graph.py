@@ -1,9 +1,10 @@
-"""What a workflow tells, folded: its nodes, its agents, its tasks and its end."""
+"""Apply a workflow's events to the state: nodes, agents, tasks and end."""
 
 from __future__ import annotations
 
+from atomic.base.step_names import without_items
 from atomic.providers.events import SkillLoaded, SubagentStarted, TextDelta, ThinkingDelta, ToolStarted
-from atomic.run_events import (
+from atomic.runs.events import (
     AgentActivity,
     LimitReached,
     NodeEnded,
@@ -15,12 +16,11 @@ from atomic.run_events import (
     Warning,
     WorkflowEvent,
 )
-from atomic.step_names import without_items
 from atomic.tasks import Task
 from atomic.tui.state.changes import Changes
 from atomic.tui.state.clip import clip
 from atomic.tui.state.model import Block, BlockKind, NodeEntry, Run, Screen
-from atomic.tui.state.story import Story
+from atomic.tui.state.run_blocks import RunBlocks
 
 _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
 _WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}
@@ -37,15 +37,17 @@ _ENDS = {
 
 
 class Graph:
-    """The fold of a workflow's own news."""
+    """Applies the events of one workflow."""
 
-    def __init__(self, screen: Screen, run: Run, story: Story) -> None:
-        self._screen, self._run, self._story = screen, run, story
-        self._steps: dict[str, tuple[str, Block | None]] = {}  # going on: the node, and its block if it is announced
-        self._of_node: dict[str, set[str]] = {}  # the agents that a node has called
+    def __init__(self, screen: Screen, run: Run, story: RunBlocks) -> None:
+        self._screen = screen
+        self._run = run
+        self._story = story
+        self._steps: dict[str, tuple[str, Block | None]] = {}  # running: the node, and its block if announced
+        self._of_node: dict[str, set[str]] = {}  # agents that a node has called
 
     def tell(self, event: WorkflowEvent, now: float) -> Changes:
-        """Take an event."""
+        """Apply an event."""
         match event:
             case AgentActivity():
                 return self._activity(event, now)
@@ -62,15 +64,15 @@ class Graph:
                 return self._story.note(BlockKind.WARNING, _limit(event))
             case RunStarted():
                 return self._started(event)
-            case QuestionAsked() | RunEnded():  # each comes as news of its own, by which it can also be closed
+            case QuestionAsked() | RunEnded():  # the engine reports these separately, with their end
                 return Changes.NONE
 
     def forget(self) -> None:
-        """The transcript was emptied."""
+        """Detach from the blocks after the transcript was cleared."""
         self._steps = {step: (node, None) for step, (node, _) in self._steps.items()}
 
     def end(self, status: str) -> None:
-        """No node is at work any more."""
+        """End all active nodes."""
         for node in self._run.nodes.values():
             if node.status == "active":
                 node.status = _ENDS.get(status, "failed")
@@ -103,8 +105,10 @@ class Graph:
         if event.step_id not in self._steps:
             return Changes.NONE
         _, block = self._steps.pop(event.step_id)
-        place, status, changed = without_items(event.node), _shown_status(event.status), Changes.GRAPH
-        active = [node for node, _ in self._steps.values()]  # a node can be at work several times at once
+        place = without_items(event.node)
+        status = _shown_status(event.status)
+        changed = Changes.GRAPH
+        active = [node for node, _ in self._steps.values()]  # a node can be active several times at once
         if place not in map(without_items, active):
             node = self._run.nodes.setdefault(place, NodeEntry(place))
             node.status = "resting" if status == "interrupted" else event.status
@@ -140,7 +144,7 @@ class Graph:
 
 
 def _shown_status(status: str) -> str:
-    """Return how a block or an agent looks after a step that ended so."""
+    """Return the status of a block or an agent after a step with this status."""
     if status == "completed":
         return "done"
     return "interrupted" if status in _INTERRUPTED else status

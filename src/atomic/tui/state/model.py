@@ -1,20 +1,20 @@
-"""What the screen knows. Plain data: no Textual, no clock, no file."""
+"""The state of the screen as plain data: no Textual, no clock, no file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from atomic.chat.protocol import CommandInfo, PickOpened, RunKind, StatusChanged
 from atomic.providers.events import PlanItem, Usage
 from atomic.questions import Question
 from atomic.tasks import Task
-from atomic.tui.protocol import CommandInfo, PickOpened, RunKind, StatusChanged
 
 
 class BlockKind(StrEnum):
-    """What a block of the transcript is."""
+    """Kind of a block in the transcript."""
 
-    USER = "user"  # what the person sent
+    USER = "user"  # sent by the user
     ANSWER = "answer"  # Markdown of an agent, one top-level part of it: a paragraph, a fence, a table
     THINKING = "thinking"  # folded
     TOOL = "tool"  # a card of one line that unfolds
@@ -22,14 +22,14 @@ class BlockKind(StrEnum):
     NOTICE = "notice"
     WARNING = "warning"
     ERROR = "error"
-    QUESTION = "question"  # with its answer, once there is one
-    NODE = "node"  # a step of a workflow that is announced
+    QUESTION = "question"  # with its answer, once it has one
+    NODE = "node"  # an announced step of a workflow
     SHELL = "shell"
     RUN = "run"  # head or end of a workflow
 
 
 class RunState(StrEnum):
-    """Where a run is. `stopping` begins with Esc, before anybody has answered."""
+    """State of a run. `stopping` begins with Esc, before the engine confirms it."""
 
     STARTING = "starting"
     ACTIVE = "active"
@@ -39,43 +39,43 @@ class RunState(StrEnum):
 
 @dataclass(slots=True)
 class Block:
-    """A piece of the transcript: source text, never what is painted. `version` grows with every change."""
+    """A part of the transcript as source text. Every change increments `version`."""
 
     id: int
     kind: BlockKind
     run: str = ""
     text: str = ""
     title: str = ""  # of a tool, sub-agent or node
-    detail: str = ""  # beside the title: a path, a command line, `+42 -3`
-    output: str = ""  # of a tool; of a question its answer
-    input: str = ""  # of a tool, as a person reads it
+    detail: str = ""  # next to the title: a path, a command line, `+42 -3`
+    output: str = ""  # of a tool, or the answer to a question
+    input: str = ""  # of a tool, formatted
     status: str = ""  # running, done, failed, interrupted, waiting
     started: float = 0.0
     seconds: float | None = None
-    depth: int = 0  # 1: of a sub-agent, 2: of its sub-agent …
+    depth: int = 0  # 1: inside a sub-agent, 2: inside its sub-agent …
     folded: bool = True
-    open: bool = False  # more text is coming
+    open: bool = False  # more text will follow
     version: int = 0
-    gap: bool = False  # an empty line stands above it
-    lead: bool = False  # the first of an answer: it carries the sign
-    hidden: bool = False  # a sub-agent above it is folded
+    gap: bool = False  # an empty line above it
+    lead: bool = False  # the first of an answer, which has the bullet
+    hidden: bool = False  # inside a folded sub-agent
 
 
 @dataclass(slots=True)
 class AgentEntry:
-    """An agent at work, for the panel: the conversation's, a worker, a sub-agent."""
+    """An agent in the panel: of the conversation, a worker, or a sub-agent."""
 
     id: str
     name: str
     run: str
     task: str = ""
-    doing: str = ""  # the last thing that it did
+    doing: str = ""  # its last activity
     status: str = "running"
     started: float = 0.0
     ended: float | None = None
     tools: int = 0
     depth: int = 0
-    parent: str = ""  # the key of the agent that called it, empty for none
+    parent: str = ""  # key of the calling agent, or empty
 
 
 @dataclass(slots=True)
@@ -84,12 +84,12 @@ class NodeEntry:
 
     id: str
     status: str = ""  # active, completed, failed, waiting
-    times: int = 0  # how often it began: the iteration of a loop
+    times: int = 0  # how often it started: the iteration of a loop
 
 
 @dataclass(slots=True)
 class Run:
-    """Something at work, and what is left of it."""
+    """A run of the screen, active or ended."""
 
     id: str
     kind: RunKind
@@ -97,7 +97,7 @@ class Run:
     state: RunState = RunState.STARTING
     started: float = 0.0
     ended: float | None = None
-    heard: float = 0.0  # when it last said something
+    heard: float = 0.0  # when its last event arrived
     forced: bool = False  # Esc was pressed twice
     session: str = ""
     status: str = ""
@@ -115,7 +115,7 @@ class Run:
 
 @dataclass(slots=True)
 class QuestionEntry:
-    """A question that waits."""
+    """An open question."""
 
     id: str
     run: str
@@ -125,7 +125,7 @@ class QuestionEntry:
 
 @dataclass(slots=True)
 class Queued:
-    """A text that was sent while the agent was busy."""
+    """A text sent while the agent was busy."""
 
     id: int
     text: str
@@ -133,7 +133,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Screen:
-    """All of it. Who changes it: `Store` alone."""
+    """The whole state. Only `Store` changes it."""
 
     status: StatusChanged = field(default_factory=StatusChanged)
     commands: tuple[CommandInfo, ...] = ()
@@ -146,10 +146,10 @@ class Screen:
     questions: dict[str, QuestionEntry] = field(default_factory=dict[str, QuestionEntry])
     pick: PickOpened | None = None
     queue: list[Queued] = field(default_factory=list[Queued])
-    theme: str = ""  # as the person calls it; empty: nobody has chosen
-    left: str | None = None  # the engine's last word, once it is said
+    theme: str = ""  # the chosen theme, or empty
+    left: str | None = None  # the engine's final message, if it has arrived
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is at work; derived, so that nobody can forget to take it back."""
+        """Return whether a run is active. Derived, so it cannot become stale."""
         return any(run.is_active for run in self.runs.values())

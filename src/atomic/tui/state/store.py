@@ -1,8 +1,9 @@
-"""The one who changes the screen's state: news and a person's intents are folded into `Screen`, in place.
+"""Apply engine events and user intents to the screen's state, in place.
 
-No Textual, no file, no clock: `now` is given, in seconds since 1970. What comes late, twice or not at all does no
-harm: news of a run that is unknown or has ended are dropped, and a run's end ends all that belongs to it. A run's id
-is used once: a workflow that goes on is a new run of the screen.
+No Textual, no file and no clock: `now` is an argument, in Unix time. Late, duplicate or
+missing events do no harm: events of unknown or ended runs are dropped, and the end of a
+run ends everything that belongs to it. A run id is used once: a resumed workflow is a
+new run of the screen.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from atomic import run_events as wf
-from atomic.tui.protocol import (
+from atomic.chat.protocol import (
     Activity,
     Cleared,
     CommandsListed,
@@ -39,16 +39,17 @@ from atomic.tui.protocol import (
     WorkflowNews,
     decode_news,
 )
+from atomic.runs import events as wf
 from atomic.tui.state.amounts import spent
 from atomic.tui.state.changes import Changes
 from atomic.tui.state.clip import Clip
 from atomic.tui.state.graph import Graph
 from atomic.tui.state.model import Block, BlockKind, QuestionEntry, Queued, Run, RunState, Screen
-from atomic.tui.state.story import Story
+from atomic.tui.state.run_blocks import RunBlocks
 
 __all__ = ["Changes", "Store"]
 
-_KEPT_RUNS = 64  # that have ended; `is_busy` looks at all
+_KEPT_RUNS = 64  # ended runs to keep; `is_busy` checks them all
 _OF_HISTORY = (
     RunStarted,
     Activity,
@@ -66,45 +67,46 @@ _FINE = frozenset({"done", "completed"})
 
 @dataclass(slots=True)
 class _Telling:
-    """A run that goes on, and those who fold its news."""
+    """An active run and the objects that apply its events."""
 
     run: Run
-    story: Story
+    story: RunBlocks
     graph: Graph | None = None
     head: Block | None = None
     said: Clip | None = None
-    is_told: bool = True  # the engine has said that it began; not yet for one that was only sent
-    is_old: bool = False  # it began in a history
-    over: float = 0.0  # when a workflow says that it ended
+    is_told: bool = True  # the engine has confirmed the start
+    is_old: bool = False  # from the history of a resumed chat
+    over: float = 0.0  # when a workflow reports its end
 
 
 class Store:
-    """Folds news and intents into a `Screen`."""
+    """Applies engine events and user intents to a `Screen`."""
 
     def __init__(self, screen: Screen | None = None) -> None:
         self.screen = screen or Screen()
         self._ids = count(len(self.screen.blocks) + 1)
         self._queue_ids = count(1)
         self._tellings: dict[str, _Telling] = {}
-        self._asked: dict[str, Block] = {}  # by the question's id, until it is closed or its run ends
+        self._asked: dict[str, Block] = {}  # by question id, until it is closed or its run ends
         self._unreadable = 0
-        self._is_old = False  # what is being folded is a history
+        self._is_old = False  # a history is being applied
 
-    # news --------------------------------------------------------------------------------------------------------
+    # engine events
 
     def apply(self, news: News, now: float) -> Changes:
-        """Fold one piece of news; what it touches."""
+        """Apply one event and return the affected parts."""
         return self._FOLDS[type(news)](self, news, now)
 
     def _status(self, news: StatusChanged, now: float) -> Changes:
         is_new = bool(news.problem) and news.problem != self.screen.status.problem
         self.screen.status = news
-        if is_new and not self.screen.blocks:  # the status line has no room for all of it
+        if is_new and not self.screen.blocks:  # the status line is too short for it
             return Changes.STATUS | self._said(Said(text=news.problem, level=Level.WARNING), now)
         return Changes.STATUS
 
     def _commands(self, news: CommandsListed, now: float) -> Changes:
-        self.screen.commands, self.screen.agents_by_name = news.commands, news.agents
+        self.screen.commands = news.commands
+        self.screen.agents_by_name = news.agents
         return Changes.COMMANDS
 
     def _activity(self, news: Activity, now: float) -> Changes:
@@ -116,16 +118,16 @@ class Store:
         if telling is None or telling.graph is None:
             return Changes.NONE
         event = news.event
-        if isinstance(event, wf.QuestionAsked):  # perhaps one of the past: whether it waits, QuestionOpened says
+        if isinstance(event, wf.QuestionAsked):  # it may be an old one: QuestionOpened reports whether it is open
             return self._show_question(telling, event.question.id, event.question.text, event.node, status="")
         if isinstance(event, wf.RunStarted):
             self._began(telling, event.time)
         elif isinstance(event, wf.RunEnded):
             telling.over = event.time
-        return telling.graph.tell(event, event.time or now)  # its log may tell of yesterday
+        return telling.graph.tell(event, event.time or now)  # the log may be from yesterday
 
     def _began(self, telling: _Telling, time: float) -> None:
-        """A run that is watched began before somebody looked."""
+        """Move the start of a watched run back to its real start."""
         telling.run.started = min(telling.run.started, time)
         if telling.head is not None:
             telling.head.started = min(telling.head.started, time)
@@ -135,7 +137,8 @@ class Store:
         run = self.screen.runs.get(news.run)
         if run is None:
             return Changes.NONE
-        run.picture, run.places = news.lines, news.places
+        run.picture = news.lines
+        run.places = news.places
         return Changes.GRAPH
 
     def _shell_said(self, news: ShellSaid, now: float) -> Changes:
@@ -151,7 +154,9 @@ class Store:
     def _said(self, news: Said, now: float) -> Changes:
         block = Block(next(self._ids), _LEVELS[news.level], run=news.run, text=news.text, gap=True)
         if news.markdown and news.level is Level.INFO:
-            block.kind, block.run = BlockKind.ANSWER, ""  # it looks like an answer, but no agent gave it
+            # It looks like an answer, but is not from an agent.
+            block.kind = BlockKind.ANSWER
+            block.run = ""
         self.screen.blocks.append(block)
         return Changes.TRANSCRIPT
 
@@ -164,7 +169,7 @@ class Store:
         return Changes.PICK
 
     def _files(self, news: FilesFound, now: float) -> Changes:
-        return Changes.NONE  # for the prompt that asked, no part of the state
+        return Changes.NONE  # only the prompt needs it
 
     def _left(self, news: Left, now: float) -> Changes:
         self.screen.left = news.message
@@ -184,10 +189,10 @@ class Store:
             screen.tasks = ()
         return Changes.TRANSCRIPT | Changes.TASKS | Changes.AGENTS | self._forget_ended(0)
 
-    # runs --------------------------------------------------------------------------------------------------------
+    # runs
 
     def begin(self, run: str, kind: RunKind, prompt: str, now: float) -> Changes:
-        """Show at once what a person has sent; the engine's `RunStarted` for it adds what it knows."""
+        """Show at once what the user sent. The engine's `RunStarted` adds details later."""
         if run in self.screen.runs:
             return Changes.NONE
         telling = self._open(RunStarted(run=run, kind=kind, prompt=prompt), now)
@@ -209,14 +214,15 @@ class Store:
         self._forget_agents()
         run = Run(news.run, news.kind, news.title, started=now, heard=now, session=news.session)
         screen.runs[run.id] = run
-        telling = self._tellings[run.id] = _Telling(run, Story(screen, run, self._ids), is_old=self._is_old)
+        telling = self._tellings[run.id] = _Telling(run, RunBlocks(screen, run, self._ids), is_old=self._is_old)
         if news.prompt and news.kind is not RunKind.SHELL:
             telling.story.add(Block(0, BlockKind.USER, text=news.prompt), gap=True)
         self._begin_kind(telling, news, now)
         return telling
 
     def _begin_kind(self, telling: _Telling, news: RunStarted, now: float) -> None:
-        story, run = telling.story, telling.run
+        story = telling.story
+        run = telling.run
         if news.kind is RunKind.TURN:
             self.screen.plan = ()
             story.begin_own(self.screen.status.provider or "agent", news.prompt, now)
@@ -232,14 +238,16 @@ class Store:
             story.live[head.id] = head
 
     def _confirm(self, telling: _Telling, news: RunStarted) -> Changes:
-        """The engine takes up what was sent; only now is it known what it is."""
-        run, telling.is_told = telling.run, True
-        run.title, run.session = news.title or run.title, news.session or run.session
+        """Complete a run that was only sent with the engine's details."""
+        run = telling.run
+        telling.is_told = True
+        run.title = news.title or run.title
+        run.session = news.session or run.session
         if news.kind is not run.kind:
             telling.story.end("done", run.started)
             self.screen.agents.pop(f"{run.id}/", None)
             run.kind = news.kind
-            telling.story = Story(self.screen, run, self._ids)
+            telling.story = RunBlocks(self.screen, run, self._ids)
             self._begin_kind(telling, news, run.started)
         return Changes.TRANSCRIPT | Changes.STATUS | Changes.AGENTS | Changes.GRAPH
 
@@ -247,9 +255,13 @@ class Store:
         telling = self._tellings.pop(news.run, None)
         if telling is None:
             return Changes.NONE
-        run, now = telling.run, telling.over or self._time(news.time, now)
-        run.state, run.ended = RunState.ENDED, now
-        run.status, run.message, run.resume = news.status, news.message, news.resume
+        run = telling.run
+        now = telling.over or self._time(news.time, now)
+        run.state = RunState.ENDED
+        run.ended = now
+        run.status = news.status
+        run.message = news.message
+        run.resume = news.resume
         if telling.graph is not None:
             telling.graph.end(news.status)
         telling.story.end(news.status, now)
@@ -258,12 +270,14 @@ class Store:
         return Changes.TRANSCRIPT | Changes.STATUS | Changes.AGENTS | Changes.GRAPH | Changes.QUESTIONS
 
     def _tell_end(self, telling: _Telling) -> None:
-        """Say in the transcript how it ended, where that is not plain to see."""
-        run, story = telling.run, telling.story
+        """Add a block that explains the end of a run, unless it is obvious."""
+        run = telling.run
+        story = telling.story
         if run.kind is RunKind.WORKFLOW:
             seconds = max(0.0, (run.ended or 0.0) - run.started)
             end = Block(0, BlockKind.RUN, title=run.title, text=run.message, output=run.resume, status=run.status)
-            end.seconds, end.input = seconds, spent(run.usage)
+            end.seconds = seconds
+            end.input = spent(run.usage)
             story.add(end)
         elif run.status == "interrupted":
             story.note(BlockKind.NOTICE, run.message or "Interrupted.")
@@ -275,7 +289,7 @@ class Store:
             story.note(BlockKind.NOTICE, f"Resume with: {run.resume}")
 
     def _heard(self, id: str, now: float) -> _Telling | None:
-        """Who folds the news of this run; None for one that nobody knows or that has ended."""
+        """Return the active run for an event, or None if it is unknown or has ended."""
         telling = self._tellings.get(id)
         if telling is None:
             return None
@@ -299,10 +313,10 @@ class Store:
             del agents[key]
 
     def _time(self, told: float, now: float) -> float:
-        """When it was: what is live happens now, so that no two clocks are compared."""
+        """Return the event's time for a history. Live events happen now: clocks may differ."""
         return told if self._is_old and told else now
 
-    # questions ---------------------------------------------------------------------------------------------------
+    # questions
 
     def _question(self, news: QuestionOpened, now: float) -> Changes:
         telling = self._tellings.get(news.run)
@@ -322,7 +336,8 @@ class Store:
             return Changes.NONE
         block = Block(0, BlockKind.QUESTION, text=text, title=who, status=status)
         if telling is None:
-            block.id, block.gap = next(self._ids), True
+            block.id = next(self._ids)
+            block.gap = True
             self.screen.blocks.append(block)
         else:
             telling.story.add(block)
@@ -349,7 +364,7 @@ class Store:
                 block.status = "interrupted"
                 block.version += 1
 
-    # history -----------------------------------------------------------------------------------------------------
+    # history
 
     def _history(self, news: History, now: float) -> Changes:
         changed = Changes.NONE
@@ -372,7 +387,7 @@ class Store:
         return self.apply(old, now) if isinstance(old, _OF_HISTORY) else Changes.NONE
 
     def _end_history(self, now: float) -> Changes:
-        """Nobody will end here what was cut off then; a workflow may well have gone on, and can be watched."""
+        """End the runs that the history left open. A workflow may still be running elsewhere."""
         changed = Changes.NONE
         for telling in [telling for telling in self._tellings.values() if telling.is_old]:
             run = telling.run
@@ -384,36 +399,37 @@ class Store:
             self._unreadable = 0
         return changed
 
-    # a person's intents ------------------------------------------------------------------------------------------
+    # user intents
 
     def stop(self, run: str, now: float) -> Interrupt | None:
-        """Stop a run: it is stopping from now on; who asks again does not wait. None: there is nothing to stop."""
+        """Mark a run as stopping, or as forced the second time. Return None if it is not active."""
         telling = self._tellings.get(run)
         if telling is None:
             return None
         if telling.run.state is RunState.STOPPING:
             telling.run.forced = True
             return Interrupt(run=run, force=True)
-        telling.run.state, telling.run.heard = RunState.STOPPING, now
+        telling.run.state = RunState.STOPPING
+        telling.run.heard = now
         return Interrupt(run=run)
 
     def stop_foreground(self, now: float) -> Interrupt | None:
-        """Stop what the person waits for: the newest of their own, else a workflow that is shown."""
+        """Stop the user's newest run, or else the newest workflow."""
         ids = [telling.run.id for telling in self._tellings.values() if telling.graph is None]
         ids = ids or list(self._tellings)
         return self.stop(ids[-1], now) if ids else None
 
     def enqueue(self, text: str) -> Changes:
-        """Keep a text until the agent is free."""
+        """Queue a text until the agent is free."""
         self.screen.queue.append(Queued(next(self._queue_ids), text))
         return Changes.QUEUE
 
     def dequeue(self) -> str | None:
-        """Take the oldest text of the queue."""
+        """Remove and return the oldest queued text."""
         return self.screen.queue.pop(0).text if self.screen.queue else None
 
     def edit_queue(self, id: int, text: str) -> Changes:
-        """Change a text of the queue; an empty one is taken out."""
+        """Change a queued text. An empty text removes it."""
         for at, queued in enumerate(self.screen.queue):
             if queued.id == id:
                 queued.text = text
@@ -423,7 +439,7 @@ class Store:
         return Changes.NONE
 
     def toggle(self, block_id: int) -> Changes:
-        """Fold or unfold a block, and with a sub-agent's head all that it did."""
+        """Fold or unfold a block. A sub-agent's head hides or shows its blocks."""
         blocks = self.screen.blocks
         at = next((at for at in range(len(blocks) - 1, -1, -1) if blocks[at].id == block_id), None)
         if at is None:
@@ -436,11 +452,11 @@ class Store:
         return Changes.TRANSCRIPT
 
     def close_question(self, id: str) -> Changes:
-        """The person has answered or dismissed it; the engine says what came of it."""
+        """Close a question that the user answered or dismissed. The engine reports the result."""
         return Changes.QUESTIONS if self.screen.questions.pop(id, None) is not None else Changes.NONE
 
     def close_pick(self) -> Changes:
-        """The person has chosen, or nothing."""
+        """Close the picker."""
         self.screen.pick = None
         return Changes.PICK
 
@@ -466,7 +482,7 @@ class Store:
 
 
 def _hide_below(blocks: list[Block], at: int) -> None:
-    """Hide what stands below folded heads, show what stands below none."""
+    """Hide the blocks below folded heads and show the others."""
     top = blocks[at]
     folded: list[Block] = [top] if top.folded or top.hidden else []
     for below in range(at + 1, len(blocks)):

@@ -1,1 +1,1 @@
-"""The transcript as lines: a block and a width become strips."""
+"""Render transcript blocks as strips of a given width."""

@@ -1,4 +1,4 @@
-"""A block of the transcript as strips: what it looks like, of every kind."""
+"""Render each kind of transcript block as strips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from atomic.tui.harmless import harmless, one_line
+from atomic.tui.clean_text import harmless, one_line
 from atomic.tui.state.model import Block, BlockKind
 from atomic.tui.transcript.markdown import markdown_rows
 from atomic.tui.transcript.palette import Palette
@@ -19,19 +19,22 @@ from atomic.tui.transcript.rows import Row, Run, cells, fit, length, wrap
 from atomic.tui.widgets.text import clock
 
 _KEPT = 2_000  # painted blocks
-_KEPT_LINES = 1_200  # of them all: a strip takes 2 KB and ten objects, and the collector looks at each
+# Lines of all painted blocks. A strip takes 2 KB and ten objects, which the garbage
+# collector visits.
+_KEPT_LINES = 1_200
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧"
-_SHORT = 12  # lines of a prompt that are shown while it is folded
-_LAST = 12  # lines of a shell's output that are shown while it is folded
-_MOST = 1_000  # lines of a block; nobody reads more on a screen
+_SHORT = 12  # visible lines of a folded prompt
+_LAST = 12  # visible lines of a folded shell output
+_MOST = 1_000  # lines of a block
 _LONG = 0.02  # seconds to paint a block
-_REST = 8  # times as long it is then left alone
-_BOLD, _ITALIC = Style(bold=True), Style(italic=True)
+_REST = 8  # times that duration until an open block is painted again
+_BOLD = Style(bold=True)
+_ITALIC = Style(italic=True)
 FOLDABLE = frozenset({BlockKind.TOOL, BlockKind.THINKING, BlockKind.SUBAGENT, BlockKind.USER, BlockKind.SHELL})
 
 
 class Painted(NamedTuple):
-    """A block's lines, how many characters at the beginning of each are no text of it, and their version."""
+    """The lines of a block, the prefix length of each that is not text, and the version."""
 
     strips: list[Strip]
     gutters: list[int]
@@ -39,35 +42,37 @@ class Painted(NamedTuple):
 
 
 class Painter:
-    """Paints blocks at a width; what was painted is kept."""
+    """Paints blocks at a width and caches them."""
 
     def __init__(self, palette: Palette, width: int) -> None:
-        self._palette, self._width = palette, width
+        self._palette = palette
+        self._width = width
         self._kept: OrderedDict[int, tuple[tuple[int, int], Painted]] = OrderedDict()
         self._lines = 0
-        self._rest: dict[int, float] = {}  # until when an open block is not painted anew
+        self._rest: dict[int, float] = {}  # when a slow open block may be painted again
 
     def adapt(self, palette: Palette, width: int) -> bool:
-        """Use another palette or width; whether it is another."""
+        """Use another palette or width. Return whether it changed."""
         if palette.key == self._palette.key and width == self._width:
             return False
-        self._palette, self._width = palette, width
+        self._palette = palette
+        self._width = width
         self._kept.clear()
         self._lines = 0
         return True
 
     @property
     def width(self) -> int:
-        """The cells of a line."""
+        """Return the width of a line in cells."""
         return self._width
 
     @property
     def palette(self) -> Palette:
-        """The colours."""
+        """Return the palette."""
         return self._palette
 
     def paint(self, block: Block, now: float) -> Painted:
-        """The lines of a block as it is now."""
+        """Return the lines of a block."""
         key = block.version, _tick(block, now)
         kept = self._kept.get(block.id)
         if kept is not None and (kept[0] == key or (block.open and now < self._rest.get(block.id, 0.0))):
@@ -83,19 +88,20 @@ class Painter:
         return painted
 
     def _paint(self, block: Block, now: float) -> Painted:
-        """A part that is still coming and takes long to paint, twice, is left alone for a while."""
+        """Paint a block. One that grows and was slow twice is not repainted for a while."""
         began = time.thread_time()
         painted = _paint(block, self._width, self._palette, now)
         took = time.thread_time() - began
         if block.open and took > _LONG:
-            self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0  # the first time may import
+            # The first time may include imports.
+            self._rest[block.id] = now + took * _REST if block.id in self._rest else 0.0
         elif self._rest:
             self._rest.pop(block.id, None)
         return painted
 
 
 def estimate(block: Block, width: int) -> int:
-    """How many lines a block will have, without painting it."""
+    """Estimate the number of lines of a block without painting it."""
     if block.hidden:
         return 0
     width = max(10, width - 4 - 2 * block.depth)
@@ -112,7 +118,7 @@ def estimate(block: Block, width: int) -> int:
 
 
 def plain_text(block: Block) -> str:
-    """What a person gets who copies a block: its source."""
+    """Return the source of a block, for copying."""
     if block.kind is BlockKind.TOOL:
         return "\n".join(part for part in (f"{block.title} {block.detail}".strip(), block.input, block.output) if part)
     if block.kind is BlockKind.SHELL:
@@ -123,12 +129,12 @@ def plain_text(block: Block) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration as people say it."""
+    """Format a duration."""
     return f"{value:.1f} s" if value < 9.95 else clock(value)
 
 
 def _tick(block: Block, now: float) -> int:
-    """What changes by itself: the duration of what is running."""
+    """Return the whole seconds that a running block shows, which change by themselves."""
     return int(now - block.started) if block.status == "running" else 0
 
 
@@ -141,20 +147,22 @@ def _paint(block: Block, width: int, palette: Palette, now: float) -> Painted:
 
 
 class _Page:
-    """Collects the rows of one block behind the tree lines of its depth."""
+    """Collects the rows of one block after the tree lines of its depth."""
 
     def __init__(self, block: Block, width: int, palette: Palette, now: float) -> None:
-        self.block, self.palette, self.now = block, palette, now
+        self.block = block
+        self.palette = palette
+        self.now = now
         self._width = max(8, width)
-        self._tree = " " + "│ " * min(block.depth, max(0, (self._width - 12) // 2))  # in line with header and prompt
-        self.room = self._width - len(self._tree) - 1  # a column stays free beside the scrollbar
+        self._tree = " " + "│ " * min(block.depth, max(0, (self._width - 12) // 2))  # aligned with header and prompt
+        self.room = self._width - len(self._tree) - 1  # keep a column free next to the scrollbar
         self._strips: list[Strip] = []
         self._gutters: list[int] = []
         if block.gap:
             self._add([], 0, palette.text)
 
     def put(self, sign: Run, rows: list[Row], fill: Style | None = None) -> None:
-        """Rows behind a sign that stands on the first one."""
+        """Add rows after a sign that is on the first row."""
         size = cells(sign[0])
         blank = Segment(" " * size, fill or self.palette.text)
         first = Segment(sign[0], sign[1]) if sign[0] else None
@@ -163,8 +171,8 @@ class _Page:
             self._add([lead, *row] if lead is not None else row, size, fill or self.palette.text)
 
     def line(self, runs: list[Run], right: str = "") -> None:
-        """One line, cut where it is too long, with something at its right end."""
-        right = right if cells(right) * 2 <= self.room else ""  # on a narrow screen the words matter more
+        """Add one line, cut to the width, with text at its right end."""
+        right = right if cells(right) * 2 <= self.room else ""  # on a narrow screen the text matters more
         room = self.room - (cells(right) + 2 if right else 0)
         row: Row = []
         for text, style in runs:
@@ -179,7 +187,7 @@ class _Page:
         self._add(row, 0, self.palette.text)
 
     def body(self, text: str, style: Style, colour: Callable[[str], Style] | None = None) -> None:
-        """Lines of a card that is unfolded, as they came."""
+        """Add the lines of an unfolded card."""
         edge = Segment("  │ ", self.palette.muted)
         lines = harmless(text.strip("\n")).split("\n")
         for line in lines[:_MOST]:
@@ -197,15 +205,16 @@ class _Page:
         self._gutters.append(len(self._tree) + gutter)
 
     def done(self) -> Painted:
-        """All of it."""
+        """Return the painted block."""
         return Painted(self._strips, self._gutters, self.block.version)
 
 
-# --- the looks ---
+# --- one function for each kind ---
 
 
 def _user(page: _Page) -> None:
-    palette, block = page.palette, page.block
+    palette = page.palette
+    block = page.block
     text = harmless(block.text.strip("\n"))
     rows = wrap([(text, palette.user)], page.room - 2)
     rows = _shortened(rows, block.folded, palette.comment, _SHORT)
@@ -227,7 +236,8 @@ def _answer(page: _Page) -> None:
 
 
 def _thinking(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     style = palette.muted + _ITALIC
     title = "Thinking" if block.open else "Thought"
     time = f" {seconds(block.seconds)}" if block.seconds is not None and block.seconds >= 1 else ""
@@ -239,9 +249,11 @@ def _thinking(page: _Page) -> None:
 
 
 def _tool(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     sign, style = _sign(block, palette, page.now)
-    name, detail = one_line(block.title), one_line(block.detail)
+    name = one_line(block.title)
+    detail = one_line(block.detail)
     runs: list[Run] = [(sign, style), (name, palette.text + _BOLD), ("  " if detail else "", palette.text)]
     page.line([*runs, *_detail(detail, palette)], _right(block, page.now))
     if not block.folded:
@@ -253,7 +265,7 @@ def _tool(page: _Page) -> None:
 
 
 def _detail(detail: str, palette: Palette) -> list[Run]:
-    """What a call is about; `+42 -3` in the colours of a diff."""
+    """Return the subject of a call, with `+42 -3` in the colours of a diff."""
     about, _, counts = detail.rpartition(" +")
     added, _, removed = counts.partition(" -")
     if not (added.isdigit() and removed.isdigit()):
@@ -270,7 +282,8 @@ def _diff_style(block: Block, palette: Palette) -> Callable[[str], Style] | None
 
 
 def _subagent(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     sign, style = _sign(block, palette, page.now)
     runs: list[Run] = [(sign, style), (one_line(block.title), palette.accent + _BOLD)]
     detail = one_line(block.detail)
@@ -295,13 +308,14 @@ def _note(sign: str, pick: Callable[[Palette], Style]) -> Callable[[_Page], None
 
 
 def _notice(page: _Page) -> None:
-    """A line that one may overlook; what has more of them, as a list or a help, was asked for."""
+    """Draw a short notice muted. A longer one, such as a list or help, was requested."""
     is_long = "\n" in page.block.text.strip("\n")
     _note("  " if is_long else "· ", lambda palette: palette.text if is_long else palette.muted)(page)
 
 
 def _question(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     who = f"{one_line(block.title)}: " if block.title else ""
     style = palette.warning if block.status == "waiting" else palette.text
     runs: list[Run] = [(who, palette.muted), (harmless(block.text.strip("\n")), style)]
@@ -313,7 +327,8 @@ def _question(page: _Page) -> None:
 
 
 def _node(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     sign, style = _sign(block, palette, page.now, done="◆ ")
     detail = f"  {one_line(block.detail)}" if block.detail else ""
     words = one_line(block.text) or one_line(block.title)
@@ -323,7 +338,8 @@ def _node(page: _Page) -> None:
 
 
 def _shell(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     sign = ("! ", palette.warning + _BOLD) if block.status in {"running", "done"} else ("✗ ", palette.error)
     page.line([sign, (one_line(block.title), palette.text + _BOLD)], _right(block, page.now))
     text = block.output.strip("\n")
@@ -336,7 +352,8 @@ def _shell(page: _Page) -> None:
 
 
 def _run(page: _Page) -> None:
-    block, palette = page.block, page.palette
+    block = page.block
+    palette = page.palette
     if block.status == "running" or block.detail:
         sign, style = _sign(block, palette, page.now, done="⚙ ")
         detail = f"  {one_line(block.detail)}" if block.detail else ""

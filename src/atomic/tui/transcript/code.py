@@ -1,7 +1,8 @@
-"""Code as rows, coloured by its language.
+"""Highlight code as rows.
 
-Pygments is imported when the first fence is seen. Only the first lines of a very long fence are coloured; one that is
-still coming is coloured in chunks, so that a frame costs a chunk and not all of it.
+Pygments is imported at the first fence. Only the first lines of a very long fence are
+highlighted. A fence that is still growing is highlighted in chunks, so that a frame
+costs one chunk.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from typing import Any
 
 from rich.style import Style
 
-from atomic.tui.harmless import harmless
+from atomic.tui.clean_text import harmless
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Run
 
 _COLOURED = 400  # lines
-_WIDE = 2_000  # characters of a line that are still coloured
+_WIDE = 2_000  # characters: longer lines are not highlighted
 CHUNK = 24  # lines
 _NAMES = {"sh": "bash", "shell": "bash", "console": "bash", "js": "javascript", "ts": "typescript", "py": "python"}
 
 
 def coloured(code: str, language: str, palette: Palette, *, is_open: bool) -> list[list[Run]]:
-    """The lines of a piece of code, each as runs."""
+    """Return the lines of the code as runs."""
     lines = harmless(code).split("\n")
     lexer = _lexer(language)
     if lexer is None or any(len(line) > _WIDE for line in lines):
@@ -53,7 +54,7 @@ def _chunk(language: str, code: str, palette: Palette) -> list[list[Run]]:
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Any:
-    """Who reads this language; None if nobody does."""
+    """Return the lexer of a language, or None."""
     name = language.strip().split(maxsplit=1)[0].lower() if language.strip() else ""
     if not name:
         return None
@@ -61,7 +62,7 @@ def _lexer(language: str) -> Any:
     from pygments.util import ClassNotFound
 
     try:
-        return get_lexer_by_name(_NAMES.get(name, name), stripnl=False)  # it adds the newline that ends a comment
+        return get_lexer_by_name(_NAMES.get(name, name), stripnl=False)  # keeps the newline that ends a comment
     except ClassNotFound:
         return None
 

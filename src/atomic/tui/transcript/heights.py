@@ -1,4 +1,4 @@
-"""How high each block is, and where it begins: estimated until a block was seen."""
+"""Heights and positions of blocks: estimated until a block is visible."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import accumulate
 
 
 class Heights:
-    """Heights of blocks with their sums. A change costs nothing; the next question sums up what lies behind it."""
+    """Heights of blocks and their sums. A change is cheap; the next query sums up the rest."""
 
     def __init__(self) -> None:
         self._heights: list[int] = []
-        self._starts: list[int] = [0]  # where each begins, and the end; right up to `_valid`
+        self._starts: list[int] = [0]  # start of each block, and the end; valid up to `_valid`
         self._valid = 0
 
     def __len__(self) -> int:
@@ -22,33 +22,33 @@ class Heights:
         return self._heights[index]
 
     def set(self, index: int, height: int) -> None:
-        """A block has another height."""
+        """Change the height of a block."""
         if self._heights[index] != height:
             self._heights[index] = height
             self._valid = min(self._valid, index)
 
     def replace(self, start: int, heights: Iterable[int]) -> None:
-        """Everything from an index on is another."""
+        """Replace all heights from an index on."""
         self._heights[start:] = heights
         self._valid = min(self._valid, start)
 
     def tail(self, start: int) -> list[int]:
-        """The heights from an index on."""
+        """Return the heights from an index on."""
         return self._heights[start:]
 
     def start(self, index: int) -> int:
-        """The line where a block begins."""
+        """Return the first line of a block."""
         self._sum()
         return self._starts[index]
 
     @property
     def total(self) -> int:
-        """All lines."""
+        """Return the number of lines."""
         self._sum()
         return self._starts[-1]
 
     def find(self, line: int) -> int:
-        """The block that a line belongs to."""
+        """Return the index of the block at a line."""
         self._sum()
         return min(bisect_right(self._starts, max(0, line)) - 1, len(self._heights) - 1)
 

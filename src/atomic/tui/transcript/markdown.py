@@ -1,4 +1,4 @@
-"""Markdown as rows, in a look of our own, from the tokens of markdown-it."""
+"""Render Markdown as rows from the tokens of markdown-it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.segment import Segment
 from rich.style import Style
 
-from atomic.tui.harmless import harmless
+from atomic.tui.clean_text import harmless
 from atomic.tui.transcript.code import CHUNK, coloured
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, cells, chop, length, wrap
@@ -20,30 +20,35 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-LINK = "link"  # the meta of a segment that can be opened
+LINK = "link"  # meta key of a segment that can be opened
 _URL = re.compile(r"https?://[^\s<>\"'`\]\)]*[^\s<>\"'`\]\).,;:!?]")
 _OPENABLE = ("http://", "https://", "mailto:")
 _BULLETS = "•◦▪"
-_BOLD, _ITALIC, _STRIKE = Style(bold=True), Style(italic=True), Style(strike=True)
+_BOLD = Style(bold=True)
+_ITALIC = Style(italic=True)
+_STRIKE = Style(strike=True)
 _LONG_URL = 60
-_DEEPEST = 30  # lists in quotes in lists …
-_WRAPPED = 60  # columns: a line of so many was broken because it was long
-_MOST = 1_000  # lines of a fence; who copies it gets all
-_LAST = 150  # lines that are shown of a long fence while it comes
+_DEEPEST = 30  # nested lists and quotes
+_WRAPPED = 60  # columns: a longer source line was wrapped by its author
+_MOST = 1_000  # lines of a fence; copying returns all
+_LAST = 150  # visible lines of a long fence while it grows
 
 
 def markdown_rows(text: str, width: int, palette: Palette, *, is_open: bool = False) -> list[Row]:
-    """Paint one part of an answer."""
+    """Render one part of an answer."""
     tokens = _parser().parse(text)
     if any(token.level + 1 >= _DEEPEST for token in tokens if token.nesting == 1):
-        return wrap([(harmless(text), palette.text)], width)  # what lies deeper is in no token: show it as it is
+        return wrap([(harmless(text), palette.text)], width)  # deeper content has no tokens, so show the source
     page = _Page(tokens, palette, is_open)
     return page.rows(len(tokens), width)
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """Imported late: the first screen needs no Markdown. Raw HTML is text like any other."""
+    """Return the parser. Imported late, because the first frame needs no Markdown.
+
+    Raw HTML is shown as text.
+    """
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
@@ -53,12 +58,14 @@ class _Page:
     """Walks over the tokens once."""
 
     def __init__(self, tokens: list[Token], palette: Palette, is_open: bool) -> None:
-        self.tokens, self._palette, self._is_open = tokens, palette, is_open
+        self.tokens = tokens
+        self._palette = palette
+        self._is_open = is_open
         self._at = 0
         self._depth = 0  # of lists
 
     def rows(self, end: int, width: int, *, is_tight: bool = False) -> list[Row]:
-        """All blocks up to a token, with empty rows between them."""
+        """Render the blocks up to a token, separated by empty rows."""
         rows: list[Row] = []
         while self._at < end:
             block = self._block(max(1, width))
@@ -87,10 +94,10 @@ class _Page:
             case "hr":
                 return [[Segment("─" * width, self._palette.muted)]]
             case _:
-                return []  # the beginnings and ends of paragraphs
+                return []  # beginning or end of a paragraph
 
     def _end_of(self, token: Token) -> int:
-        """Where the block that has just begun ends."""
+        """Return the index of the token that ends the block."""
         at = self._at
         while self.tokens[at].level > token.level:
             at += 1
@@ -169,7 +176,7 @@ class _Page:
         else:
             table.body[-1].append(self._inline(inline.children or (), self._palette.text))
 
-    # inline ------------------------------------------------------------------------------------------------------
+    # inline
 
     def _inline(self, tokens: Sequence[Token], base: Style) -> list[Run]:
         runs: list[Run] = []
@@ -206,7 +213,7 @@ class _Page:
         return runs
 
     def _text(self, text: str, style: Style, runs: list[Run], *, is_link: bool) -> None:
-        """Text as it is; an address in it can be opened."""
+        """Add text. Addresses in it become links."""
         if is_link or "://" not in text:
             runs.append((harmless(text), style))
             return
@@ -218,7 +225,7 @@ class _Page:
         runs.append((harmless(text[at:]), style))
 
     def _where(self, link: str, runs: list[Run]) -> None:
-        """Say where a link leads if its text does not: nobody can hover over it."""
+        """Add the target of a link if its text does not show it: a terminal has no hover."""
         shown = "".join(text for text, _ in runs)
         if link and not shown.endswith(link):
             short = link if len(link) <= _LONG_URL else f"{link[:_LONG_URL]}…"
@@ -226,7 +233,10 @@ class _Page:
 
 
 def _break(runs: Sequence[Run]) -> str:
-    """A line's end in the source. A long line was wrapped by who wrote it and goes on; a short one is meant to end."""
+    """Return the replacement of a line break.
+
+    A long line was wrapped by its author and continues. A short one ends on purpose.
+    """
     line = ""
     for text, _ in reversed(runs):
         line = text + line
@@ -239,7 +249,10 @@ def _break(runs: Sequence[Run]) -> str:
 
 
 def _link_style(url: str) -> Style:
-    """Underlined; opened by a click if it is of a kind that can do no harm. Never a link of the terminal's own."""
+    """Return an underlined style that a click opens if the address is safe.
+
+    It is not a hyperlink of the terminal.
+    """
     meta: dict[str, Any] = {LINK: url} if url.lower().startswith(_OPENABLE) else {}
     return Style(underline=True, meta=meta) if meta else Style(underline=True)
 
@@ -250,7 +263,7 @@ def _is_tight(tokens: list[Token], at: int, end: int) -> bool:
 
 
 def _checked(row: Row) -> Row:
-    """`[x]` as a box."""
+    """Replace `[x]` by a box."""
     if not row:
         return row
     text, style, _ = row[0]

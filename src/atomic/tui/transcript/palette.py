@@ -1,4 +1,4 @@
-"""The colours of the transcript, from those of the theme; each can be read on what is behind it."""
+"""Styles of the transcript from the theme's colours, with readable contrast."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STEPS = 12
 _ENDS = (Color(0, 0, 0), Color(255, 255, 255))
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # the same only as itself: it is the key of what is kept
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: it is a cache key
 class Palette:
-    """One style for each thing that is shown. `key` tells palettes apart."""
+    """One style for each role. `key` identifies the palette."""
 
     key: int
     text: Style
@@ -40,7 +40,7 @@ class Palette:
 
     @classmethod
     def of(cls, variables: Mapping[str, str], background: Color) -> Palette:
-        """The palette for a theme's variables on a background."""
+        """Return the palette for a theme's variables on a background."""
         colours = _Colours(variables, background)
         panel = colours.panel
         return cls(
@@ -75,20 +75,20 @@ class _Colours:
         self.panel = self._find(("panel", "surface")) or background
 
     def style(self, *names: str, behind: Color | None = None) -> Style:
-        """The first colour that the theme has, made readable."""
+        """Return a readable style with the first of these colours that the theme has."""
         behind = behind or self._background
         colour = self._readable(self._find(names) or self.foreground, behind)
         return Style.from_color(colour.rich_color, behind.rich_color)
 
     def muted(self, behind: Color) -> Style:
-        """Text that matters less."""
+        """Return a style for less important text."""
         if self.foreground.ansi is not None or behind.ansi is not None:
             return Style(color=self.foreground.rich_color, bgcolor=behind.rich_color, dim=True)
         colour = self._readable(behind.blend(self.foreground, 0.6), behind)
         return Style.from_color(colour.rich_color, behind.rich_color)
 
     def reversed(self, *names: str) -> Style:
-        """A label that stands out."""
+        """Return a style for a label that stands out."""
         if self.foreground.ansi is not None:
             return Style(reverse=True)
         back = self._find(names) or self.foreground

@@ -1,4 +1,4 @@
-"""Styled text broken into rows of cells. Whatever becomes a row has passed `harmless`."""
+"""Wrap styled text into rows of cells. The text must be cleaned before."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 
-from atomic.tui.harmless import harmless
+from atomic.tui.clean_text import harmless
 
 Run: TypeAlias = tuple[str, Style]
 Row: TypeAlias = list[Segment]
 
-# Between two wide characters a line may always be broken.
+# A line can always break between two wide characters.
 _WIDE = (
     "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
     "\U0001f300-\U0001faff\U00020000-\U0003fffd"
@@ -24,12 +24,12 @@ _TOKEN = re.compile(rf"\n| +|[{_WIDE}]|[^\s{_WIDE}]+|\s")
 
 
 def cells(text: str) -> int:
-    """How many columns a text takes."""
+    """Return the number of columns of a text."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(text: str, width: int) -> str:
-    """A text in no more than `width` cells; what is cut off is marked."""
+    """Cut a text to `width` cells and mark the cut."""
     if width <= 0:
         return ""
     if cells(text) <= width:
@@ -38,12 +38,12 @@ def fit(text: str, width: int) -> str:
 
 
 def safe(text: str, style: Style) -> Run:
-    """Text from outside as a run."""
+    """Return untrusted text as a run."""
     return harmless(text), style
 
 
 def wrap(runs: Sequence[Run], width: int) -> list[Row]:
-    """Break at words; a word that is too long, at its cells."""
+    """Break at words, and inside words that are too long."""
     width = max(1, width)
     plain = "".join([text for text, _ in runs])
     if len(plain) <= width and plain.isascii() and "\n" not in plain:
@@ -52,7 +52,7 @@ def wrap(runs: Sequence[Run], width: int) -> list[Row]:
 
 
 def chop(runs: Sequence[Run], width: int) -> list[Row]:
-    """Break at cells alone, as for code."""
+    """Break at cells only, for code."""
     width = max(1, width)
     plain = "".join([text for text, _ in runs])
     if cells(plain) <= width:
@@ -66,20 +66,23 @@ def chop(runs: Sequence[Run], width: int) -> list[Row]:
 
 
 def length(row: Iterable[Segment]) -> int:
-    """The cells of a row."""
+    """Return the number of cells of a row."""
     return sum([cells(segment.text) for segment in row])
 
 
 def _breaks(text: str, width: int) -> list[tuple[int, int]]:
-    """Where each line begins and ends, without the spaces at its end."""
+    """Return begin and end of each line, without trailing spaces."""
     spans: list[tuple[int, int]] = []
-    start, used = 0, 0
+    start = 0
+    used = 0
     measure = len if text.isascii() else cell_len
     for found in _TOKEN.finditer(text):
-        token, at = found[0], found.start()
+        token = found[0]
+        at = found.start()
         if token == "\n":
             spans.append((start, at))
-            start, used = found.end(), 0
+            start = found.end()
+            used = 0
             continue
         size = measure(token)
         if token[0] == " ":
@@ -87,7 +90,8 @@ def _breaks(text: str, width: int) -> list[tuple[int, int]]:
             continue
         if used + size > width and used and at > start:
             spans.append((start, _trimmed(text, start, at)))
-            start, used = at, 0
+            start = at
+            used = 0
         while size > width:
             part = token[:width] if measure is len else chop_cells(token[: 4 * width], width)[0]
             spans.append((start, start + len(part)))
@@ -106,13 +110,15 @@ def _trimmed(text: str, start: int, end: int) -> int:
 
 
 def _slices(runs: Sequence[Run], spans: Iterable[tuple[int, int]]) -> Iterable[Row]:
-    at, index = 0, 0  # where the run at `index` begins
+    index = 0
+    at = 0  # start of the run at `index`
     for start, end in spans:
         row: Row = []
         while index < len(runs) and at + len(runs[index][0]) <= start:
             at += len(runs[index][0])
             index += 1
-        look, here = index, at
+        look = index
+        here = at
         while look < len(runs) and here < end:
             text, style = runs[look]
             part = text[max(0, start - here) : end - here]

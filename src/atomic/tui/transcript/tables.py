@@ -1,4 +1,4 @@
-"""Tables that fit the width: wide columns give way, their cells are broken into lines."""
+"""Render tables that fit the width: wide columns shrink and wrap."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, Run, cells, length, wrap
 
 _GAP = 3  # " │ "
-_LEAST = 4  # cells of a column; narrower nobody can read
+_LEAST = 4  # cells of a column
 
 
 @dataclass
 class Table:
-    """Cells as runs, and how each column is aligned."""
+    """Cells as runs, and the alignment of each column."""
 
     head: list[list[Run]] = field(default_factory=list[list[Run]])
     body: list[list[list[Run]]] = field(default_factory=list[list[list[Run]]])
@@ -24,7 +24,7 @@ class Table:
 
 
 def table_rows(table: Table, width: int, palette: Palette) -> list[Row]:
-    """Paint a table."""
+    """Render a table."""
     columns = len(table.head)
     if columns == 0:
         return []
@@ -40,7 +40,7 @@ def table_rows(table: Table, width: int, palette: Palette) -> list[Row]:
 
 
 def _widths(lines: Sequence[Sequence[Sequence[Run]]], room: int, columns: int) -> list[int]:
-    """As wide as needed; where that is too much, the widest give first."""
+    """Return the column widths. If they do not fit, the widest columns shrink first."""
     wanted = [1] * columns
     for line in lines:
         for at, cell in enumerate(line[:columns]):
@@ -50,7 +50,7 @@ def _widths(lines: Sequence[Sequence[Sequence[Run]]], room: int, columns: int) -
     while sum(min(size, limit) for size in wanted) > room and limit > _LEAST:
         limit -= 1
     widths = [min(size, limit) for size in wanted]
-    for at in sorted(range(columns), key=lambda at: wanted[at]):  # what is left over by whole cells
+    for at in sorted(range(columns), key=lambda at: wanted[at]):  # distribute the remaining cells
         more = min(room - sum(widths), wanted[at] - widths[at])
         widths[at] += max(0, more)
     return widths
@@ -72,13 +72,13 @@ def _line(line: Sequence[Sequence[Run]], widths: list[int], alignments: list[str
 
 def _aligned(row: Row, size: int, alignment: str, palette: Palette) -> Row:
     free = max(0, size - length(row))
-    left = free if alignment == "right" else free // 2 if alignment == "center" else 0
+    left = {"right": free, "center": free // 2}.get(alignment, 0)
     parts = [Segment(" " * left, palette.text), *row, Segment(" " * (free - left), palette.text)]
     return [part for part in parts if part.text]
 
 
 def _records(table: Table, width: int, palette: Palette) -> list[Row]:
-    """Too many columns for this screen: each line as a list of names and values."""
+    """Render each line as a list of names and values, if there are too many columns."""
     rows: list[Row] = []
     for number, line in enumerate(table.body):
         if number:

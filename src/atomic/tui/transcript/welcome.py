@@ -1,4 +1,4 @@
-"""What stands where the conversation will be: what one can do here, and without an agent how to get one."""
+"""Render the welcome text of an empty conversation: first steps, or how to get an agent."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from atomic.tui.harmless import one_line
+from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import BlockKind, Screen
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Row, cells, fit, length, wrap
 
 _BOLD = Style(bold=True)
 _INDENT = 3
-_ASIDE = {BlockKind.NOTICE, BlockKind.WARNING, BlockKind.ERROR}  # what is said before anybody has asked
-_FEW = 4  # of those; whoever reads more of them needs no welcome
+_ASIDE = {BlockKind.NOTICE, BlockKind.WARNING, BlockKind.ERROR}  # blocks that may come before the first prompt
+_FEW = 4  # more of them replace the welcome text
 
 _READY = (
     ('/ralph "…"', "plan, build and review"),
@@ -34,15 +34,15 @@ _NO_AGENT = (
 
 
 def is_welcome(screen: Screen) -> bool:
-    """Whether nothing has been said or begun yet; what the program itself had to say does not count."""
+    """Return whether nothing has been sent or started. Early notices do not count."""
     blocks = screen.blocks
     return not screen.runs and len(blocks) <= _FEW and all(block.kind in _ASIDE for block in blocks)
 
 
 def welcome(screen: Screen, width: int, height: int, palette: Palette) -> list[Strip]:
-    """The lines, no more than there is room for; the list matters more than the words above it."""
+    """Return the lines that fit. The list of hints takes precedence over the title."""
     status = screen.status
-    has_none = bool(status.problem) and not status.provider  # and why is said above
+    has_none = bool(status.problem) and not status.provider  # the reason is shown above
     hints = _NO_AGENT if has_none else _READY
     title = f"Ask {one_line(status.provider) or 'the agent'} for something, or let a workflow do it."
     room = max(1, width - _INDENT - 1)
@@ -54,7 +54,7 @@ def welcome(screen: Screen, width: int, height: int, palette: Palette) -> list[S
 
 
 def _table(hints: Sequence[tuple[str, str]], room: int, palette: Palette) -> list[Row]:
-    """What to type and what it does; where not all of that has room, what to type."""
+    """Render the hints: what to type and what it does, or only what to type if narrow."""
     keys = max(cells(key) for key, _ in hints) + 2
     if keys + max(cells(does) for _, does in hints) > room:
         return [[Segment(fit(key, room), palette.primary)] for key, _ in hints]

@@ -1,4 +1,4 @@
-"""Who is at work: each agent with its time and the last thing it did, sub-agents below the one that called them."""
+"""Agents panel: each agent with its time and last activity, sub-agents below their caller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len
 from textual.content import Content
 
-from atomic.tui.harmless import one_line
-from atomic.tui.protocol import RunKind
+from atomic.chat.protocol import RunKind
+from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import AgentEntry, Screen
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.text import MUTED, clock, content, fit, heading, windowed
@@ -19,39 +19,43 @@ _LONGEST_NAME = 16
 
 
 class AgentPanel(Panel):
-    """The agents of what is at work, else of the last workflow."""
+    """The agents of active runs, or of the last workflow."""
 
     DEFAULT_CSS = """
     AgentPanel { height: auto; max-height: 14; }
     """
 
     def wanted(self) -> int:
-        """No more than it may have beside the others."""
+        """Return the wanted rows, limited to leave room for other panels."""
         return min(14, super().wanted())
 
     def has_something(self) -> bool:
-        """Whether anybody is at work, or was in a workflow."""
+        """Return whether there are agents to show."""
         return bool(agents_shown(self.state))
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """A heading and a row for each."""
+        """Return a heading and a row for each agent."""
         return agent_lines(self.state, self.now, width, height, self.shift)
 
 
 def agents_shown(screen: Screen) -> list[tuple[AgentEntry, int]]:
-    """Those of the runs that go on, else of the last workflow or crew if nothing came after it; with their depth."""
+    """Return the agents to show with their depth.
+
+    They belong to active runs. If none is active, to the last run, if it is a workflow
+    or a group of agents.
+    """
     active = {run.id for run in screen.runs.values() if run.is_active}
     if not active and screen.runs:
         last = next(reversed(screen.runs.values()))
         active = {last.id} if last.kind in (RunKind.WORKFLOW, RunKind.CREW) else set[str]()
     agents = {key: agent for key, agent in screen.agents.items() if agent.run in active}
     if all(not agent.parent and screen.runs[agent.run].kind is RunKind.TURN for agent in agents.values()):
-        return []  # the conversation's own agent: the transcript shows what it does, and the panel would come and go
+        return []  # the transcript shows the conversation's agent, and the panel would flicker
     return _as_tree(agents)
 
 
 def agent_lines(screen: Screen, now: float, width: int, height: int, shift: int = 0) -> list[Content]:
-    """The panel in so much room."""
+    """Return the panel's lines for this size."""
     agents = agents_shown(screen)
     name = min(_LONGEST_NAME, width // 2, max((cell_len(_name(*agent)) for agent in agents), default=0))
     rows = [_line(agent, depth, now, width, name) for agent, depth in agents]
@@ -61,7 +65,7 @@ def agent_lines(screen: Screen, now: float, width: int, height: int, shift: int 
 
 
 def agent_count(agents: Iterable[AgentEntry]) -> Content:
-    """How many there are of each kind: `5▶ 3✓`."""
+    """Return the number of agents for each status: `5▶ 3✓`."""
     counts = dict.fromkeys(ICONS, 0)
     for agent in agents:
         counts[_status(agent)] += 1
@@ -70,7 +74,7 @@ def agent_count(agents: Iterable[AgentEntry]) -> Content:
 
 
 def _as_tree(agents: dict[str, AgentEntry]) -> list[tuple[AgentEntry, int]]:
-    """Each behind the one that called it; one whose caller is not here stays where it is."""
+    """Order agents below their callers. An agent without a known caller stays at the top."""
     below: dict[str, list[str]] = {}
     for key, agent in agents.items():
         below.setdefault(agent.parent if agent.parent in agents else "", []).append(key)
@@ -80,7 +84,7 @@ def _as_tree(agents: dict[str, AgentEntry]) -> list[tuple[AgentEntry, int]]:
         key, depth = waiting.pop()
         ordered.append((agents[key], depth))
         waiting += [(child, depth + 1) for child in reversed(below.get(key, []))]
-    if len(ordered) != len(agents):  # a circle: as they came
+    if len(ordered) != len(agents):  # a cycle: keep the original order
         return [(agent, agent.depth) for agent in agents.values()]
     return ordered
 
@@ -105,5 +109,5 @@ def _status(agent: AgentEntry) -> str:
 
 
 def agent_strip(agents: Sequence[tuple[AgentEntry, int]]) -> Content:
-    """The same in a few columns."""
+    """Return the counts for a narrow screen."""
     return content(("agents ", MUTED), agent_count(agent for agent, _ in agents)) if agents else content()

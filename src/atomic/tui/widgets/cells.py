@@ -1,16 +1,16 @@
-"""Text in cells: cut and filled to a width, as a terminal counts it, and harmless."""
+"""Clean text and fit it to a width in cells."""
 
 from __future__ import annotations
 
 from rich.cells import cell_len, chop_cells
 
-from atomic.tui.harmless import harmless
+from atomic.tui.clean_text import harmless
 
 __all__ = ["cell_len", "fit"]
 
 
 def fit(text: str, width: int, mark: str = "…", *, pad: bool = False) -> str:
-    """One line of at most so many cells; `pad` fills it up."""
+    """Return one line of at most `width` cells; `pad` fills it up."""
     text = harmless(text.replace("\n", " ").replace("\r", " "))
     length = cell_len(text)
     if length > width:

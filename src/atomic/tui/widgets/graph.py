@@ -1,4 +1,4 @@
-"""The graph of a workflow as it runs: its picture with a mark at each node, or a chain where room is short."""
+"""Graph panel: the drawing with a mark at each node, or a chain if there is little room."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from rich.cells import cell_len
 from textual.content import Content, Span
 
-from atomic.tui.harmless import harmless, one_line
-from atomic.tui.protocol import RunKind
+from atomic.chat.protocol import RunKind
+from atomic.tui.clean_text import harmless, one_line
 from atomic.tui.state.model import NodeEntry, Run, Screen
 from atomic.tui.widgets.agents import agent_strip, agents_shown
 from atomic.tui.widgets.panel import Panel
@@ -26,52 +26,52 @@ COLOURS = {
 _AT_WORK = ("active", "waiting")
 _NOT_YET = "○"
 _WITH_AGENTS = 60  # columns from which the strip counts the agents too
-_LEAST_ROWS = 8  # below that a piece of a picture says nothing
+_LEAST_ROWS = 8  # with fewer rows a part of the drawing is useless
 
 
 class GraphPanel(Panel):
-    """The graph of the workflow that is at work, else of the last one."""
+    """The graph of the active workflow, or of the last one."""
 
     DEFAULT_CSS = """
     GraphPanel { height: auto; }
     """
 
     def has_something(self) -> bool:
-        """Whether there is a workflow that has begun."""
+        """Return whether a workflow has started."""
         return workflow_shown(self.state) is not None
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """A heading, and the picture or the chain."""
+        """Return a heading and the drawing or the chain."""
         run = workflow_shown(self.state)
         return [] if run is None else graph_lines(run, width, height, self.shift)
 
 
 class GraphStrip(Panel):
-    """The same in one line, for a narrow screen."""
+    """One line for a narrow screen."""
 
     DEFAULT_CSS = """
     GraphStrip { height: 1; padding: 0 1; }
     """
 
     def has_something(self) -> bool:
-        """Whether there is a workflow at work."""
+        """Return whether a workflow is active."""
         run = workflow_shown(self.state)
         return run is not None and run.is_active
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """Its one line."""
+        """Return the line."""
         run = workflow_shown(self.state)
         return [] if run is None else [graph_strip(run, self.state, width)]
 
 
 def workflow_shown(screen: Screen) -> Run | None:
-    """The newest workflow that goes on, else the newest, if anything is known of its nodes."""
+    """Return the newest active workflow, or the newest one with known nodes."""
     known = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW and (run.nodes or run.picture)]
     return next((run for run in reversed(known) if run.is_active), known[-1] if known else None)
 
 
 def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Content]:
-    """The panel in so much room: a window of the picture around what is active, else the chain."""
+    """Return the panel's lines: the drawing around the active node, or the chain."""
     head = heading(content((one_line(run.title) or "workflow", "bold"), *_active_words(run)), width)
     if run.picture and height > _LEAST_ROWS:
         return [head, *_picture(run, width, height - 1, shift)]
@@ -79,7 +79,7 @@ def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Conte
 
 
 def graph_strip(run: Run, screen: Screen, width: int) -> Content:
-    """The workflow, its nodes around the active one, its agents."""
+    """Return the workflow's title, the nodes around the active one, and the agents."""
     agents = agent_strip(agents_shown(screen)) if width >= _WITH_AGENTS else content()
     title = content(("⚙ ", MUTED), (one_line(run.title) or "workflow", "bold"), "  ")
     room = width - title.cell_length - agents.cell_length - 2
@@ -87,7 +87,7 @@ def graph_strip(run: Run, screen: Screen, width: int) -> Content:
 
 
 def chain(run: Run, width: int) -> Content:
-    """`planner ✓ → work ▶ (3) → review ○`; too long: the nodes around the active one."""
+    """Return `planner ✓ → work ▶ (3) → review ○`, cut around the active node if too long."""
     nodes = _nodes(run)
     choices = [_joined(nodes[begin:end], begin > 0, end < len(nodes)) for begin, end in _narrower(nodes)]
     alone = [_word(nodes[_focus(nodes)])] if nodes else [content()]
@@ -95,13 +95,13 @@ def chain(run: Run, width: int) -> Content:
 
 
 def _narrower(nodes: Sequence[NodeEntry]) -> list[tuple[int, int]]:
-    """Windows of the chain from all to one, each with the active node in it."""
+    """Return windows of the chain from all nodes to one, each with the active node."""
     focus = _focus(nodes)
     return [window(len(nodes), count, focus) for count in range(min(len(nodes), 40), 0, -1)]
 
 
 def _nodes(run: Run) -> list[NodeEntry]:
-    """As they are; where the run is over, what had begun goes on with the next one: nothing is at work any more."""
+    """Return the nodes. After the end of the run, unfinished nodes are shown as resting."""
     if run.is_active:
         return list(run.nodes.values())
     return [
@@ -110,10 +110,10 @@ def _nodes(run: Run) -> list[NodeEntry]:
 
 
 def _focus(nodes: Sequence[NodeEntry]) -> int:
-    """The last one that is active or waits, else the last that has begun."""
+    """Return the index of the last active or waiting node, or of the last that has started."""
     at_work = [at for at, node in enumerate(nodes) if node.status in (*_AT_WORK, "resting")]
-    begun = [at for at, node in enumerate(nodes) if node.status]
-    return at_work[-1] if at_work else begun[-1] if begun else 0
+    started = [at for at, node in enumerate(nodes) if node.status]
+    return (at_work or started or [0])[-1]
 
 
 def _joined(nodes: Sequence[NodeEntry], more_before: bool, more_after: bool) -> Content:
@@ -130,7 +130,7 @@ def _word(node: NodeEntry) -> Content:
 
 
 def _folded_chain(run: Run, width: int) -> list[Content]:
-    """The chain in as many lines as it needs; a line ends behind an arrow."""
+    """Return the chain in several lines. A line ends after an arrow."""
     rows = [content()]
     words = [_word(node) for node in _nodes(run)]
     for at, word in enumerate(words):
@@ -142,7 +142,7 @@ def _folded_chain(run: Run, width: int) -> list[Content]:
 
 
 def _active_words(run: Run) -> list[Content]:
-    """Which nodes are active, and for how manieth time."""
+    """Return the active nodes and their iterations."""
     if not run.is_active:
         return [content((f"  {one_line(run.status)}", MUTED))] if run.status else []
     active = [node for node in run.nodes.values() if node.status in _AT_WORK]
@@ -150,7 +150,7 @@ def _active_words(run: Run) -> list[Content]:
 
 
 def _picture(run: Run, width: int, height: int, shift: int) -> list[Content]:
-    """The part of the picture that has room, with the active node in it."""
+    """Return the visible part of the drawing around the active node."""
     grid = [_cells(row) for row in run.picture]
     styles = _mark(grid, run)
     row, column = _centre(run)
@@ -169,7 +169,10 @@ def _centre(run: Run) -> tuple[int, int]:
 
 
 def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str]]]:
-    """Put each node's sign before its name and its iteration behind, where the box leaves blanks; where they are."""
+    """Put a status mark and the iteration next to each node name. Return the styled ranges.
+
+    Only blanks inside the box are overwritten.
+    """
     styles: dict[int, list[tuple[int, int, str]]] = {}
     nodes = {node.id: node for node in _nodes(run)}
     for id, (row, column, cells) in run.places.items():
@@ -185,7 +188,7 @@ def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str
 
 
 def _put(row: list[str], at: int, sign: str, otherwise: int) -> int:
-    """Write over blanks only; the outer edge of what is marked."""
+    """Write over blanks only and return the outer edge of the marked range."""
     end = at + len(sign)
     if at < 0 or end > len(row) or any(cell != " " for cell in row[at:end]):
         return otherwise
@@ -194,7 +197,7 @@ def _put(row: list[str], at: int, sign: str, otherwise: int) -> int:
 
 
 def _cells(text: str) -> list[str]:
-    """A cell for each column; the second of a wide letter is empty."""
+    """Return a string for each column. The second column of a wide character is empty."""
     cells: list[str] = []
     for letter in harmless(text).replace("\n", "␊"):
         wide = cell_len(letter)
@@ -206,7 +209,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _crop(row: list[str], marks: Sequence[tuple[int, int, str]], left: int, width: int) -> Content:
-    """So many columns of a row; half a wide letter at the edge is a blank."""
+    """Return the visible columns of a row. Half of a wide character becomes a blank."""
     shown = row[left : left + width]
     if shown and shown[0] == "":
         shown[0] = " "

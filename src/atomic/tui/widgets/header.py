@@ -1,44 +1,46 @@
-"""The first line: who answers, where, how full the context is, and what it has cost."""
+"""First line of the screen: agent, project, context usage and cost."""
 
 from __future__ import annotations
 
 from textual.content import Content
 
-from atomic.tui.harmless import one_line
-from atomic.tui.protocol import StatusChanged
+from atomic.chat.protocol import StatusChanged
+from atomic.tui.clean_text import one_line
 from atomic.tui.state.amounts import amount, spent
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.text import MUTED, bar, content, fit, spread
 
 _BAR_CELLS = 8
-_NEARLY_FULL, _FULL = 0.8, 0.95
+_NEARLY_FULL = 0.8
+_FULL = 0.95
 
 
 class Header(Panel):
-    """One line; with less room it says less, from the right words to the needed ones."""
+    """One line. With less room it shows less."""
 
     DEFAULT_CSS = """
     Header { height: 1; width: 1fr; background: $panel; padding: 0 1; }
     """
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """Its one line."""
+        """Return the line."""
         return [header_line(self.state.status, width)]
 
 
 def header_line(status: StatusChanged, width: int) -> Content:
-    """The line in so many columns: the richest of its forms that has room."""
+    """Return the most detailed form of the line that fits."""
     forms = ((_left(status, long), _middle(status, long), right) for long in (True, False) for right in _rights(status))
     for left, middle, right in forms:
         gap = width - left.cell_length - middle.cell_length - right.cell_length
         if gap >= 4:
             return _three(left, middle, right, width)
-    left, right = _left(status, long=False), _rights(status)[-1]
+    left = _left(status, long=False)
+    right = _rights(status)[-1]
     return spread(left, right, width) if right.cell_length * 2 < width else fit(left, width)
 
 
 def _three(left: Content, middle: Content, right: Content, width: int) -> Content:
-    """The middle one in the middle of the line, unless a neighbour is in the way."""
+    """Centre the middle part, unless a neighbour is in the way."""
     begin = max(left.cell_length + 2, (width - middle.cell_length) // 2)
     begin = min(begin, width - right.cell_length - middle.cell_length - 2)
     head = content(fit(left, begin), middle)
@@ -67,12 +69,14 @@ def _middle(status: StatusChanged, long: bool) -> Content:
 
 
 def _rights(status: StatusChanged) -> list[Content]:
-    """From rich to poor: with the bar and the numbers, with the bar, the percents alone."""
+    """Return forms from long to short: bar and numbers, bar, only percent."""
     cost = _cost(status)
     if not status.context_limit:
         return [cost]
     share = status.context_used / status.context_limit
-    colour = "$error" if share >= _FULL else "$warning" if share >= _NEARLY_FULL else "$success"
+    colour = "$success"
+    if share >= _NEARLY_FULL:
+        colour = "$error" if share >= _FULL else "$warning"
     full, empty = bar(share, _BAR_CELLS)
     percent = content(("ctx ", MUTED), (f"{share:.0%}", colour if share >= _NEARLY_FULL else ""))
     with_bar = content(percent, " ", (full, colour), (empty, MUTED))

@@ -1,4 +1,4 @@
-"""Questions that wait: how many, who asks, and the key that opens them."""
+"""Open questions: how many, who asks, and the key that opens them."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from collections.abc import Mapping
 
 from textual.content import Content
 
-from atomic.tui.harmless import one_line
+from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import QuestionEntry
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, windowed
 
 
 class InboxPanel(Panel):
-    """One row for each question."""
+    """One row for each open question."""
 
     DEFAULT_CSS = """
     InboxPanel { height: auto; max-height: 6; }
     """
 
     def wanted(self) -> int:
-        """No more than it may have beside the others."""
+        """Return the wanted rows, limited to leave room for other panels."""
         return min(6, super().wanted())
 
     def has_something(self) -> bool:
-        """Whether any question waits."""
+        """Return whether a question is open."""
         return bool(self.state.questions)
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """A heading and who asks what."""
+        """Return a heading and a row for each question."""
         return inbox_lines(list(self.state.questions.values()), width, height, self.shift, self.keys)
 
 
 def inbox_lines(
     questions: list[QuestionEntry], width: int, height: int, shift: int = 0, keys: Mapping[str, str] = KEYS
 ) -> list[Content]:
-    """The panel in so much room."""
+    """Return the panel's lines for this size."""
     count = "1 question" if len(questions) == 1 else f"{len(questions)} questions"
     head = heading(
         content((f"? {count}", "bold $warning"), (key_hint(keys, "questions", "answers", "  "), MUTED)), width

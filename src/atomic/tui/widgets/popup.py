@@ -1,4 +1,4 @@
-"""The list under the prompt: commands, files and agents, or what was sent before."""
+"""The list below the prompt: commands, files and agents, or earlier prompts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from atomic.tui.widgets.text import chosen_style
 if TYPE_CHECKING:
     from textual import events
 
-    from atomic.tui.suggest import Suggestion
+    from atomic.tui.suggestions import Suggestion
 
 ROWS = 8
-NAME_COLUMNS, HINT_COLUMNS = 20, 23
-ROOM_FOR_HINT, ROOM_FOR_DESCRIPTION = 60, 40  # columns of the screen
+NAME_COLUMNS = 20
+HINT_COLUMNS = 23
+# Columns of the screen.
+ROOM_FOR_HINT = 60
+ROOM_FOR_DESCRIPTION = 40
 
 
 class Popup(Widget):
-    """Shows some of the rows, the chosen one among them; it has no state of its own but where it is scrolled to."""
+    """Shows the rows around the selected one. Its only own state is the scroll position."""
 
     DEFAULT_CSS = """
     Popup {
@@ -49,10 +52,12 @@ class Popup(Widget):
         self._note = ""
 
     def show(self, rows: Sequence[Suggestion], chosen: int, note: str = "", *, most: int = ROWS) -> None:
-        """Show these rows; nothing at all hides the list."""
+        """Show these rows, or hide the list if there are none."""
         if (rows, chosen, note) == (self._rows, self._chosen, self._note):
             return
-        self._rows, self._chosen, self._note = rows, chosen, note
+        self._rows = rows
+        self._chosen = chosen
+        self._note = note
         count = min(len(rows), max(1, most))
         self._first = min(max(self._first, chosen - count + 1), chosen, max(0, len(rows) - count))
         height = count or int(bool(note))
@@ -85,7 +90,7 @@ class Popup(Widget):
         return Content(line, spans=spans)
 
     def _more(self, index: int) -> str:
-        """At the ends of what is shown: how many rows there are beyond."""
+        """Return how many rows are hidden, at the ends of the visible part."""
         last = self._first + self.content_size.height - 1
         if index == self._first and self._first > 0:
             return f" ↑{self._first}"
@@ -100,10 +105,10 @@ class Popup(Widget):
 
 
 def _table(rows: Sequence[Suggestion], screen: int) -> list[str]:
-    """Names, hints and descriptions below each other, as many columns as there is room for."""
+    """Align names, hints and descriptions in as many columns as fit."""
     with_hints = screen >= ROOM_FOR_HINT and any(row.hint for row in rows)
     with_descriptions = screen >= ROOM_FOR_DESCRIPTION and any(row.description for row in rows)
-    names = max((cell_len(row.label) for row in rows), default=0)  # before there is a size, no row is shown
+    names = max((cell_len(row.label) for row in rows), default=0)  # without a size no row is shown
     names = max(NAME_COLUMNS, min(names, screen // 3)) if with_hints or with_descriptions else names
     return [_columns(row, names, with_hints, with_descriptions) for row in rows]
 

@@ -1,10 +1,10 @@
-"""The prompt: a text of several lines, its history, big pastes as one word, and the list of what could be meant."""
+"""The prompt: a multi-line text, its history, labels for large pastes, and suggestions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -12,19 +12,19 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import TextArea
 
-from atomic.tui.history import PromptHistory, Walk
+from atomic.chat.prompt_history import PromptHistory, Walk
 from atomic.tui.paste import Pastes, as_typed, is_big
-from atomic.tui.suggest import Known, Offer, OfferKind, Suggestion, mention_at, offer
+from atomic.tui.suggestions import Known, Offer, OfferKind, Suggestion, mention_at, offer
 from atomic.tui.widgets.popup import ROWS, Popup
 
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
+    from atomic.chat.protocol import CommandInfo
     from atomic.commands import CommandRegistry
-    from atomic.tui.protocol import CommandInfo
 
-MOST_LINES = 10  # of a text that are seen at once
+MOST_LINES = 10  # visible lines of the text
 
 HINTS_OF_POPUP: dict[OfferKind, tuple[tuple[str, str], ...]] = {
     OfferKind.COMMANDS: (("⏎", "run"), ("Tab", "complete"), ("Esc", "close")),
@@ -34,7 +34,7 @@ HINTS_OF_POPUP: dict[OfferKind, tuple[tuple[str, str], ...]] = {
 
 
 class PromptArea(TextArea):
-    """The text itself. Keys that do more than edit are the app's; it never sees them."""
+    """The text. The app handles all keys that do more than edit."""
 
     DEFAULT_CSS = """
     PromptArea {
@@ -62,40 +62,40 @@ class PromptArea(TextArea):
 
     @property
     def cursor(self) -> int:
-        """Where the cursor is, in characters from the beginning."""
+        """Return the cursor position in characters from the beginning."""
         row, column = self.cursor_location
         return sum(len(self.document.get_line(line)) + 1 for line in range(row)) + column
 
     def put(self, text: str) -> None:
-        """Show another text, the cursor at its end. Ctrl+_ brings the one before back."""
+        """Replace the text and move the cursor to its end. Undo restores the previous text."""
         self.history.checkpoint()
         self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
         self.history.checkpoint()
 
     def take(self, text: str) -> None:
-        """Put a text in at the cursor."""
+        """Insert a text at the cursor."""
         result = self.replace(text, *self.selection, maintain_selection_offset=False)
         self.move_cursor(result.end_location)
 
     def paste(self, text: str) -> None:
-        """Put in what was pasted."""
+        """Insert a paste."""
         text = as_typed(text)
         self.history.checkpoint()
         self.take(self._pastes.add(text) if is_big(text) else text)
 
     def action_paste(self) -> None:
-        """Put in what was copied here."""
+        """Insert the text copied in the screen."""
         text = self.app.clipboard  # pyright: ignore[reportUnknownMemberType]  # App has a type argument for its result
         self.take(self._pastes.add(text) if is_big(text) else text)
 
     def action_cursor_right(self, select: bool = False) -> None:
-        """Move. The grey hint says what could be typed; it is not a text to be taken."""
+        """Move the cursor. The grey hint is only a hint and cannot be accepted."""
         if not self.suggestion:
             super().action_cursor_right(select)
 
     def action_delete_left(self) -> None:
-        """Delete a character, or the whole word that stands for a paste."""
+        """Delete a character, or the whole label of a paste."""
         row, column = self.cursor_location
         span = self._pastes.span(self.document.get_line(row), column) if self.selection.is_empty else None
         if span is None:
@@ -105,7 +105,7 @@ class PromptArea(TextArea):
 
 
 def _edits(area: PromptArea) -> dict[str, Callable[[], object]]:
-    """The keys that only edit; they are the same everywhere, so they are in no table."""
+    """Return the keys that only edit. They cannot be remapped, so they are not in the table."""
     return {
         "backspace": area.action_delete_left,
         "shift+backspace": area.action_delete_left,
@@ -148,7 +148,7 @@ class Mark(Widget):
 
 
 class Prompt(Vertical):
-    """The prompt with its list. It tells what was sent; what becomes of it is the app's business."""
+    """The prompt with its list. It posts messages, which the app handles."""
 
     DEFAULT_CSS = """
     Prompt {
@@ -160,7 +160,7 @@ class Prompt(Vertical):
     """
 
     class Sent(Message):
-        """A text is to be sent; pastes are filled in."""
+        """A text was sent. Labels are replaced by their pastes."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -174,14 +174,14 @@ class Prompt(Vertical):
             self.text = text
 
     class Offered(Message):
-        """What the list offers has changed its kind."""
+        """The kind of the suggestions has changed."""
 
         def __init__(self, kind: OfferKind) -> None:
             super().__init__()
             self.kind = kind
 
     class TakeBack(Message):
-        """The last queued text is wanted for editing."""
+        """The user wants to edit the last queued text."""
 
     def __init__(self, history: PromptHistory) -> None:
         super().__init__(id="prompt-box")
@@ -194,8 +194,8 @@ class Prompt(Vertical):
         self._dismissed = False
         self._searching = False
         self._walk: Walk | None = None
-        self._seen = ""  # the text that the offer is for
-        self._recalled = ""  # the text that the walk through the history has brought
+        self._seen = ""  # the text of the current suggestions
+        self._recalled = ""  # the text recalled from the history
         self._asked: str | None = None
         self._area = PromptArea(self.pastes)
         self._edits = _edits(self._area)
@@ -209,19 +209,19 @@ class Prompt(Vertical):
         yield self._popup
 
     def on_mount(self) -> None:
-        """Offer what there is to offer."""
+        """Show the first suggestions."""
         self._look()
 
-    # -- what the app asks and says
+    # -- interface for the app
 
     @property
     def text(self) -> str:
-        """What stands there, with words for pastes."""
+        """Return the visible text, with labels for pastes."""
         return self._area.text
 
     @property
     def full_text(self) -> str:
-        """What would be sent."""
+        """Return the text as it would be sent."""
         return self.pastes.fill(self._area.text)
 
     @property
@@ -230,27 +230,27 @@ class Prompt(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether a list or a hint is shown that Esc would close."""
+        """Return whether a list or a hint is shown that Esc would close."""
         return self._offer.kind is not OfferKind.NOTHING or bool(self._offer.ghost)
 
     @property
     def has_list(self) -> bool:
-        """Whether there are rows to choose from."""
+        """Return whether there are rows to choose from."""
         return bool(self._offer.rows)
 
     def focus_text(self) -> None:
         self._area.focus()
 
     def put(self, text: str) -> None:
-        """Show another text; what is too big of it is shown as a word."""
+        """Replace the text. Large parts become labels."""
         self._area.put(self.pastes.shorten(text))
 
     def fit(self, rows: int) -> None:
-        """Take no more than a third of so many rows; what is longer scrolls."""
+        """Limit the height to a third of the screen's rows. Longer text scrolls."""
         self._area.styles.max_height = max(2, min(MOST_LINES, rows // 3))
 
     def know(self, registry: CommandRegistry | None = None, agents: Sequence[CommandInfo] | None = None) -> None:
-        """The commands and agents that can be named."""
+        """Set the known commands and agents."""
         known = self._known
         self._known = known._replace(
             registry=registry or known.registry, agents=known.agents if agents is None else agents
@@ -258,27 +258,30 @@ class Prompt(Vertical):
         self._look()
 
     def found_files(self, text: str, paths: Sequence[str]) -> None:
-        """The files for some letters behind `@`."""
+        """Set the files that match some letters after `@`."""
         self._known = self._known._replace(files=(text, tuple(paths)))
         self._look()
 
     def dismiss(self) -> None:
-        """Close the list and the hint; they stay shut until the text changes."""
+        """Close the list and the hint until the text changes."""
         self._dismissed = True
         self._searching = False
         self._look()
 
     def clear(self) -> str:
-        """Empty it; what would have been sent."""
+        """Empty the prompt and return the text that it had."""
         text = self.full_text
         self._area.put("")
         self.pastes.forget()
         return text
 
-    # -- what keys do
+    # -- keys
 
     def type(self, event: events.Key) -> bool:
-        """Take a letter, or a key that edits; False: it is neither. At once: what follows must find it there."""
+        """Insert a character or run an editing key. Return False for other keys.
+
+        Immediate, so that the next key sees the result.
+        """
         if event.is_printable and event.character is not None:
             self._area.take(event.character)
         elif (edit := self._edits.get(event.key)) is not None:
@@ -288,21 +291,16 @@ class Prompt(Vertical):
         return True
 
     def paste(self, text: str) -> None:
-        """Take what was pasted."""
+        """Insert a paste."""
         self._area.paste(text)
 
     def settle(self) -> None:
-        """Offer what fits the text that stands there now, before a key is understood by it."""
+        """Update the suggestions to the current text before a key is looked up."""
         if self._area.text != self._seen:
             self._changed()
 
-    def do(self, action: str) -> None:
-        """Do what a key stands for."""
-        method = cast("Callable[[], None]", getattr(self, f"do_{action}"))
-        method()
-
-    def do_send(self) -> None:
-        """Send it; a backslash before Enter breaks the line instead."""
+    def action_send(self) -> None:
+        """Send the text. A backslash before Enter inserts a line break instead."""
         row, column = self._area.cursor_location
         before = self._area.document.get_line(row)[:column]
         if before.endswith("\\") and not before.endswith("\\\\"):
@@ -312,36 +310,39 @@ class Prompt(Vertical):
             self._walk = None
             self.post_message(self.Sent(self.clear()))
 
-    def do_newline(self) -> None:
+    def action_newline(self) -> None:
+        """Insert a line break."""
         self._area.take("\n")
 
-    def do_complete(self) -> None:
-        """Tab where no list is open: open it again."""
+    def action_complete(self) -> None:
+        """Open a closed list again."""
         self._dismissed = False
         self._look()
 
-    def do_popup_previous(self) -> None:
+    def action_popup_previous(self) -> None:
+        """Select the previous row."""
         self._choose(self._chosen - 1)
 
-    def do_popup_next(self) -> None:
+    def action_popup_next(self) -> None:
+        """Select the next row."""
         self._choose(self._chosen + 1)
 
-    def do_popup_complete(self) -> None:
-        """Take the chosen row into the prompt."""
+    def action_popup_complete(self) -> None:
+        """Insert the selected row."""
         if self._offer.rows:
             self._take(self._offer.rows[self._chosen])
 
-    def do_popup_run(self) -> None:
-        """Run the chosen row, or take it where something is missing."""
+    def action_popup_run(self) -> None:
+        """Run the selected row, or insert it if an argument is missing."""
         row = self._offer.rows[self._chosen]
         if row.runs:
             self._area.put(row.insert.rstrip())
-            self.do_send()
+            self.action_send()
         else:
             self._take(row)
 
-    def do_history_back(self) -> None:
-        """Up: a line up; at the first line the text before; on the empty prompt what is queued."""
+    def action_history_back(self) -> None:
+        """Move up. In the first line recall the previous text; if empty, the queued one."""
         if self.has_queue and self.is_empty:
             self.post_message(self.TakeBack())
         elif not self._area.cursor_at_first_line:
@@ -350,70 +351,81 @@ class Prompt(Vertical):
             self._walk = self._walk or Walk(self.sent.texts(), self.full_text)
             self._recall(self._walk.back())
 
-    def do_history_forward(self) -> None:
-        """Down: a line down; at the last line the next text."""
+    def action_history_forward(self) -> None:
+        """Move down. In the last line recall the next text."""
         if not self._area.cursor_at_last_line:
             self._area.action_cursor_down()
         elif self._walk is not None:
             self._recall(self._walk.forward())
 
-    def do_history_search(self) -> None:
-        """Search what was sent before for the words that are typed; again: the next one."""
+    def action_history_search(self) -> None:
+        """Search the history for the typed words. Again: select the next match."""
         if self._searching:
             self._choose(self._chosen + 1)
             return
-        self._searching, self._dismissed = True, False
+        self._searching = True
+        self._dismissed = False
         self._look()
 
-    def do_line_start(self) -> None:
+    def action_line_start(self) -> None:
+        """Move to the start of the line."""
         self._area.action_cursor_line_start()
 
-    def do_line_end(self) -> None:
+    def action_line_end(self) -> None:
+        """Move to the end of the line."""
         self._area.action_cursor_line_end()
 
-    def do_word_left(self) -> None:
+    def action_word_left(self) -> None:
+        """Move a word to the left."""
         self._area.action_cursor_word_left()
 
-    def do_word_right(self) -> None:
+    def action_word_right(self) -> None:
+        """Move a word to the right."""
         self._area.action_cursor_word_right()
 
-    def do_delete_to_start(self) -> None:
+    def action_delete_to_start(self) -> None:
+        """Delete to the start of the line."""
         self._area.action_delete_to_start_of_line()
 
-    def do_delete_to_end(self) -> None:
+    def action_delete_to_end(self) -> None:
+        """Delete to the end of the line."""
         self._area.action_delete_to_end_of_line()
 
-    def do_delete_word(self) -> None:
-        """Delete the word to the left, or the paste that a word stands for."""
+    def action_delete_word(self) -> None:
+        """Delete the word to the left, or the label of a paste."""
         row, column = self._area.cursor_location
         if self.pastes.span(self._area.document.get_line(row), column):
             self._area.action_delete_left()
         else:
             self._area.action_delete_word_left()
 
-    def do_delete_word_right(self) -> None:
+    def action_delete_word_right(self) -> None:
+        """Delete the word to the right."""
         self._area.action_delete_word_right()
 
-    def do_undo(self) -> None:
+    def action_undo(self) -> None:
+        """Undo the last edit."""
         self._area.action_undo()
 
-    def do_redo(self) -> None:
+    def action_redo(self) -> None:
+        """Redo the last undone edit."""
         self._area.action_redo()
 
-    # -- the list
+    # -- suggestions
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        """The text is another one."""
+        """Update the suggestions after the text has changed."""
         event.stop()
         self.settle()
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
-        """The cursor has moved."""
+        """Update the suggestions after the cursor has moved."""
         event.stop()
         self._look()
 
     def _changed(self) -> None:
-        self._seen, self._dismissed = self._area.text, False
+        self._seen = self._area.text
+        self._dismissed = False
         if self._recalled != self._seen:
             self._walk = None
         self._look()
@@ -421,12 +433,13 @@ class Prompt(Vertical):
     def on_popup_taken(self, event: Popup.Taken) -> None:
         event.stop()
         self._choose(event.index)
-        self.do_popup_complete()
+        self.action_popup_complete()
         self.focus_text()
 
     def _look(self) -> None:
-        """See what is to be offered for what stands there now."""
-        text, cursor = self._area.text, self._area.cursor
+        """Compute and show the suggestions for the current text."""
+        text = self._area.text
+        cursor = self._area.cursor
         self._mark.show(text.startswith("!"))
         self._ask_for_files(text, cursor)
         known = self._known._replace(history=self.sent.find(text)) if self._searching else self._known
@@ -438,7 +451,8 @@ class Prompt(Vertical):
             before = self._offer.rows[self._chosen].label if self._offer.rows else ""
             is_same = new.kind is self._offer.kind and before in labels and self._chosen > 0
             self._chosen = labels.index(before) if is_same else 0
-        changed, self._offer = new.kind is not self._offer.kind, new
+        changed = new.kind is not self._offer.kind
+        self._offer = new
         self._area.suggestion = new.ghost
         self._paint()
         if changed:
@@ -454,8 +468,9 @@ class Prompt(Vertical):
             self._paint()
 
     def _take(self, row: Suggestion) -> None:
-        """Put a row in the place of what was typed of it."""
-        was_search, self._searching = self._searching, False
+        """Replace the typed text by a suggestion."""
+        was_search = self._searching
+        self._searching = False
         if was_search or self._offer.kind is OfferKind.COMMANDS:
             self.put(row.insert)
         else:

@@ -1,4 +1,4 @@
-"""What was sent while the agent was busy: seen above the prompt, edited with ↑, sent one by one."""
+"""Texts sent while the agent was busy, shown above the prompt and edited with ↑."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from textual.content import Content, Span
 from textual.widget import Widget
 
-from atomic.tui.harmless import one_line
+from atomic.tui.clean_text import one_line
 from atomic.tui.widgets.cells import fit
 
 ROWS = 3
 
 
 class QueueView(Widget):
-    """The texts that wait, the next one first."""
+    """The queued texts, the next one first."""
 
     DEFAULT_CSS = """
     QueueView {
@@ -30,7 +30,7 @@ class QueueView(Widget):
         self._texts: tuple[str, ...] = ()
 
     def show(self, texts: Sequence[str]) -> None:
-        """Show these texts; none hides it."""
+        """Show these texts. Hidden if there are none."""
         if tuple(texts) == self._texts:
             return
         self._texts = tuple(texts)
@@ -39,7 +39,8 @@ class QueueView(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        width, shown = self.content_size.width, self._texts[:ROWS]
+        width = self.content_size.width
+        shown = self._texts[:ROWS]
         left = len(self._texts) - len(shown)
         behind = ["" for _ in shown]
         behind[-1:] = [f"  +{left}" if left else "  ↑ edits"] if shown else []

@@ -1,4 +1,4 @@
-"""The panels beside the transcript, or above it where the screen is narrow."""
+"""The side panels, which cover the transcript on a narrow screen."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.tasks import TaskPanel
 
 SIDE_COLUMNS = 36
-_GRAPH_PART = 0.45  # of the height that the graph has in any case
+_GRAPH_PART = 0.45  # minimum share of the height for the graph
 
 
 class SidePanels(Vertical):
-    """All panels below each other; those that have nothing to show take no room."""
+    """All panels in a column. Empty panels take no room."""
 
     DEFAULT_CSS = f"""
     SidePanels {{ width: {SIDE_COLUMNS}; padding: 0 1; background: $surface; }}
@@ -32,16 +32,19 @@ class SidePanels(Vertical):
         self.panels: tuple[Panel, ...] = (InboxPanel(), self._graph, AgentPanel(), TaskPanel())
 
     def compose(self) -> ComposeResult:
-        """Questions first, because somebody waits."""
+        """Yield the panels, open questions first."""
         yield from self.panels
 
     def sync(self, screen: Screen, now: float) -> None:
-        """Hand on what is new."""
+        """Pass the state to all panels."""
         for panel in self.panels:
             panel.sync(screen, now)
 
     def share(self, height: int) -> None:
-        """Let the graph have the rows that the others leave free of so many, and never less than its part; 0: all."""
+        """Limit the graph to the rows that other panels leave, at least to its minimum share.
+
+        A height of 0 removes the limit.
+        """
         others = [panel for panel in self.panels if panel is not self._graph and panel.has_something()]
         free = height - sum(panel.wanted() for panel in others if not panel.has_class("-closed"))
         most = max(free, round(height * _GRAPH_PART))
@@ -51,5 +54,5 @@ class SidePanels(Vertical):
             self._graph.styles.max_height = size
 
     def has_something(self) -> bool:
-        """Whether any of the panels has something to show."""
+        """Return whether any panel has something to show."""
         return any(panel.has_something() for panel in self.panels)

@@ -1,4 +1,4 @@
-"""The last line: what applies now, and on its right the queue and the session."""
+"""Last line of the screen: activity or key hints, and on the right queue and session."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
-from atomic.tui.harmless import one_line
-from atomic.tui.protocol import RunKind
+from atomic.chat.protocol import RunKind
+from atomic.tui.clean_text import one_line
 from atomic.tui.state.amounts import spent
 from atomic.tui.state.model import Run, RunState, Screen
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
 
-_QUIET_FROM = 10.0  # seconds without a word after which a run is said to be quiet
+_QUIET_FROM = 10.0  # seconds without an event after which a run counts as quiet
 _SESSION_LETTERS = 8
-_WITH_SESSION = 60  # columns from which the session stands there at rest, whatever else
+_WITH_SESSION = 60  # columns from which an idle line always shows the session
 
 IDLE_HINTS = (
     ("⏎", "send"),
@@ -25,11 +25,11 @@ IDLE_HINTS = (
     ("!", "shell"),
     ("?", "keys"),
 )
-_NEEDED = ("?", "/", "⏎", "@", "!")  # which of them stay longest: from here one finds the others
+_NEEDED = ("?", "/", "⏎", "@", "!")  # the hints that remain longest: they lead to the others
 
 
 class StatusLine(Panel):
-    """One line. `hints` and `words` are for what the state does not know: a popup that is open, `again to leave`."""
+    """One line. `hints` and `words` come from the app, such as the keys of an open list."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; width: 1fr; background: $panel; padding: 0 1; }
@@ -39,16 +39,17 @@ class StatusLine(Panel):
         super().__init__(id=id, classes=classes)
         self.hints: Sequence[tuple[str, str]] = IDLE_HINTS
         self.words = ""
-        self.is_covered = False  # by a panel, which Esc closes before it stops anything
+        self.is_covered = False  # a panel is open, which Esc closes first
 
     def say(self, words: str = "", hints: Sequence[tuple[str, str]] = IDLE_HINTS) -> None:
-        """Show these words before all else, or these keys while nothing is at work."""
+        """Show a message that takes precedence, or key hints for an idle line."""
         if (words, hints) != (self.words, self.hints):
-            self.words, self.hints = words, hints
+            self.words = words
+            self.hints = hints
             self.refresh()
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """Its one line."""
+        """Return the line."""
         covered = self.is_covered and self.hints is IDLE_HINTS and self.keys.get("stop")
         hints = ((self.keys["stop"], "close"),) if covered else self.hints
         return [status_line(self.state, self.now, width, hints, self.words, self.keys)]
@@ -62,11 +63,12 @@ def status_line(
     words: str = "",
     keys: Mapping[str, str] = KEYS,
 ) -> Content:
-    """The line in so many columns."""
-    lefts, rights = _lefts(screen, now, hints, words, keys), _rights(screen)
+    """Return the line for this width."""
+    lefts = _lefts(screen, now, hints, words, keys)
+    rights = _rights(screen)
     pairs = [(left, right) for right in rights for left in lefts]
     if width < _WITH_SESSION or screen.is_busy or screen.questions or screen.status.problem:
-        pairs = [(left, right) for left in lefts for right in rights]  # what applies now before the session
+        pairs = [(left, right) for left in lefts for right in rights]  # activity takes precedence over the session
     for left, right in pairs:
         if left.cell_length + right.cell_length + (2 if right.cell_length else 0) <= width:
             return spread(left, right, width)
@@ -74,7 +76,7 @@ def status_line(
 
 
 def foreground(screen: Screen) -> Run | None:
-    """The run that Esc would stop: the newest of the conversation, else the newest workflow."""
+    """Return the run that Esc would stop: the newest turn, or else the newest workflow."""
     active = [run for run in screen.runs.values() if run.is_active]
     return next((run for run in reversed(active) if run.kind is not RunKind.WORKFLOW), active[-1] if active else None)
 
@@ -82,7 +84,7 @@ def foreground(screen: Screen) -> Run | None:
 def _lefts(
     screen: Screen, now: float, hints: Sequence[tuple[str, str]], words: str, keys: Mapping[str, str]
 ) -> list[Content]:
-    """What applies, from its rich to its poor form."""
+    """Return the left side in forms from long to short."""
     if words:
         return [content((one_line(words), "$warning"))]
     run = foreground(screen)
@@ -99,13 +101,13 @@ def _lefts(
 
 
 def _problem(words: str) -> list[Content]:
-    """All of it, else what it begins with: the rest stands in the transcript."""
+    """Return the problem, or only its beginning. The transcript shows the rest."""
     first = words.partition(": ")[0]
     return [content((form, "$warning")) for form in (words, f"{first} · atomic doctor says why", first)]
 
 
 def _fewer(hints: Sequence[tuple[str, str]]) -> list[Sequence[tuple[str, str]]]:
-    """From all of them to one, in their order."""
+    """Return the hints from all to one, in their order."""
     if hints is not IDLE_HINTS:
         return [hints[:count] for count in range(len(hints), 0, -1)]
     needed = [_NEEDED[:count] for count in range(len(_NEEDED), 0, -1)]

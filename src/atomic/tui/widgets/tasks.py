@@ -1,4 +1,4 @@
-"""The tasks of a workflow; where there are none, the agent's own plan."""
+"""Tasks panel: the tasks of a workflow, or the agent's plan."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from textual.content import Content
 
+from atomic.chat.protocol import RunKind
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.harmless import one_line
-from atomic.tui.protocol import RunKind
+from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import Screen
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, spread, windowed
@@ -20,7 +20,7 @@ ICONS: Mapping[TaskStatus, str] = {
     TaskStatus.COMPLETED: "✓",
     TaskStatus.FAILED: "✗",
     TaskStatus.BLOCKED: "⊘",
-    TaskStatus.SKIPPED: "↷",  # no terminal makes an emoji of it
+    TaskStatus.SKIPPED: "↷",  # not shown as an emoji by any terminal
 }
 COLOURS: Mapping[TaskStatus, str] = {
     TaskStatus.PENDING: MUTED,
@@ -30,7 +30,7 @@ COLOURS: Mapping[TaskStatus, str] = {
     TaskStatus.BLOCKED: "$warning",
     TaskStatus.SKIPPED: MUTED,
 }
-_PLANNED = {  # an agent's own words for the same
+_PLANNED = {  # status names of agents
     "in_progress": TaskStatus.IN_PROGRESS,
     "completed": TaskStatus.COMPLETED,
     "cancelled": TaskStatus.SKIPPED,
@@ -39,54 +39,54 @@ _ID_LETTERS = 8
 
 
 class TaskPanel(Panel):
-    """All tasks below each other; of many those around the active ones."""
+    """All tasks in a column, or those around the active ones."""
 
     DEFAULT_CSS = """
     TaskPanel { height: 1fr; min-height: 4; }
     """
 
     def wanted(self) -> int:
-        """A heading and a row for each."""
+        """Return a heading and a row for each task."""
         return 1 + len(self.state.tasks or self.state.plan)
 
     def has_something(self) -> bool:
-        """Whether there are tasks or a plan."""
+        """Return whether there are tasks or a plan."""
         return bool(self.state.tasks or self.state.plan)
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """A heading and the rows."""
+        """Return the heading and the rows."""
         return task_lines(self.state, width, height, self.shift)
 
 
 class TaskStrip(Panel):
-    """The same in one line, for a narrow screen."""
+    """One line for a narrow screen."""
 
     DEFAULT_CSS = """
     TaskStrip { height: 1; padding: 0 1; }
     """
 
     def has_something(self) -> bool:
-        """Whether there are tasks or a plan."""
+        """Return whether there are tasks or a plan."""
         return bool(self.state.tasks or self.state.plan)
 
     def rows(self, width: int, height: int) -> list[Content]:
-        """Its one line."""
+        """Return the line."""
         return [task_strip(self.state, width, self.keys)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A task or a line of a plan, as it is shown."""
+    """A task or a line of a plan."""
 
     id: str
     title: str
     status: TaskStatus
     waits_for: tuple[str, ...] = ()
-    is_paused: bool = False  # it was being done when its run stopped
+    is_paused: bool = False  # active when its run stopped
 
 
 def task_lines(screen: Screen, width: int, height: int, shift: int = 0) -> list[Content]:
-    """The panel in so much room."""
+    """Return the panel's lines for this size."""
     rows = _rows(screen)
     focus = min(max(0, _focus(rows) + shift), max(0, len(rows) - 1))
     ids = max((len(row.id) for row in rows), default=0)
@@ -95,12 +95,12 @@ def task_lines(screen: Screen, width: int, height: int, shift: int = 0) -> list[
 
 
 def task_strip(screen: Screen, width: int, keys: Mapping[str, str] = KEYS) -> Content:
-    """How many are done, and the first that is being done."""
+    """Return the number of finished tasks and the first active one."""
     rows = _rows(screen)
     active = [row for row in rows if row.status is TaskStatus.IN_PROGRESS]
-    row = active[0] if active else rows[_focus(rows)] if rows else None
-    if row is None:
+    if not rows:
         return content()
+    row = active[0] if active else rows[_focus(rows)]
     more = f" +{len(active) - 1}" if len(active) > 1 else ""
     left = content(("☑ ", MUTED), _count(rows), "  ", _named(row, len(row.id)), (more, MUTED))
     return spread(left, content((key_hint(keys, "tasks", "tasks", ""), MUTED)) if width >= 60 else content(), width)
@@ -122,7 +122,7 @@ def _task_row(task: Task, done: set[str], *, is_over: bool) -> _Row:
 
 
 def _focus(rows: Sequence[_Row]) -> int:
-    """The first that is being done, else the first that is open, else the last."""
+    """Return the index of the first active task, or the first open one, or the last."""
     for at, row in enumerate(rows):
         if row.status is TaskStatus.IN_PROGRESS:
             return at
@@ -145,7 +145,7 @@ def _line(row: _Row, width: int, ids: int) -> Content:
 
 
 def _waits(row: _Row, width: int) -> list[Content]:
-    """Which tasks must be done before, in many words and in few: the title matters more."""
+    """Return the blocking tasks in a long and a short form. The title takes precedence."""
     if not row.waits_for or row.status is TaskStatus.IN_PROGRESS or width < 24:
         return []
     first, *others = row.waits_for
@@ -155,6 +155,10 @@ def _waits(row: _Row, width: int) -> list[Content]:
 
 def _named(row: _Row, ids: int) -> Content:
     number = (f"{row.id:<{ids}} ", MUTED) if ids else ""
-    title = (row.title, MUTED if row.status.is_done else "bold" if row.status is TaskStatus.IN_PROGRESS else "")
+    style = ""
+    if row.status.is_done:
+        style = MUTED
+    elif row.status is TaskStatus.IN_PROGRESS:
+        style = "bold"
     icon = ("‖ ", "$warning") if row.is_paused else (f"{ICONS[row.status]} ", COLOURS[row.status])
-    return content(icon, number, title)
+    return content(icon, number, (row.title, style))

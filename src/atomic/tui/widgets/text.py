@@ -1,4 +1,4 @@
-"""Lines for the panels: one line of outside text, left and right in so many columns, durations, windows of lists."""
+"""Helpers for lines of panels and dialogs: fit, align, durations, windows of lists."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ Piece: TypeAlias = str | Content | tuple[str, str]
 MUTED = "$text-muted"
 
 _CHOSEN = "$block-cursor-foreground on $block-cursor-background"
-REVERSED = "reverse"  # where the terminal's colours are used, or none
+REVERSED = "reverse"  # for terminal colours or no colours
 
 
 def chosen_style(widget: Widget) -> str:
-    """How the chosen row of a list looks. Textual's own component styles lose `reverse`, so it is given to the text."""
+    """Return the style of a selected row.
+
+    Textual's component styles lose `reverse`, so it is applied to the text.
+    """
     app = cast("App[object]", widget.app)  # pyright: ignore[reportUnknownMemberType]
     return REVERSED if app.native_ansi_color else _CHOSEN
 
 
 def content(*pieces: Piece) -> Content:
-    """Pieces one after the other. Our own or already harmless text only: nothing here is markup."""
+    """Join pieces of trusted or cleaned text. Markup is not interpreted."""
     return Content.assemble(*pieces)
 
 
 def lines_of(rows: Iterable[Content]) -> Content:
-    """Rows below each other."""
+    """Join rows with line breaks."""
     return Content("\n").join(list(rows))
 
 
 def fit(row: Content, width: int) -> Content:
-    """A row in exactly so many columns, cut with `…` where it is too long."""
+    """Fit a row to exactly `width` columns, cut with `…`."""
     return row.truncate(max(width, 0), ellipsis=True, pad=True)
 
 
 def spread(left: Content, right: Content, width: int) -> Content:
-    """One at the left edge and one at the right; where there is no room for both, the left one is cut."""
+    """Align one part left and one right. The left one is cut if both do not fit."""
     room = width - right.cell_length
     if room < 1:
         return fit(right, width)
@@ -49,21 +52,21 @@ def spread(left: Content, right: Content, width: int) -> Content:
 
 
 def first_that_fits(choices: Sequence[Content], width: int) -> Content:
-    """The first of them, which go from rich to poor, that has room; else the poorest, cut."""
+    """Return the first choice that fits, or the last one cut."""
     return next(
         (choice for choice in choices if choice.cell_length <= width), choices[-1].truncate(width, ellipsis=True)
     )
 
 
 def heading(title: Content, width: int) -> Content:
-    """The first line of a panel: its title on a rule."""
+    """Return the first line of a panel: its title on a rule."""
     room = width - 4
     name = title.truncate(max(room, 0), ellipsis=True)
     return content(("─ ", "$border"), name, (" " + "─" * max(0, room - name.cell_length + 1), "$border"))
 
 
 def clock(seconds: float) -> str:
-    """How long: `7 s`, `2:05`, `3:20:00`; whole seconds, so that it changes once a second at most."""
+    """Format a duration as `7 s`, `2:05` or `3:20:00`, in whole seconds."""
     whole = max(0, int(seconds))
     minutes, rest = divmod(whole, 60)
     if not minutes:
@@ -73,7 +76,7 @@ def clock(seconds: float) -> str:
 
 
 def bar(share: float, cells: int) -> tuple[str, str]:
-    """A share as its full and its empty cells; nothing is empty that is not, and full only what is full."""
+    """Return a share as full and empty cells. Only 0 is empty and only 1 is full."""
     full = min(cells, max(0, round(share * cells)))
     if 0 < share < 1:
         full = min(max(full, 1), cells - 1)
@@ -81,7 +84,7 @@ def bar(share: float, cells: int) -> tuple[str, str]:
 
 
 def window(count: int, room: int, focus: int) -> tuple[int, int]:
-    """Which of `count` rows to show in `room`: begin and end, with the one in focus in the upper third."""
+    """Return begin and end of the visible rows, with the focus in the upper third."""
     if count <= room:
         return 0, count
     begin = max(0, min(focus - room // 3, count - room))
@@ -89,7 +92,7 @@ def window(count: int, room: int, focus: int) -> tuple[int, int]:
 
 
 def windowed(rows: Sequence[Content], room: int, focus: int) -> list[Content]:
-    """So many rows as there is room for, and how many more there are above and below."""
+    """Return the rows that fit, with counts of hidden rows at the ends."""
     if len(rows) <= room or room < 3:
         begin, end = window(len(rows), room, focus)
         return list(rows[begin:end])

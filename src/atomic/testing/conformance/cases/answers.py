@@ -6,7 +6,7 @@ import msgspec
 
 from atomic.providers import AnswerError
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import World
+from atomic.testing.conformance.case_setup import World
 
 cases = Cases("Structured answers")
 

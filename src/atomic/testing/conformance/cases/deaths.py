@@ -10,7 +10,7 @@ from time import monotonic
 
 from atomic.providers import AgentEvent, EndReason, TextDelta, ToolEnded, ToolStarted
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import Stage, World, gone
+from atomic.testing.conformance.case_setup import Stage, World, gone
 from atomic.testing.model_server import Drip, Pause, Say, Script
 
 cases = Cases("Deaths")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from atomic.providers import EndReason, LimitReached
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import World
+from atomic.testing.conformance.case_setup import World
 from atomic.testing.model_server import Cut, Fail, HalfCharacter, Say, Stall
 
 cases = Cases("Failures")

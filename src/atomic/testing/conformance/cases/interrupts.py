@@ -19,7 +19,7 @@ from atomic.providers import (
     ToolStarted,
 )
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import PATIENCE, Heard, Stage, World, gone, processes_of, seen
+from atomic.testing.conformance.case_setup import PATIENCE, Heard, Stage, World, gone, processes_of, seen
 from atomic.testing.model_server import CallState, Drip, Script, Stall
 
 cases = Cases("Interrupts")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atomic.providers import UsageReported
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import World
+from atomic.testing.conformance.case_setup import World
 from atomic.testing.model_server import Say, Tokens
 
 cases = Cases("Meters")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from atomic.providers import AgentSpec, Question, QuestionAsked
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import Stage, World
+from atomic.testing.conformance.case_setup import Stage, World
 from atomic.testing.model_server import Script
 
 cases = Cases("Questions")

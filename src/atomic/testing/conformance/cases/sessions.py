@@ -6,7 +6,7 @@ import asyncio
 
 from atomic.providers import EndReason, ProviderError
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import World
+from atomic.testing.conformance.case_setup import World
 from atomic.testing.model_server import Say
 
 cases = Cases("Sessions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atomic.providers import ToolEnded
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import Stage, World
+from atomic.testing.conformance.case_setup import Stage, World
 from atomic.testing.model_server import Big, Script
 
 cases = Cases("Sizes and names")

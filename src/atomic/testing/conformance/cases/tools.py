@@ -8,7 +8,7 @@ from pathlib import Path
 
 from atomic.providers import McpServer, ToolEnded, ToolStarted, tool
 from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.world import Stage, World
+from atomic.testing.conformance.case_setup import Stage, World
 from atomic.testing.model_server import Say, Script
 
 cases = Cases("Tools")

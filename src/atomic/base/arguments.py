@@ -1,0 +1,100 @@
+"""Parse a list of words: flags, then a prompt. Used for command lines and for slash commands.
+
+argparse is not used: it would take dashes and words of a prompt for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from atomic.base.errors import AtomicError, ExitCode, did_you_mean
+from atomic.base.flags import Flag
+
+
+class UsageError(AtomicError):
+    """The flags or words that a user gave make no valid command."""
+
+    exit_code = ExitCode.USAGE
+
+
+class Arguments:
+    """The flags and words of a command; `is_marked` says that `--` ended the flags."""
+
+    def __init__(
+        self,
+        given: dict[str, list[str]],
+        words: list[str],
+        flags: Sequence[Flag] = (),
+        *,
+        is_marked: bool = False,
+    ) -> None:
+        self._given = given
+        self.words = words
+        self.flags = flags
+        self.is_marked = is_marked
+
+    @property
+    def flags_given(self) -> bool:
+        return bool(self._given)
+
+    def has(self, name: str) -> bool:
+        return name in self._given
+
+    def value(self, name: str) -> str | None:
+        """Return the last value of a flag; None without the flag."""
+        return self.values(name)[-1] if self.has(name) else None
+
+    def values(self, name: str) -> list[str]:
+        """Return all values of a flag, in order."""
+        return self._given.get(name, [])
+
+
+def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, leading: int | None = None) -> Arguments:
+    """Parse flags up to the first other word, or `mixed` with the words; `--` ends the flags, `-` is a word.
+
+    `leading` is the number of words that flags may follow; the next word begins the prompt.
+
+    Raises UsageError with the nearest flag.
+    """
+    flags = tuple(flags)
+    by_name = {name: flag for flag in flags for name in flag.names}
+    given: dict[str, list[str]] = {}
+    rest = list(words)
+    others: list[str] = []
+    while rest and rest[0] != "--" and (is_flag(rest[0]) or (mixed and (leading is None or len(others) < leading))):
+        if not is_flag(rest[0]):
+            others.append(rest.pop(0))
+            continue
+        name, equals, value = rest.pop(0).partition("=")
+        flag = by_name.get(name)
+        if flag is None:
+            raise UsageError(f'Unknown flag: "{name}"{did_you_mean(name, by_name)}')
+        if not flag.value and equals:
+            raise UsageError(f"{name} takes no value")
+        if flag.value and not equals:
+            value = _take(rest, flag)
+        given.setdefault(flag.name, []).append(_checked(flag, value))
+    is_marked = rest[:1] == ["--"]
+    if is_marked:
+        rest.pop(0)
+    return Arguments(given, others + rest, flags, is_marked=is_marked)
+
+
+def is_flag(word: str) -> bool:
+    """Return whether a word is a flag. One with blanks in its name is not: `-p "- tidy up"` is a prompt."""
+    return word.startswith("-") and word not in ("-", "--") and not any(map(str.isspace, word.partition("=")[0]))
+
+
+def _take(rest: list[str], flag: Flag) -> str:
+    if rest and rest[0] != "--" and not is_flag(rest[0]):
+        return rest.pop(0)
+    if flag.optional:
+        return ""
+    raise UsageError(f"{flag.name} needs a value: {flag.name} {flag.value}")
+
+
+def _checked(flag: Flag, value: str) -> str:
+    if flag.choices and value not in flag.choices:
+        known = ", ".join(flag.choices)
+        raise UsageError(f'{flag.name} cannot be "{value}"{did_you_mean(value, flag.choices)}: it is one of {known}')
+    return value

@@ -1,0 +1,243 @@
+"""The screen as a host of commands: what a command may ask for, for one thing that the person has sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from atomic.base.arguments import UsageError
+from atomic.chat.conversation import BUSY
+from atomic.chat.named_agents import Crew
+from atomic.chat.protocol import PickKind, PickRow, RunKind, Said, ThemeSet
+from atomic.chat.runs import End, Run
+from atomic.commands import (
+    AgentTask,
+    CommandError,
+    CommandRegistry,
+    SessionSummary,
+    TurnPrompt,
+)
+from atomic.commands.workflow_call import WorkflowCall
+from atomic.mcp import McpAnswer, McpList
+from atomic.providers import ModelInfo
+from atomic.sessions.model import SessionRecord
+from atomic.sessions.store import shown
+
+if TYPE_CHECKING:
+    from atomic.chat.engine import Engine
+
+THEMES = ("dark", "light", "ansi", "contrast")
+Then = Callable[["ChatHost", str], Awaitable[None]]
+"""What is done with what was chosen."""
+_GOES_ON = ("paused", "interrupted", "failed", "blocked")
+
+
+class ChatHost:
+    """Carries out what the commands of one run ask for."""
+
+    def __init__(self, engine: Engine, run: Run) -> None:
+        self._engine, self._run = engine, run
+        self.end = End()
+
+    @property
+    def commands(self) -> CommandRegistry:
+        return self._engine.place.commands
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._engine.conversation.is_busy
+
+    @property
+    def width(self) -> int:
+        return self._engine.width
+
+    def is_agent(self, name: str) -> bool:
+        return self._engine.place.wiring.entities.find("agent", name) is not None
+
+    def show(self, text: str) -> None:
+        self._run.tell(Said(text=text, run=self._run.id))
+
+    async def turn(self, prompt: TurnPrompt) -> None:
+        if self.is_streaming:  # it is no part of the conversation then
+            raise CommandError(BUSY)
+        self._run.start(RunKind.TURN)
+        self.end = await self._engine.conversation.turn(self._run, prompt)
+
+    async def spawn(self, tasks: Sequence[AgentTask]) -> None:
+        engine = self._engine
+        for task in tasks:
+            engine.place.wiring.entities.require("agent", task.agent)
+        crew = Crew(self._run, engine.conversation, engine.agents, engine.questions)
+        self.end = await crew.work(tasks)
+
+    async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
+        """Run a workflow in a process of its own; one without a graph is a turn of the conversation."""
+        engine = self._engine
+        definition = engine.place.wiring.workflows.definition(name)
+        loaded = await asyncio.to_thread(definition.load)
+        if loaded.graph is None:
+            text = "\n\n".join(part for part in (arguments, attached) if part)
+            await self.turn(TurnPrompt(text=text or definition.description or name))
+            return
+        try:
+            call = WorkflowCall(definition, arguments)
+        except UsageError:
+            self._run.start(RunKind.WORKFLOW, definition.name)
+            raise
+        if call.arguments.has("--help"):
+            self._run.start(RunKind.WORKFLOW, definition.name)
+            self.show(call.help())
+            return
+        words = ["run", definition.name, "--json", *engine.conversation.flags, *call.flag_words]
+        prompt = "\n\n".join(part for part in (call.prompt, attached) if part)
+        self.end = await engine.workflows.start(
+            self._run, words, title=definition.name, cwd=engine.place.cwd, prompt=prompt
+        )
+
+    async def new_conversation(self) -> None:
+        await self._engine.new_conversation()
+
+    async def compact(self, focus: str) -> None:
+        talk = self._engine.conversation
+        before = talk.context.used
+        await talk.compact(self._run, focus)
+        after = talk.context.used
+        figures = f": {before:,} → {after:,} tokens" if before and after else ""
+        self.show(f"The context was summarised{figures}.")
+
+    async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
+        engine = self._engine
+        if provider is None:
+            name, found = await engine.conversation.models_provider()
+        else:
+            name, found = await engine.agents.choose(provider)
+        return await engine.agents.models(name, found, refresh=refresh)
+
+    async def pick_model(self) -> None:
+        current = self._engine.conversation.model
+        rows = [
+            PickRow(model.id, model.name or model.id, _context(model), current=model.id == current)
+            for model in await self.models(None)
+        ]
+        self._pick(PickKind.MODEL, "Model", rows, ChatHost.set_model)
+
+    async def set_model(self, model: str) -> None:
+        await self._engine.conversation.set_model(self._run, model)
+        self.show(f"The model is {model} now.")
+
+    async def pick_provider(self) -> None:
+        engine = self._engine
+        rows = [
+            PickRow(name, name, current=name == engine.conversation.agent)
+            for name in dict.fromkeys([*engine.agents.names(), *filter(None, [engine.conversation.agent])])
+        ]
+        self._pick(PickKind.PROVIDER, "Agent", rows, ChatHost.switch_provider)
+
+    async def switch_provider(self, name: str) -> None:
+        summary = await self._engine.conversation.switch(self._run, name)
+        more = "; what was said goes along with your next prompt" if summary else ""
+        self.show(f"The agent is {name} now{more}.")
+
+    def themes(self) -> Sequence[str]:
+        return THEMES
+
+    async def pick_theme(self) -> None:
+        current = self._engine.theme
+        rows = [PickRow(name, name, current=name == current) for name in THEMES]
+        self._pick(PickKind.THEME, "Theme", rows, ChatHost.set_theme)
+
+    async def set_theme(self, name: str) -> None:
+        self._engine.theme = name
+        self._run.tell(ThemeSet(name=name))
+
+    def mcp_servers(self) -> McpList:
+        return self._engine.place.wiring.mcp
+
+    async def mcp_tools(self) -> Sequence[McpAnswer]:
+        place = self._engine.place
+        return await place.wiring.mcp_tools(trusted=await place.is_trusted())
+
+    async def set_mcp_server(self, name: str, enabled: bool) -> None:
+        self._engine.place.switch_mcp_server(name, enabled)
+
+    async def pick_mcp(self) -> None:
+        """The servers with their state, tools and origin; choosing one switches it."""
+        servers = self.mcp_servers()
+        answers = {answer.entry.name: answer for answer in await self.mcp_tools()}
+        rows = [
+            PickRow(entry.name, entry.name, _server(entry.enabled, answers.get(entry.name)), str(entry.origin))
+            for entry in servers.winners
+        ]
+        for diagnostic in servers.diagnostics:
+            self.show(str(diagnostic))
+        if rows:
+            self._pick(PickKind.MCP, "MCP servers: choose one to switch it on or off", rows, ChatHost.toggle_mcp_server)
+        else:
+            self.show("There are no MCP servers.")
+
+    async def toggle_mcp_server(self, name: str) -> None:
+        """Switch it off if it is on, and the other way round."""
+        is_on = any(entry.name == name and entry.enabled for entry in self.mcp_servers().winners)
+        await self.set_mcp_server(name, not is_on)
+        self.show(f"{name} is {'off' if is_on else 'on'}. Sessions that are open keep what they have.")
+
+    async def sessions(self) -> Sequence[SessionSummary]:
+        records = await asyncio.to_thread(self._engine.place.store.list)
+        return [_summary(record) for record in records]
+
+    async def pick_session(self) -> None:
+        """Runs and conversations of this project first."""
+        records = await asyncio.to_thread(self._engine.place.store.list)
+        here = str(self._engine.place.project)
+        rows = [
+            _session_row(record, "This project" if record.project == here else "Elsewhere")
+            for record in sorted(records, key=lambda record: record.project != here)
+            if record.id != self._engine.conversation.log.id
+        ]
+        if rows:
+            self._pick(PickKind.SESSION, "Runs and conversations", rows, ChatHost.open_session)
+        else:
+            self.show("There are no sessions.")
+
+    async def open_session(self, id: str) -> None:
+        """A conversation goes on here; a run is watched, one that stands still goes on."""
+        engine = self._engine
+        session = engine.place.store.find(id)
+        record = shown(session.record)
+        if record.is_conversation:
+            await engine.open_conversation(session)
+        elif record.status in _GOES_ON:
+            words = ["resume", session.id, "--json"]
+            self.end = await engine.workflows.start(self._run, words, title=record.workflow, cwd=engine.place.cwd)
+        else:
+            self.end = await engine.workflows.watch(self._run, session)
+
+    async def leave(self) -> None:
+        self._engine.leave(pause=True)
+
+    def _pick(self, kind: PickKind, title: str, rows: Sequence[PickRow], then: Then) -> None:
+        self._engine.pick(self._run, kind, title, rows, then)
+
+
+def _context(model: ModelInfo) -> str:
+    return f"{model.context:,} tokens" if model.context else ""
+
+
+def _server(enabled: bool, answer: McpAnswer | None) -> str:
+    if not enabled:
+        return "off"
+    if answer is None:
+        return "on, needs trust"
+    return f"failed: {answer.error}" if answer.error else f"on: {', '.join(answer.tools) or 'no tools'}"
+
+
+def _summary(record: SessionRecord) -> SessionSummary:
+    title = record.prompt or record.workflow or record.reason
+    return SessionSummary(record.id, " ".join(title.split())[:200], str(record.status), record.updated_at)
+
+
+def _session_row(record: SessionRecord, group: str) -> PickRow:
+    summary = _summary(record)
+    detail = ", ".join(part for part in (record.workflow, summary.status, record.updated_at[:16]) if part)
+    return PickRow(record.id, summary.title or record.id, detail, group)

@@ -1,0 +1,113 @@
+"""What was sent before: `history.jsonl` in Atomic's home folder, without secrets, for its owner alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+KEPT = 2_000  # texts in memory
+_LONGEST = 100_000  # characters of a text that is kept
+_SEARCHED = 2_000  # characters of a text, with each key of a search
+_MOST = 4 * 1024 * 1024  # bytes of the file; what is older is dropped when it is read
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A text, and the folder of the project in which it was sent."""
+
+    text: str
+    project: str = ""
+    time: float = 0.0
+
+
+class PromptHistory:
+    """The texts before this one, those of this project first. Nothing is read before somebody looks."""
+
+    def __init__(self, file: Path | None, project: str = "") -> None:
+        self._file, self._project = file, project
+        self._sent: list[Sent] | None = None
+
+    def add(self, text: str, now: float) -> str | None:
+        """Keep a text. Why it could not be written, if so: it is remembered until the end all the same."""
+        from atomic.base.redaction import redact
+
+        if not text.strip() or len(text) > _LONGEST:
+            return None
+        entry = Sent(redact(text), self._project, now)
+        entries = self._entries()
+        if entries and entries[-1].text == entry.text and entries[-1].project == entry.project:
+            return None
+        entries.append(entry)
+        return None if self._file is None else _append(self._file, entry)
+
+    def texts(self) -> list[str]:
+        """All of them, the one to offer first at the beginning; each once."""
+        entries = self._entries()
+        here = (entry.text for entry in reversed(entries) if entry.project == self._project)
+        elsewhere = (entry.text for entry in reversed(entries) if entry.project != self._project)
+        return list(dict.fromkeys((*here, *elsewhere)))
+
+    def find(self, words: str, limit: int = 50) -> list[str]:
+        """Those with all the words in them, the newest of this project first."""
+        wanted = words.casefold().split()
+        texts = self.texts()
+        found = (text for text in texts if all(word in text[:_SEARCHED].casefold() for word in wanted))
+        return [text for text, _ in zip(found, range(limit), strict=False)]
+
+    def _entries(self) -> list[Sent]:
+        if self._sent is None:
+            self._sent = list(_read(self._file))[-KEPT:] if self._file is not None else []
+        return self._sent
+
+
+def _read(file: Path) -> Iterable[Sent]:
+    """The entries of the file; a line that is none (of a newer Atomic, or cut) is passed over."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MOST))
+            lines = stream.read().split(b"\n")
+    except OSError:
+        return
+    decode = msgspec.json.Decoder(Sent).decode
+    for line in lines:
+        with suppress(msgspec.MsgspecError):
+            yield decode(line)
+
+
+def _append(file: Path, entry: Sent) -> str | None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(number, msgspec.json.encode(entry) + b"\n")
+        finally:
+            os.close(number)
+    except OSError as error:
+        return f"The history could not be written: {error.strerror} ({file})"
+    return None
+
+
+class Walk:
+    """A walk through the history with ↑ and ↓; it begins with what is in the prompt, and can come back to it."""
+
+    def __init__(self, texts: list[str], draft: str) -> None:
+        self._texts = [text for text in texts if text != draft]
+        self._draft = draft
+        self._at = -1
+
+    def back(self) -> str | None:
+        """The text before; None at the oldest."""
+        if self._at + 1 >= len(self._texts):
+            return None
+        self._at += 1
+        return self._texts[self._at]
+
+    def forward(self) -> str | None:
+        """The text after; None if this is the draft."""
+        if self._at < 0:
+            return None
+        self._at -= 1
+        return self._draft if self._at < 0 else self._texts[self._at]

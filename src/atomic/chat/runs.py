@@ -1,0 +1,150 @@
+"""The active runs of a conversation, by id. The end of each run is reported exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from atomic.base.errors import AtomicError, message_of
+from atomic.chat.protocol import News, RunEnded, RunKind, RunStarted
+
+_log = logging.getLogger(__name__)
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a run ended."""
+
+    status: str = "done"
+    message: str = ""
+    resume: str = ""
+
+
+INTERRUPTED = "interrupted"
+
+Work = Callable[["Run"], Awaitable[End]]
+
+
+class Run:
+    """An active run. Its news are sent until its end and not after it."""
+
+    def __init__(self, id: str, prompt: str, tell: Callable[[News], None]) -> None:
+        self.id, self.prompt = id, prompt
+        self.kind: RunKind | None = None  # None: not known yet
+        self.session = ""
+        self.is_over = False
+        self.is_stopping = False
+        self.interrupt: Callable[[], object] | None = None  # how it is stopped; None: its task is cancelled
+        self.break_off: Callable[[], object] | None = None  # ends it by force
+        self.resume = ""  # the command that resumes it, if it is broken off
+        self.task: asyncio.Task[None] | None = None
+        self._tell = tell
+
+    def start(self, kind: RunKind, title: str = "", *, session: str = "") -> None:
+        """Report its kind and title, once."""
+        if self.kind is not None:
+            return
+        self.kind, self.session = kind, session
+        self.tell(
+            RunStarted(run=self.id, kind=kind, title=title, prompt=self.prompt, session=session, time=time.time())
+        )
+
+    def tell(self, news: News) -> None:
+        """Send news of it, unless it is over."""
+        if not self.is_over:
+            self._tell(news)
+
+    def end(self, end: End) -> None:
+        """Report its end; a second call does nothing."""
+        if self.is_over:
+            return
+        self.start(RunKind.COMMAND)
+        self.is_over = True
+        resume = end.resume or self.resume
+        self._tell(RunEnded(run=self.id, status=end.status, message=end.message, resume=resume, time=time.time()))
+
+
+class Runs:
+    """All active runs. `at_end` is called before the end of a run is reported."""
+
+    def __init__(self, tell: Callable[[News], None], at_end: Callable[[Run], None]) -> None:
+        self._tell, self._at_end = tell, at_end
+        self._active: dict[str, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()  # also of runs that were broken off and still clean up
+
+    def begin(self, id: str, work: Work, *, prompt: str = "") -> Run:
+        """Start a run; the result of `work` is its end."""
+        run = Run(id, prompt, self._tell)
+        self._active[id] = run
+        run.task = asyncio.create_task(self._do(run, work), name=f"run-{id}")
+        self._tasks.add(run.task)
+        run.task.add_done_callback(self._tasks.discard)
+        run.task.add_done_callback(lambda _: self._end(run, End(INTERRUPTED)))  # cancelled before its first step
+        return run
+
+    def find(self, id: str) -> Run | None:
+        """Return the run if it is active."""
+        return self._active.get(id)
+
+    def active(self, *kinds: RunKind) -> list[Run]:
+        """Return the active runs of these kinds, or all."""
+        return [run for run in self._active.values() if not kinds or run.kind in kinds]
+
+    def interrupt(self, run: Run) -> None:
+        """Ask a run to stop, once; its end is reported when it has stopped."""
+        if run.is_stopping:
+            return
+        run.is_stopping = True
+        if run.interrupt is not None:
+            run.interrupt()
+        elif run.task is not None:
+            run.task.cancel()
+
+    def break_off(self, run: Run) -> None:
+        """Report the end of a run now and end it by force; it may still clean up."""
+        run.is_stopping = True
+        if run.break_off is not None:
+            run.break_off()
+        self._end(run, End(INTERRUPTED))
+        if run.task is not None:
+            run.task.cancel()
+
+    def let_go(self, run: Run, end: End) -> None:
+        """Stop following a run, which continues in another process."""
+        self._end(run, end)
+        if run.task is not None:
+            run.task.cancel()
+
+    async def over(self, runs: Iterable[Run], limit: float) -> None:
+        """Wait for the ends of runs, at most `limit` seconds."""
+        tasks = {run.task for run in runs if run.task is not None}
+        if tasks:
+            await asyncio.wait(tasks, timeout=limit)
+
+    async def settled(self, limit: float) -> None:
+        """Wait until all tasks have cleaned up, at most `limit` seconds."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limit)
+
+    async def _do(self, run: Run, work: Work) -> None:
+        end = End("failed", "it ended without saying how")
+        try:
+            end = await work(run)
+        except asyncio.CancelledError:
+            end = End(INTERRUPTED)
+        except AtomicError as error:
+            end = End("failed", message_of(error))
+        except Exception as error:  # the user must learn of the end in any case
+            _log.exception("run %s failed", run.id)
+            end = End("failed", message_of(error))
+        finally:
+            self._end(run, end)
+
+    def _end(self, run: Run, end: End) -> None:
+        if not run.is_over:
+            self._at_end(run)
+        run.end(end)
+        self._active.pop(run.id, None)

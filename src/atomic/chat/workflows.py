@@ -1,0 +1,288 @@
+"""Runs of workflows. Each is a process of its own, which continues when the screen ends.
+
+The events of a run that was started here come from its pipe; those of a run that another process started come from its
+log. Both are stopped, and their questions answered, by messages in the run's inbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.chat.background_tasks import Asides
+from atomic.chat.graph_drawing import picture_of
+from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowNews
+from atomic.chat.questions import Answers, Questions
+from atomic.chat.runs import INTERRUPTED, End, Run
+from atomic.hosts import HostError, ask_to_stop, follow, leave_answer
+from atomic.processes import end_group
+from atomic.processes.exit_watch import ExitWatch
+from atomic.providers.start_limit import start_seconds
+from atomic.questions import Question
+from atomic.runs.events import QuestionAsked, RunEnded, RunStarted, WorkflowEvent
+from atomic.sessions.errors import SessionError
+from atomic.sessions.inbox import POLL_SECONDS
+from atomic.sessions.store import Session, SessionStore
+
+ANSWERS_BY_INBOX = {"ATOMIC_ANSWERS": "inbox"}
+_CHUNK = 1 << 18  # bytes of a read
+_MOST_UNREAD = 1 << 20  # bytes
+_FORCE_GRACE = 1.0  # seconds
+_BRIEF = 512  # events between two looks at the other tasks
+
+_log = logging.getLogger(__name__)
+
+
+class _StartRefused(msgspec.Struct, frozen=True, tag="error", tag_field="type"):
+    """The line that a process writes instead of a run's events when it cannot start the run."""
+
+    message: str = "it ended before it began"
+
+
+_decode = msgspec.json.Decoder(WorkflowEvent | _StartRefused).decode
+
+
+class WorkflowRuns:
+    """Starts runs, shows their events, and passes stops and answers on to them."""
+
+    def __init__(self, store: Callable[[], SessionStore], questions: Questions, room: Callable[[], Any]) -> None:
+        self._store, self._questions, self._room = store, questions, room
+        self._asides = Asides()
+
+    async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> End:
+        """Start `atomic` with these arguments and show the run that it starts, to its end."""
+        child = _Child(words, cwd, prompt)
+        # Before anything is awaited: from now on there is something to stop.
+        run.interrupt = lambda: child.send(signal.SIGINT)
+        run.break_off = lambda: self._asides.start(end_group(child.pid, grace=_FORCE_GRACE))
+        async with child.connected():
+            first = await child.first_event()
+            if isinstance(first, _StartRefused):
+                run.start(RunKind.WORKFLOW, title)
+                return End(INTERRUPTED) if run.is_stopping else End("failed", first.message)
+            run.start(RunKind.WORKFLOW, title, session=first.run)
+            session = self._store().find(first.run)
+            return await self._show(run, session, _all_events(first, child, session), lambda: end_group(child.pid))
+
+    async def watch(self, run: Run, session: Session) -> End:
+        """Show a run of another process by its log, and follow it while that process works."""
+        run.start(RunKind.WORKFLOW, session.record.workflow, session=session.id)
+        if not session.logs.events.is_file():
+            return End(str(session.record.status), f"{session.id} has no log")
+        return await self._show(run, session, follow(session), lambda: _end_owner(session))
+
+    async def _show(
+        self, run: Run, session: Session, events: AsyncGenerator[WorkflowEvent], end_it: Callable[[], Any]
+    ) -> End:
+        """Show events until the run ends. Cancelling this leaves the run alone."""
+        resume = f"atomic resume {session.id}"
+        run.resume = resume
+        run.interrupt = lambda: _ask_to_stop(session)
+        run.break_off = lambda: self._asides.start(end_it())
+        if run.is_stopping:  # it was asked before the session was known
+            _ask_to_stop(session)
+        drawing = self._asides.start(self._draw(run, session))
+        try:
+            count = 0
+            async for event in events:
+                count += 1
+                run.tell(WorkflowNews(run=run.id, event=event))
+                if isinstance(event, QuestionAsked):
+                    self._ask(run, session, event.question, event.node)
+                if isinstance(event, RunEnded):
+                    run.resume = ""
+                    return End(event.status, event.said, event.resume)
+                if count % _BRIEF == 0:
+                    await asyncio.sleep(0)
+                await self._room()
+        finally:
+            drawing.cancel()
+        return End(INTERRUPTED, "the process that worked on it has gone", resume)
+
+    # questions ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, run: Run, session: Session, question: Question, node: str) -> None:
+        id = f"{run.id}:{question.id}"
+        mine = Session(session.dir, session.record, session.redactor)
+        if not _is_open(mine, question.id):
+            return  # the log also has questions of the past
+
+        def hear(answers: Answers | None) -> None:
+            self._answer(session, question, answers)
+
+        self._questions.put(id, run, question, node, hear)
+        self._asides.start(self._until_answered(mine, question.id, id, run))
+
+    def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
+        """Pass the answer on. A dismissed question without a default pauses the run; a resume asks it again."""
+        given = answers or (() if question.default is None else (question.default,))
+        if not given:
+            _ask_to_stop(session)
+            return
+        with suppress(SessionError):
+            session.reload()
+        leave_answer(session, question.id, list(given) if question.multi_select else ", ".join(given))
+
+    async def _until_answered(self, session: Session, question: str, id: str, run: Run) -> None:
+        """Close the question when it was answered elsewhere."""
+        while not run.is_over and _is_open(session, question):  # noqa: ASYNC110  # a file tells it
+            await asyncio.sleep(POLL_SECONDS)
+        self._questions.close(id)
+
+    # the picture --------------------------------------------------------------------------------------------------
+
+    async def _draw(self, run: Run, session: Session) -> None:
+        try:
+            picture = await asyncio.to_thread(picture_of, session.record.project, session.record.workflow)
+        except (AtomicError, OSError, ValueError) as error:
+            _log.warning("the graph of %s cannot be drawn: %s", session.record.workflow, error)
+            return
+        if picture is not None:
+            run.tell(GraphDrawn(run=run.id, lines=picture[0], places=picture[1]))
+
+
+def _is_open(session: Session, question: str) -> bool:
+    """Return whether a running process waits for the answer."""
+    try:
+        record = session.reload()
+    except SessionError:
+        return False
+    return session.is_owned and question in {one.id for one in record.questions}
+
+
+def _ask_to_stop(session: Session) -> None:
+    with suppress(SessionError):
+        session.reload()
+    ask_to_stop(session)
+
+
+async def _end_owner(session: Session) -> None:
+    """End the process of a run that was started elsewhere; its agents end with it."""
+    with suppress(SessionError):
+        session.reload()
+    owner = session.record.owner
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if owner is None or not session.is_owned:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(owner.pid, number)
+        await asyncio.sleep(_FORCE_GRACE)
+
+
+async def _all_events(first: RunStarted, child: _Child, session: Session) -> AsyncGenerator[WorkflowEvent]:
+    """Yield the events of an own child from its pipe; if the pipe ends before the run, the rest from the log."""
+    yield first
+    last = first.time
+    async for event in child.events:
+        if isinstance(event, _StartRefused):
+            continue
+        yield event
+        last = event.time
+        if isinstance(event, RunEnded):
+            return
+    async for event in follow(session):
+        if event.time > last:
+            yield event
+
+
+class _Child:
+    """An `atomic` process in a session of its own, which writes the events of a run to a pipe."""
+
+    def __init__(self, words: Sequence[str], cwd: Path, prompt: str) -> None:
+        self._process = _start(words, cwd, prompt)
+        self.pid = self._process.pid
+        # Reading pauses while this much waits. The run does not: it joins events until the pipe takes them.
+        self._output = asyncio.StreamReader(limit=_MOST_UNREAD)
+        self._transport: asyncio.ReadTransport | None = None
+        self.events = self._read_events()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[None]:
+        """Read its output meanwhile. Leaving closes the pipe and does not end the process."""
+        loop = asyncio.get_running_loop()
+        pipe = self._process.stdout
+        assert pipe is not None
+        watch = ExitWatch(self.pid, self._exited)
+        try:
+            self._transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._output), pipe)
+            try:
+                yield
+            finally:
+                self._transport.close()
+        finally:
+            watch.close()
+
+    def _exited(self) -> None:
+        """Reap the process and end its output: a process that a workflow forked may hold the pipe open."""
+        self._process.poll()
+        pipe = self._process.stdout
+        if self._transport is None or self._transport.is_closing() or pipe is None:
+            return
+        with suppress(BlockingIOError):
+            while data := os.read(pipe.fileno(), _CHUNK):
+                self._output.feed_data(data)
+        self._transport.close()
+
+    def send(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+    async def first_event(self) -> RunStarted | _StartRefused:
+        """Return what came of the start. Raise HostError if nothing did in time."""
+        seconds = start_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                async for event in self.events:
+                    if isinstance(event, RunStarted | _StartRefused):
+                        return event
+        except TimeoutError:
+            await end_group(self.pid)
+            raise HostError(f"the workflow has not started within {seconds:g} s (atomic doctor)") from None
+        return _StartRefused()
+
+    async def _read_events(self) -> AsyncGenerator[WorkflowEvent | _StartRefused]:
+        """Decode lines of any length until the output ends."""
+        parts: list[bytes] = []
+        while data := await self._output.read(_CHUNK):
+            *lines, rest = data.split(b"\n")
+            for line in lines:
+                try:
+                    event = _decode(b"".join((*parts, line)))
+                except msgspec.DecodeError:  # of another version of Atomic
+                    continue
+                finally:
+                    parts.clear()
+                yield event
+            parts.append(rest)
+
+
+def _start(words: Sequence[str], cwd: Path, prompt: str) -> subprocess.Popen[bytes]:
+    """Start the process. The prompt is in a file without a name: the process may outlive this one."""
+    arguments = [*words, "--", "-"] if prompt else words
+    with tempfile.TemporaryFile() as given:
+        given.write(prompt.encode("utf-8", "replace"))
+        given.seek(0)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", "atomic", *arguments],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=cwd,
+                env={**os.environ, **ANSWERS_BY_INBOX},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise HostError(f"the workflow cannot be started: {error}") from error

@@ -1,0 +1,115 @@
+"""Several agents at once: `atomic -p "@planner one @reviewer two"`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from atomic.base.terminal import one_line
+from atomic.cli.signals import Stop
+from atomic.cli.streams import STDERR
+from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, recordable
+from atomic.commands import AgentTask, TurnPrompt
+from atomic.config import Settings
+from atomic.entities import EntityRegistry
+from atomic.hosts import Fitting, choose_provider, current_folder, is_trusted
+from atomic.providers import (
+    AgentEvent,
+    EndReason,
+    SubagentEnded,
+    SubagentStarted,
+    TurnEnded,
+    Usage,
+)
+from atomic.workflows import Bridge, SubagentRequest, SubagentResult
+
+
+class CrewHost(Host):
+    """Spawns the agents, tells their events as those of sub-agents, and at the end what each said."""
+
+    def __init__(
+        self,
+        request: TurnRequest,
+        stop: Stop,
+        tasks: Sequence[AgentTask],
+        prompts: Sequence[TurnPrompt],
+        entities: EntityRegistry,
+    ) -> None:
+        super().__init__(request, stop)
+        self._tasks, self._prompts, self._entities = tasks, prompts, entities
+        self._ends: dict[str, TurnEnded] = {}
+        self._work: asyncio.Task[list[SubagentResult]] | None = None
+
+    async def _turn(self) -> int:
+        settings = self._settings()
+        record = None if self._request.record is None else recordable(self._request.record)
+        folder = current_folder()
+        provider = await choose_provider(self._request.agent, settings)
+        mcp = await self._mcp(provider)
+        bridge = Bridge(
+            provider,
+            entities=self._entities,
+            cwd=folder,
+            ask=self._asker.ask,
+            record=record,
+            trusted=is_trusted(),
+            mcp_servers=mcp.servers,
+            disabled_mcp_servers=mcp.disabled,
+            watch=self._hear,
+        )
+        fitting = Fitting(provider, self._out.tell)
+        requests = [await self._subagent(place, fitting, settings) for place in range(len(self._tasks))]
+        self._work, self._stop.act = asyncio.create_task(bridge.spawn_parallel(requests)), self._interrupt
+        self._tell_started(requests)
+        try:
+            return self._tell_results(await self._work)
+        except asyncio.CancelledError:
+            if self._stop.number is None and self._asker.unanswered is None:
+                raise
+            ended = TurnEnded(EndReason.INTERRUPTED, self._said([request.id for request in requests]), self._usage())
+            return self._end(ended, self._nobody_answers() or INTERRUPTED)
+
+    async def _subagent(self, place: int, fitting: Fitting, settings: Settings) -> SubagentRequest:
+        task, prompt = self._tasks[place], self._prompts[place]
+        model = self._request.model or await fitting.model(prompt) or settings.model
+        # "inherit": the agent's own choice, not what its file says and this provider does not have.
+        return SubagentRequest(task.agent, task.task, id=f"{task.agent}-{place + 1}", model=model or "inherit")
+
+    def _interrupt(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+
+    def _tell_started(self, requests: Sequence[SubagentRequest]) -> None:
+        for request in requests:
+            self._report.tell(SubagentStarted(request.id, request.agent, request.task))
+            if os.isatty(STDERR):
+                self._out.show(f"[{one_line(request.agent)}] {one_line(request.task)[:100]}\n")
+
+    def _hear(self, id: str, event: AgentEvent) -> None:
+        if isinstance(event, TurnEnded):
+            self._ends[id] = event
+            error = None if event.reason is EndReason.DONE else event.error or event.reason.value
+            self._report.tell(SubagentEnded(id, event.text, error))
+        else:
+            self._report.tell(event if event.agent else msgspec.structs.replace(event, agent=id))
+
+    def _tell_results(self, results: Sequence[SubagentResult]) -> int:
+        failed = [(task.agent, one) for task, one in zip(self._tasks, results, strict=True) if not one.success]
+        why = "; ".join(f"{agent}: {result.error}" for agent, result in failed)
+        reason = self._reason(failed[0][1].id) if failed else EndReason.DONE
+        return self._end(TurnEnded(reason, self._said([one.id for one in results]), self._usage()), why)
+
+    def _said(self, ids: Sequence[str]) -> str:
+        """What each agent has said at its end."""
+        ends = [(task.agent, self._ends.get(id)) for task, id in zip(self._tasks, ids, strict=True)]
+        return "\n\n".join(f"## @{agent}\n\n{end.text if end and end.text else '(no answer)'}" for agent, end in ends)
+
+    def _usage(self) -> Usage:
+        return sum((end.usage for end in self._ends.values()), Usage())
+
+    def _reason(self, id: str) -> EndReason:
+        end = self._ends.get(id)
+        return EndReason.ERROR if end is None or end.reason is EndReason.DONE else end.reason

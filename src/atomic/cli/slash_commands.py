@@ -1,0 +1,182 @@
+"""What Atomic itself does with `-p`: slash commands and `@agent`s."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from atomic.base.arguments import UsageError
+from atomic.base.errors import ExitCode
+from atomic.base.flags import flag_in_prompt
+from atomic.base.terminal import harmless
+from atomic.cli import signals
+from atomic.cli.parallel_agents import CrewHost
+from atomic.cli.prompt import Prompt
+from atomic.cli.signals import Stop
+from atomic.cli.streams import screen_width, tell
+from atomic.cli.turn import Host, TurnHost, TurnRequest, recordable
+from atomic.cli.verbs import VERBS
+from atomic.commands import (
+    AgentTask,
+    CommandError,
+    CommandRegistry,
+    LimitedContext,
+    SessionSummary,
+    TurnPrompt,
+    UnsupportedError,
+    agent_prompt,
+    dispatch,
+)
+from atomic.commands.workflow_call import WorkflowCall
+from atomic.hosts import choose_provider, list_models
+from atomic.mcp import McpAnswer, McpList
+from atomic.providers import EndReason, ModelInfo, TurnEnded
+from atomic.wiring import Wiring
+
+if TYPE_CHECKING:
+    from atomic.cli.run_host import RunFlags
+    from atomic.runs.executor import WorkflowRun
+    from atomic.runs.host import Person
+
+
+def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
+    """Carry out the command or the agents that the prompt names; without any it is one turn. The exit code."""
+    return signals.run(lambda stop: _PromptHost(request, prompt, stop).run())
+
+
+class _PromptHost(Host):
+    """Carries out a command and tells what it shows; a turn is told by its own host."""
+
+    def __init__(self, request: TurnRequest, prompt: Prompt, stop: Stop) -> None:
+        super().__init__(request, stop)
+        self._prompt = prompt
+
+    async def _turn(self) -> int:
+        context = HeadlessContext(self._request, self._stop, Wiring())
+        try:
+            is_ours = await dispatch(self._prompt.said, context, attached=self._prompt.piped)
+        except CommandError as error:
+            raise UsageError(str(error)) from error
+        if not is_ours:
+            return await TurnHost(self._request, self._stop).run()
+        if context.exit_code is not None:
+            return context.exit_code
+        # What is shown may come from anybody's files, and where it goes may be a terminal in the end.
+        self._report.end(TurnEnded(EndReason.DONE, harmless("\n".join(context.shown))), None, "")
+        return ExitCode.DONE
+
+    def _interrupt(self) -> None:
+        """There is nothing to stop: a turn has a host of its own."""
+
+
+class HeadlessContext(LimitedContext):
+    """`atomic -p` as a host of commands: what it shows, and the exit code of a turn if there was one."""
+
+    name, reason = "atomic -p", "it is one turn without a screen"
+
+    def __init__(self, request: TurnRequest, stop: Stop, wiring: Wiring) -> None:
+        self.shown: list[str] = []
+        self.exit_code: int | None = None
+        self._request, self._stop, self._wiring = request, stop, wiring
+
+    @property
+    def commands(self) -> CommandRegistry:
+        return self._wiring.commands
+
+    @property
+    def width(self) -> int:
+        return screen_width() or sys.maxsize  # a file or a pipe takes all of it
+
+    def is_agent(self, name: str) -> bool:
+        return self._wiring.entities.find("agent", name) is not None
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+
+    async def turn(self, prompt: TurnPrompt) -> None:
+        for notice in self._wiring.entity_notices:
+            tell(notice)
+        request = msgspec.structs.replace(self._request, prompt=prompt.text, entity=prompt)
+        self.exit_code = await TurnHost(request, self._stop).run()
+
+    async def spawn(self, tasks: Sequence[AgentTask]) -> None:
+        prompts = [agent_prompt(self._wiring.entities.require("agent", task.agent), task.task) for task in tasks]
+        if len(tasks) == 1:
+            await self.turn(prompts[0])  # one may be heard while it speaks
+        else:
+            crew = CrewHost(self._request, self._stop, tasks, prompts, self._wiring.entities)
+            self.exit_code = await crew.run()
+
+    async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
+        """As `atomic run` does; JSON is that of `--json`."""
+        from atomic.cli.help import verb_help
+        from atomic.cli.run import begin
+        from atomic.cli.run_host import RunHost, read_flags
+
+        call = WorkflowCall(self._wiring.workflows.definition(name), arguments)
+        typed = call.arguments
+        if typed.has("--help"):
+            self.show(verb_help(VERBS["run"], typed.flags))
+            return
+        if not typed.is_marked and (warning := flag_in_prompt(call.prompt_words, typed.flags)):
+            tell(f"warning: {warning}")
+
+        async def start(person: Person | None) -> WorkflowRun:
+            text = "\n\n".join(part for part in (call.prompt, attached) if part)
+            return await begin(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
+
+        runs = RunHost(self._stop, as_json=self._request.output != "text" or typed.has("--json"))
+        self.exit_code = await runs.run(start)
+
+    async def sessions(self) -> Sequence[SessionSummary]:
+        from atomic.config import atomic_home
+        from atomic.sessions import SessionStore
+
+        records = SessionStore(atomic_home()).list()
+        return [SessionSummary(one.id, f"{one.workflow} {one.prompt}", one.status, one.updated_at) for one in records]
+
+    async def open_session(self, id: str) -> None:
+        """As `atomic resume` does."""
+        from atomic.cli.resume import find_session, go_on
+        from atomic.cli.run_host import RunFlags, RunHost
+
+        async def start(person: Person | None) -> WorkflowRun:
+            return await go_on(find_session(id), self._over_request(RunFlags()), person)
+
+        self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)
+
+    def _over_request(self, flags: RunFlags) -> RunFlags:
+        """What stands behind the command's name beats what the command line says."""
+        request = self._request
+        record = None if request.record is None else recordable(request.record)
+        return msgspec.structs.replace(
+            flags,
+            agents={**({"": request.agent} if request.agent else {}), **flags.agents},
+            models={**({"": request.model} if request.model else {}), **flags.models},
+            record=flags.record or record,
+        )
+
+    async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
+        chosen = await choose_provider(provider or self._request.agent, self._wiring.settings)
+        return await list_models(chosen)  # it is asked each time
+
+    async def set_model(self, model: str) -> None:
+        raise UnsupportedError(f"atomic -p has no conversation to switch (name its model with --model {model})")
+
+    async def switch_provider(self, name: str) -> None:
+        raise UnsupportedError(f"atomic -p has no conversation to switch (name its agent with --agent {name})")
+
+    def mcp_servers(self) -> McpList:
+        return self._wiring.mcp
+
+    async def mcp_tools(self) -> Sequence[McpAnswer]:
+        return await self._wiring.mcp_tools()
+
+    async def set_mcp_server(self, name: str, enabled: bool) -> None:
+        self._wiring.switch_mcp_server(name, enabled)
+
+    async def leave(self) -> None:
+        """The program ends by itself."""

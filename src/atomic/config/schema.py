@@ -1,0 +1,153 @@
+"""The keys of a configuration file: what each takes, and which of them a project may set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from atomic.config.ralph_flags import DEFAULTS
+
+
+class Key:
+    """A key that takes a value; `read` raises ValueError for what is not `expected`."""
+
+    def __init__(self, expected: str, read: Callable[[Any], Any]) -> None:
+        self.expected, self.read = expected, read
+
+
+class Each:
+    """A table whose keys are names that somebody chose."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+
+Shape: TypeAlias = "Key | Each | Mapping[str, Shape]"
+
+
+def read_duration(value: Any) -> float:
+    """Seconds of a time such as "90s", "30m", "6h" or "1h30m". Raises ValueError."""
+    import re
+
+    match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", _text(value).strip(), re.ASCII)
+    if match is None:
+        raise ValueError
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
+    return _number(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def read_limit(value: Any) -> float:
+    """Seconds of a time, 0 for no limit. Raises ValueError."""
+    is_zero = str(value).strip() in ("0", "0s", "0m", "0h") and not isinstance(value, bool)
+    return 0.0 if is_zero else read_duration(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _arguments(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in cast("list[Any]", value)):
+        raise ValueError
+    return cast("list[str]", value)  # an empty argument is one too
+
+
+def _names(value: Any) -> list[str]:
+    return [_text(item) for item in _arguments(value)]
+
+
+def _command(value: Any) -> list[str]:
+    words = _arguments(value)
+    if not words or not words[0]:
+        raise ValueError
+    return words
+
+
+def _variables(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError
+    variables = cast("dict[str, Any]", value)
+    if not all(name and "=" not in name and isinstance(item, str) for name, item in variables.items()):
+        raise ValueError
+    return variables
+
+
+def _key_names(value: Any) -> list[str]:
+    return [_text(value)] if isinstance(value, str) else _names(value)
+
+
+def _number(value: Any) -> float:
+    # 0 would be "no cap" to one reader and "nothing at all" to another; nan is neither more nor less than anything.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise ValueError
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError
+    return int(_number(value))
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _commands(value: Any) -> list[str]:
+    return [_text(value)] if isinstance(value, str) else _names(value)
+
+
+SHAPE: Mapping[str, Shape] = {
+    "agent": Key('the name of an agent, such as "claude"', _text),
+    "model": Key('the name of a model, such as "opus"', _text),
+    "theme": Key('the name of a theme, such as "dark"', _text),
+    "editor": Key('a command, such as "vim"', _text),
+    "keys": Each(Key('a key such as "ctrl+t", or a list of them', _key_names)),
+    "caps": {
+        "max_cost": Key("a number of dollars above 0", _number),
+        "max_tokens": Key("a whole number above 0", _count),
+        "max_time": Key('a time such as "90s", "30m" or "6h"', read_duration),
+        "turn_limit": Key('a time such as "90s" or "2h", or 0 for no limit', read_limit),
+        "idle_limit": Key('a time such as "90s" or "20m", or 0 for no limit', read_limit),
+        "grace": Key('a time such as "30s" or "2m"', read_duration),
+    },
+    "providers": {
+        name: {
+            "path": Key("the path of a program", _text),
+            "args": Key("a list of texts", _arguments),
+            "env": Key("a table of variables", _variables),
+        }
+        for name in ("claude", "opencode", "copilot")
+    },
+    "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command)}),
+    "env": {"pass": Key("a list of names of variables", _names)},
+    "checks": {"env": Key("a list of names of variables", _names)},
+    "workflows": Each(Each(Key("", _anything))),
+}
+
+# The numbers of Ralph that a project may lower, with what holds where the user has set none.
+RALPH_NUMBERS: Mapping[str, int] = {
+    key: DEFAULTS[key] for key in ("max_iterations", "workers", "reviewers", "review_rounds")
+}
+
+# All that a project may set; `loading` says how far. Whatever is not named here is the user's alone.
+BY_PROJECT: Mapping[str, Shape] = {
+    "agent": SHAPE["agent"],
+    "theme": SHAPE["theme"],
+    "caps": SHAPE["caps"],
+    "workflows": Each(
+        {
+            "verify": Key('a command such as "make test", or a list of them', _commands),
+            **dict.fromkeys(RALPH_NUMBERS, Key("", _anything)),
+        }
+    ),
+}
+
+# What holds where the user sets nothing: a project may not set these higher. Planners have the shorter turns.
+CAP_DEFAULTS: Mapping[str, float] = {"turn_limit": 1800.0, "grace": 120.0}
+
+# Keys that we do not have, in words that a project would use for what it may never have a say in.
+NEVER_BY_PROJECT = ("trust", "permission", "policy", "api_key", "apikey", "token", "secret", "endpoint", "url")

@@ -1,0 +1,164 @@
+"""The table of places where commands, skills and agents are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from atomic.base.errors import AtomicError, did_you_mean
+from atomic.config import atomic_home, find_project
+from atomic.entities.model import AnyPath, EntityKind, Location, Provider
+
+_COMMAND, _SKILL, _AGENT = EntityKind.COMMAND, EntityKind.SKILL, EntityKind.AGENT
+BUILTIN = Path(__file__).parent / "builtin"
+CONFIGS = ("opencode.json", "opencode.jsonc")
+
+
+class Pattern(StrEnum):
+    """Which files below a folder count."""
+
+    FILES = "*.md"
+    TREE = "**/*.md"
+    PROMPTS = "*.prompt.md"
+    SKILLS = "*/SKILL.md"
+    SKILL_TREE = "**/SKILL.md"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A folder with definitions of one kind. No link is followed out of `root`, which has none in its path."""
+
+    provider: Provider
+    location: Location
+    root: str
+    folder: str
+    kind: EntityKind
+    pattern: Pattern
+
+
+class ConfigPlace(msgspec.Struct, frozen=True):
+    """A configuration file of OpenCode. `files` is the folder that its `{file:…}` may reach."""
+
+    location: Location
+    root: str
+    path: str
+    files: str
+    provider: Provider = Provider.OPENCODE
+
+
+AnyPlace = Place | ConfigPlace
+
+# Below the folder of each provider. OpenCode and Copilot read nested skills, Claude does not.
+_CLAUDE = (
+    ("commands", _COMMAND, Pattern.TREE),
+    ("skills", _SKILL, Pattern.SKILLS),
+    ("agents", _AGENT, Pattern.TREE),
+)
+_OPENCODE = (
+    ("command", _COMMAND, Pattern.TREE),
+    ("commands", _COMMAND, Pattern.TREE),
+    ("skill", _SKILL, Pattern.SKILL_TREE),
+    ("skills", _SKILL, Pattern.SKILL_TREE),
+    ("agent", _AGENT, Pattern.TREE),
+    ("agents", _AGENT, Pattern.TREE),
+    ("mode", _AGENT, Pattern.FILES),
+    ("modes", _AGENT, Pattern.FILES),
+)
+_COPILOT = (
+    ("prompts", _COMMAND, Pattern.PROMPTS),
+    ("skills", _SKILL, Pattern.SKILL_TREE),
+    ("agents", _AGENT, Pattern.TREE),
+)
+_ATOMIC = _CLAUDE
+_AGENTS = (("skills", _SKILL, Pattern.SKILLS),)
+
+Table = tuple[tuple[str, EntityKind, Pattern], ...]
+
+
+class _Base(msgspec.Struct, frozen=True):
+    """A provider's folder, on one level."""
+
+    provider: Provider
+    folder: str
+    table: Table
+
+
+def places_of(
+    project: AnyPath | None = None, user: AnyPath | None = None, providers: Iterable[Provider | str] | None = None
+) -> list[AnyPlace]:
+    """All places that are to be searched, whether they exist or not.
+
+    In the home folder there is only what is the user's own: it is no project.
+    """
+    wanted = set(Provider) if providers is None else {_provider(provider) for provider in providers}
+    home = os.path.abspath(Path.home() if user is None else user)
+    folder = find_project() if project is None else Path(os.path.abspath(project))
+    found = [*_user(home, with_environment=user is None), *_builtin()]
+    if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
+        found[:0] = _project(str(folder))
+    return [place for place in found if place.provider in wanted or place.location is Location.BUILTIN]
+
+
+def _provider(name: str) -> Provider:
+    """The provider of that name. Raises AtomicError with those that there are."""
+    if name not in {provider.value for provider in Provider}:
+        hint = did_you_mean(str(name), Provider)
+        raise AtomicError(f'Unknown provider "{name}"{hint}; there are {", ".join(Provider)}')
+    return Provider(name)
+
+
+def _project(folder: str) -> Iterator[AnyPlace]:
+    bases = (
+        _Base(Provider.ATOMIC, f"{folder}/.atomic", _ATOMIC),
+        _Base(Provider.ATOMIC, f"{folder}/.agents", _AGENTS),
+        _Base(Provider.CLAUDE, f"{folder}/.claude", _CLAUDE),
+        _Base(Provider.OPENCODE, f"{folder}/.opencode", _OPENCODE),
+        _Base(Provider.COPILOT, f"{folder}/.github", _COPILOT),
+    )
+    for base in bases:
+        yield from _below(base, Location.PROJECT, folder)
+    real = os.path.realpath(folder)
+    for parent in (folder, f"{folder}/.opencode"):
+        for name in CONFIGS:
+            yield ConfigPlace(Location.PROJECT, real, f"{parent}/{name}", files=real)
+
+
+def _user(home: str, *, with_environment: bool) -> Iterator[AnyPlace]:
+    environment: Mapping[str, str] = os.environ if with_environment else {}
+
+    def folder(variable: str, default: str) -> str:
+        chosen = environment.get(variable)
+        return os.path.abspath(os.path.expanduser(chosen)) if chosen else f"{home}/{default}"
+
+    opencode = (f"{folder('XDG_CONFIG_HOME', '.config')}/opencode", f"{home}/.opencode")
+    bases = (
+        _Base(Provider.ATOMIC, str(atomic_home()) if with_environment else f"{home}/.atomic", _ATOMIC),
+        _Base(Provider.ATOMIC, f"{home}/.agents", _AGENTS),
+        _Base(Provider.CLAUDE, folder("CLAUDE_CONFIG_DIR", ".claude"), _CLAUDE),
+        *(_Base(Provider.OPENCODE, each, _OPENCODE) for each in opencode),
+        _Base(Provider.COPILOT, folder("COPILOT_HOME", ".copilot"), _COPILOT),
+    )
+    for base in bases:
+        yield from _below(base, Location.USER, _root(base.folder, home))
+    for parent in opencode:
+        for name in CONFIGS:
+            root = os.path.realpath(_root(parent, home))
+            yield ConfigPlace(Location.USER, root, f"{parent}/{name}", files=os.path.realpath(parent))
+
+
+def _builtin() -> Iterator[AnyPlace]:
+    yield from _below(_Base(Provider.ATOMIC, str(BUILTIN), _ATOMIC), Location.BUILTIN, str(BUILTIN))
+
+
+def _below(base: _Base, location: Location, root: str) -> Iterator[Place]:
+    root = os.path.realpath(root)
+    for name, kind, pattern in base.table:
+        yield Place(base.provider, location, root, f"{base.folder}/{name}", kind, pattern)
+
+
+def _root(folder: str, home: str) -> str:
+    """The folder that links must not leave: the home folder, or one that the user has chosen elsewhere."""
+    return home if folder.startswith(f"{home.rstrip('/')}/") else folder

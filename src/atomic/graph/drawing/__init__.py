@@ -1,0 +1,1 @@
+"""Drawings of graphs as text, SVG and Mermaid. Start reading with `tree`: what there is to draw."""

@@ -1,0 +1,207 @@
+"""Run a node's attempts and handle its failures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from atomic.base.errors import AtomicError, did_you_mean
+from atomic.graph.engine.control import END, Abort, Event, Goto, NodeResult, Retry, Signal, SignalKind, Skip
+from atomic.graph.engine.errors import NodeError
+from atomic.graph.engine.failures import as_node_error
+from atomic.graph.engine.journal import AttemptBody, ErrorBody, RowKind, encode_row
+from atomic.graph.engine.run import error_body
+from atomic.graph.engine.state import describe_error
+from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from atomic.graph.engine.context import StepContext
+    from atomic.graph.engine.program import StepOp
+    from atomic.graph.engine.state import Values
+    from atomic.graph.engine.token import Token
+
+
+# The result of a step's attempts: a checked update, where to go, the signals, and a
+# failure
+# that was handled. A plain tuple, because every step makes one.
+Outcome = tuple["Values | None", "tuple[str, ...] | None", Sequence[Signal], NodeError | None]
+UNASKED_ATTEMPTS = 3  # attempts of a node without a policy whose on_error returns Retry
+_NOTHING: Outcome = (None, None, (), None)
+
+
+def accept(token: Token, answer: Any) -> Outcome:
+    """Check a node's answer against the state's type and return it as an outcome."""
+    if answer is None:
+        return _NOTHING
+    if type(answer) is dict or isinstance(answer, Mapping):  # the first test is faster
+        return token.spec.convert(cast("Mapping[str, Any]", answer)), None, (), None
+    if not isinstance(answer, NodeResult):
+        raise AtomicError(f"returned {answer!r:.60}; a node returns NodeResult, a mapping or None")
+    goto = answer.goto
+    targets: tuple[str, ...] | None = None
+    if goto is not None:
+        targets = (goto,) if isinstance(goto, str) else tuple(goto)
+        check_targets(token, targets)
+    update = token.spec.convert(answer.update) if answer.update else None
+    return update, targets, signals_of(answer.signals) if answer.signals else (), None
+
+
+def check_targets(token: Token, targets: tuple[str, ...]) -> None:
+    """Raise AtomicError if a target of a goto cannot be reached from here."""
+    program = token.program
+    for target in targets:
+        if target != END and target not in program.by_id:
+            hint = did_you_mean(target, program.by_id)
+            raise AtomicError(f"goto '{target}': there is no such node in this scope{hint}")
+        if token.group is not None and target != END and token.group.is_elsewhere(token, program.by_id[target]):
+            here = program.ops[token.pc].id
+            raise AtomicError(
+                f"goto '{target}': it is in another branch, which does not wait for this one; "
+                f"declare an edge with Edge('{here}', '{target}', condition=…)"
+            )
+    if not targets:
+        raise AtomicError("goto is empty; leave it out, or give END")
+
+
+async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
+    """Run a node as often as its policy allows. Raise NodeError when no attempt is left."""
+    failed = 0  # attempts that ended with a killed process do not count
+    while True:
+        try:
+            return accept(token, await _one_attempt(op, ctx))
+        except BaseException as raised:  # a node may raise anything; pauses and cancellations are raised again
+            _, failure = token.classify(raised, ctx)
+            if failure is None:
+                raise
+            failed += 1
+            error = as_node_error(ctx.node_id, failure)
+            cause = failure if isinstance(failure, Exception) else error
+        if op.on_error is None:
+            delay = _delay(op.retry, failed, cause)
+        else:
+            answer = await ask_on_error(op.on_error, cause, token, ctx)
+            if not isinstance(answer, Retry):
+                ctx.drop_pauses()
+                return _handled(token, answer, error)
+            delay = answer.delay if failed < (op.retry.attempts if op.retry else UNASKED_ATTEMPTS) else None
+        if delay is None:
+            raise error from cause
+        await _note_attempt(token, ctx, error)
+        await asyncio.sleep(delay)
+        ctx.attempt += 1
+        await token.note_started(ctx.step_id, ctx.attempt)
+        token.run.report_started(ctx)
+
+
+async def _one_attempt(op: StepOp, ctx: StepContext) -> Any:
+    if op.timeout is None:
+        return await _call(op, ctx)
+    limit = ctx.limit = asyncio.timeout(op.timeout)
+    try:
+        async with limit:
+            return await _call(op, ctx)
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(f"timed out after {op.timeout:g} s") from None
+        raise
+    finally:
+        ctx.limit = None
+
+
+async def _call(op: StepOp, ctx: StepContext) -> Any:
+    answer = await op.call(ctx)
+    if ctx.held is not None:
+        await ctx.settle()
+    return answer
+
+
+def _delay(policy: Retry | None, failed: int, error: Exception) -> float | None:
+    """Return the seconds until the next attempt, or None."""
+    if policy is None or failed >= policy.attempts or (policy.retry_on is not None and not policy.retry_on(error)):
+        return None
+    delay = min(policy.delay * policy.factor ** (failed - 1), policy.max_delay)
+    if policy.jitter:
+        from random import uniform  # this import takes longer than all of graph/engine
+
+        delay *= uniform(0.5, 1.0)
+    return delay
+
+
+async def ask_on_error(on_error: Any, error: Exception, token: Token, ctx: Any) -> Retry | Skip | Abort | Goto:
+    """Return the decision of the author's `on_error`. Raise NodeError if it fails itself."""
+    node_id = ctx.node_id
+    try:
+        answer = on_error(error, ctx)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+    except BaseException as raised:  # the author's function; anything it raises fails the node
+        _, failure = token.classify(raised)
+        if failure is None:
+            raise
+        reason = f"on_error raised {describe_error(failure)}"
+        raise NodeError(node_id, reason, kind=type(failure).__name__) from failure
+    if not isinstance(answer, (Retry, Skip, Abort, Goto)):
+        raise NodeError(node_id, f"on_error returned {answer!r:.60}; return Retry, Skip, Abort or Goto") from error
+    return answer
+
+
+def _handled(token: Token, answer: Skip | Abort | Goto, error: NodeError) -> Outcome:
+    if isinstance(answer, Skip):
+        return token.spec.convert(answer.update) if answer.update else None, None, (), error
+    if isinstance(answer, Goto):
+        check_recovery(token, answer.node_id)
+        return None, (answer.node_id,), (), error
+    given = answer.error
+    if given is None:
+        raise error
+    raise as_node_error(error.node_id, given if isinstance(given, Exception) else AtomicError(given)) from error
+
+
+def check_recovery(token: Token, target: str) -> None:
+    """Raise AtomicError unless the target is a recovery node of this scope."""
+    check_targets(token, (target,))
+    node = getattr(token.program.ops[token.program.by_id[target]], "node", None)
+    if node is None or not node.recovery:
+        raise AtomicError(f"Goto('{target}'): the target must be made with recovery=True")
+
+
+async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:
+    token.errors = (*token.errors, error)
+    ctx.start_over()
+    retry = {"step_id": ctx.step_id, "attempt": ctx.attempt, "error": str(error)}
+    token.run.report_event(ctx.node_id, Event("retrying", retry))
+    if token.run.writer is not None:
+        body = AttemptBody(
+            ctx.step_id, ctx.attempt, time.time(), cast("ErrorBody", error_body(error)), token.scope.path
+        )
+        await token.run.writer.write(encode_row(RowKind.ATTEMPT, body))
+
+
+def signals_of(signals: Sequence[Signal | str]) -> tuple[Signal, ...]:
+    """Return the signals as objects. Raise AtomicError for an unknown kind."""
+    result = tuple(Signal(signal) if isinstance(signal, str) else signal for signal in signals)
+    for signal in result:
+        if signal.kind not in set(SignalKind):
+            raise AtomicError(f'unknown signal "{signal.kind}"{did_you_mean(str(signal.kind), SignalKind)}')
+    return result
+
+
+def question_in(signals: Sequence[Signal], node_id: str) -> Question | None:
+    """Return the question that the signals ask, if any."""
+    for signal in signals:
+        if signal.kind == SignalKind.HUMAN_INPUT_REQUIRED:
+            options = signal.data.get("options", ())
+            return Question(signal.message, options=options, id=str(signal.data.get("id", node_id)))
+    return None
+
+
+def warnings_in(signals: Sequence[Signal]) -> list[Event]:
+    """Return the signals that only inform the host, as events."""
+    kinds = (SignalKind.CONTEXT_WINDOW_WARNING, SignalKind.DEBUG_REPORT_GENERATED)
+    return [
+        Event("warning", {"kind": str(signal.kind), "text": signal.message, **signal.data})
+        for signal in signals
+        if signal.kind in kinds
+    ]

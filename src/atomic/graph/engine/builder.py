@@ -1,0 +1,212 @@
+"""Chain nodes to a graph.
+
+A builder never changes. Each call returns a new one, so that several graphs can share a
+prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Generic, Self, Unpack
+
+import msgspec
+
+from atomic.graph.engine import nodes
+from atomic.graph.engine.compiled import CompiledGraph
+from atomic.graph.engine.control import Duration
+from atomic.graph.engine.node import Condition, Node, NodeLike, Run, Sequel
+from atomic.graph.engine.nodes import Text
+from atomic.graph.engine.options import (
+    AskUserOptions,
+    Labels,
+    MapOptions,
+    NodeOptions,
+    ParallelOptions,
+    SubgraphOptions,
+    ToolOptions,
+    WaitOptions,
+)
+from atomic.graph.engine.state import State, StateT
+from atomic.questions import Question
+
+MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
+
+
+class GraphOptions(msgspec.Struct, frozen=True):
+    """Options of `compile`, which hold for the whole graph."""
+
+    name: str = ""
+    description: str = ""
+    max_steps: int = 1000
+    max_concurrency: int = 4
+    model: str | None = None
+    timeout: Duration | None = None
+    state_version: int = 1
+    migrate_state: MigrateState | None = None
+    renamed: Mapping[str, str] = {}
+    removed: Collection[str] = ()
+
+
+class GraphBuilder(Generic[StateT]):
+    """A graph under construction. It starts at the first node and ends after the last.
+
+    Every factory `x_node(…)` is a method `.x(…)` with the same arguments.
+    """
+
+    def __init__(
+        self,
+        state: type[StateT],
+        items: tuple[Node[StateT, Any], ...] = (),
+        catcher: Node[StateT, Any] | None = None,
+    ) -> None:
+        self._state = state
+        self._items = items
+        self._catcher = catcher
+
+    @property
+    def state(self) -> type[StateT]:
+        return self._state
+
+    @property
+    def items(self) -> tuple[Node[StateT, Any], ...]:
+        return self._items
+
+    @property
+    def catcher(self) -> Node[StateT, Any] | None:
+        return self._catcher
+
+    def _add(self, node: Node[StateT, Any]) -> Self:
+        return type(self)(self._state, (*self._items, node), self._catcher)
+
+    def then(self, node: Sequel[StateT]) -> Self:
+        """Add a node that a factory made, several of them, or another builder."""
+        block = nodes.block_of(node)
+        return type(self)(self._state, (*self._items, *block.nodes), block.catcher or self._catcher)
+
+    def catch(self, node: Node[StateT, Any]) -> Self:
+        """Run this node once when another node failed and has no retries left.
+
+        The run still fails, unless this node returns a `goto`.
+        """
+        return type(self)(self._state, self._items, node)
+
+    def node(self, id: str, run: Run[StateT, Any], **options: Unpack[NodeOptions[StateT]]) -> Self:
+        """Add a node that runs an async function."""
+        return self._add(nodes.node(id, run, **options))
+
+    def tool(self, id: str, run: Callable[..., Any], **options: Unpack[ToolOptions[StateT]]) -> Self:
+        """Add a node that calls a function and keeps its result."""
+        return self._add(nodes.tool_node(id, run, **options))
+
+    def decision(
+        self,
+        id: str,
+        routes: Sequence[tuple[Condition[StateT], str]],
+        *,
+        fallback: str | None = None,
+        **options: Unpack[Labels],
+    ) -> Self:
+        """Add a node that goes to the target of the first route whose condition holds."""
+        return self._add(nodes.decision_node(id, routes, fallback=fallback, **options))
+
+    def ask_user(self, id: str, question: Text[StateT] | Question, **options: Unpack[AskUserOptions[StateT]]) -> Self:
+        """Add a node that asks the user and keeps the answer."""
+        return self._add(nodes.ask_user_node(id, question, **options))
+
+    def wait(self, prompt: Text[StateT], *, id: str = "", **options: Unpack[WaitOptions[StateT]]) -> Self:
+        """Add a node that pauses the run until the user approves."""
+        return self._add(nodes.wait_node(id, prompt, **options))
+
+    def parallel(
+        self,
+        branches: Mapping[str, Sequel[StateT]] | Sequence[NodeLike[StateT]],
+        *,
+        id: str = "",
+        **options: Unpack[ParallelOptions[StateT]],
+    ) -> Self:
+        """Add a node that runs branches at the same time and joins them."""
+        return self._add(nodes.parallel_node(id, branches, **options))
+
+    def map(
+        self,
+        id: str,
+        over: Callable[[StateT], Iterable[Any]],
+        node: Sequel[StateT],
+        **options: Unpack[MapOptions[StateT]],
+    ) -> Self:
+        """Add a node that runs another node for each item."""
+        return self._add(nodes.map_node(id, over, node, **options))
+
+    def subgraph(self, id: str, graph: CompiledGraph[Any] | str, **options: Unpack[SubgraphOptions[StateT]]) -> Self:
+        """Add a node that runs another graph."""
+        return self._add(nodes.subgraph_node(id, graph, **options))
+
+    def if_(
+        self,
+        condition: Condition[StateT],
+        then: Sequel[StateT],
+        *,
+        else_if: Sequence[tuple[Condition[StateT], Sequel[StateT]]] = (),
+        else_: Sequel[StateT] | None = None,
+        id: str = "",
+    ) -> Self:
+        """Add branches, of which the first whose condition holds runs."""
+        return self._add(nodes.if_node(id, condition, then, else_if, else_))
+
+    def loop(
+        self,
+        body: Sequel[StateT],
+        *,
+        until: Condition[StateT],
+        max_iterations: int = 100,
+        id: str = "",
+    ) -> Self:
+        """Add nodes that repeat until a condition holds, which is checked after each iteration.
+
+        0 iterations means no limit.
+        """
+        return self._add(nodes.loop_node(id, body, until=until, max_iterations=max_iterations))
+
+    def compile(
+        self,
+        name: str = "",
+        description: str = "",
+        *,
+        max_steps: int = 1000,
+        max_concurrency: int = 4,
+        model: str | None = None,
+        timeout: Duration | None = None,
+        state_version: int = 1,
+        migrate_state: MigrateState | None = None,
+        renamed: Mapping[str, str] = {},
+        removed: Collection[str] = (),
+    ) -> CompiledGraph[StateT]:
+        """Check the graph and return it in a form that can run.
+
+        `renamed` (old id to new id) and `removed` name nodes, branches (`"fork:branch"`) or the
+        graph itself that changed since older runs were recorded, so that these can continue
+        with the new code.
+
+        Raises:
+            GraphError: The graph has problems; the error lists all of them.
+        """
+        from atomic.graph.engine.compile import compile_chain
+
+        options = GraphOptions(
+            name=name,
+            description=description,
+            max_steps=max_steps,
+            max_concurrency=max_concurrency,
+            model=model,
+            timeout=timeout,
+            state_version=state_version,
+            migrate_state=migrate_state,
+            renamed=renamed,
+            removed=removed,
+        )
+        return compile_chain(self._state, nodes.Block(self._items, self._catcher), options)
+
+
+def graph(state: type[StateT] = State) -> GraphBuilder[StateT]:
+    """Start a graph whose nodes share this state."""
+    return GraphBuilder(state)

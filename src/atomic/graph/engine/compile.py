@@ -1,0 +1,576 @@
+"""Compile a builder or a `GraphConfig` to a checked program. Report all problems together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+import msgspec
+
+from atomic.base.errors import did_you_mean
+from atomic.graph.engine.builder import GraphOptions, MigrateState
+from atomic.graph.engine.compiled import CompiledGraph
+from atomic.graph.engine.control import END, Duration, Retry, seconds_of
+from atomic.graph.engine.edits import Edits
+from atomic.graph.engine.errors import GraphError, Problem, StateError
+from atomic.graph.engine.node import (
+    Block,
+    Condition,
+    IfBody,
+    LoopBody,
+    MapBody,
+    Node,
+    NodeKind,
+    ParallelBody,
+    TasksBody,
+)
+from atomic.graph.engine.nodes import not_plain_functions
+from atomic.graph.engine.program import END_PC, ForkOp, IfOp, LoopOp, Program, RouteOp, StepOp, UntilOp
+from atomic.graph.engine.state import StateSpec, StateT
+
+if TYPE_CHECKING:
+    from atomic.graph.engine.writes import Writes
+
+STRATEGIES = ("all", "race", "any")
+_RESERVED_IN_IDS = frozenset("/[]#|:")
+
+
+class _EdgeEnds(msgspec.Struct, frozen=True, eq=False):
+    # A separate class, because msgspec makes all fields of a class keyword-only or
+    # none.
+    from_: str
+    to: str
+
+
+class Edge(_EdgeEnds, frozen=True, eq=False, kw_only=True):
+    """An edge from one node to another. Edges with a condition are checked first."""
+
+    condition: Condition[Any] | None = None
+    label: str = ""
+
+
+class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_only=True):
+    """A graph as data. `max_iterations` limits how often a cycle of edges is entered again."""
+
+    start_node: str
+    nodes: Sequence[Node[StateT, Any]]
+    edges: Sequence[Edge | tuple[str, str]]
+    state: type[StateT]
+    max_iterations: int | None = None
+    name: str = ""
+    description: str = ""
+    max_steps: int = 1000
+    max_concurrency: int = 4
+    model: str | None = None
+    timeout: Duration | None = None
+    state_version: int = 1
+    migrate_state: MigrateState | None = None
+    renamed: Mapping[str, str] = {}
+    removed: Collection[str] = ()
+
+    @property
+    def options(self) -> GraphOptions:
+        return GraphOptions(
+            self.name, self.description, self.max_steps, self.max_concurrency,
+            self.model, self.timeout, self.state_version, self.migrate_state, self.renamed, self.removed,
+        )  # fmt: skip
+
+
+def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
+    """Check a graph given as data and compile it. Raise GraphError with all problems."""
+    compiler = _Compiler(config.state, config.options)
+    nodes = compiler.number(Block(tuple(config.nodes))).nodes
+    edges = compiler.edges_of(config.edges)
+    program = compiler.edge_program(nodes, edges, config)
+    return compiler.finish(program, Block(nodes), edges=edges, start=config.start_node)
+
+
+def compile_chain(state: type[StateT], block: Block, options: GraphOptions) -> CompiledGraph[StateT]:
+    """Check a builder's chain and compile it. Raise GraphError with all problems."""
+    compiler = _Compiler(state, options)
+    block = compiler.number(block)
+    if not block.nodes:
+        compiler.report("", "the graph has no nodes; add at least one")
+    return compiler.finish(compiler.chain_program(block), block)
+
+
+def with_options(graph: CompiledGraph[StateT], options: GraphOptions) -> CompiledGraph[StateT]:
+    """Return the same graph with other options for its name and older runs. Raise GraphError."""
+    problems: list[Problem] = []
+
+    def report(node_id: str, message: str) -> None:
+        problems.append(Problem(node_id, message))
+
+    edits = Edits.of(options, report)
+    edits.check(graph.program, graph.program.graph_ids, options.name, report)
+    if problems:
+        raise GraphError(options.name, problems)
+    program = graph.program.copied()  # other workflows may share the graph
+    edits.apply(program, program.graph_ids)
+    return CompiledGraph(program, options, graph.block, graph.edges, graph.start)
+
+
+class _Compiler(Generic[StateT]):
+    """One compilation. It collects problems and continues, to report all of them at once."""
+
+    def __init__(self, state: type[StateT], options: GraphOptions) -> None:
+        self.state = state
+        self.options = options
+        self.problems: list[Problem] = []
+        self._spec = self._read_state(state)
+        self._numbers: dict[str, int] = {}
+        self._seen: set[str] = set()
+        self._writes: Writes | None = None
+        self._check_options(options)
+
+    def _read_state(self, state: type[StateT]) -> StateSpec[Any]:
+        from atomic.graph.engine.state import State
+
+        try:
+            if not (isinstance(state, type) and issubclass(state, State)):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+                raise StateError("state", f"{state!r} is not a State; write `class MyState(State): …`")
+            return StateSpec(state)
+        except StateError as error:
+            self.report("", str(error))
+            return StateSpec(State)
+
+    def _check_options(self, options: GraphOptions) -> None:
+        self._check_count("", "max_steps", options.max_steps)
+        self._check_count("", "max_concurrency", options.max_concurrency)
+        self._timeout = self._seconds("", options.timeout)
+        version = cast("Any", options.state_version)
+        if not isinstance(version, int) or version < 1:
+            self.report("", f"state_version is {version!r}; give a whole number, versions begin with 1")
+
+    def _check_count(self, node_id: str, what: str, value: Any) -> bool:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        if not good:
+            self.report(node_id, f"{what} is {value!r:.60}; give a whole number, or 0 for no limit")
+        return good
+
+    def _seconds(self, node_id: str, given: Any) -> float | None:
+        try:
+            return None if given is None else seconds_of(given)
+        except ValueError as error:
+            self.report(node_id, f"timeout {error}")
+            return None
+
+    def _policy(self, node_id: str, given: Any) -> Retry | None:
+        if given is None or isinstance(given, Retry):
+            policy = given
+        elif isinstance(given, int) and not isinstance(given, bool):
+            policy = Retry(attempts=given)
+        else:
+            self.report(node_id, f"retry is {given!r:.60}; give Retry(…), or how often to try: retry=3")
+            return None
+        if policy is not None and (problem := policy.problem()):
+            self.report(node_id, problem)
+        return policy
+
+    def report(self, node_id: str, message: str) -> None:
+        self.problems.append(Problem(node_id, message))
+
+    def finish(
+        self, program: Program, block: Block, *, edges: tuple[Edge, ...] = (), start: str | None = None
+    ) -> CompiledGraph[StateT]:
+        edits = Edits.of(self.options, self.report)
+        edits.check(program, self._seen, self.options.name, self.report)
+        if self.problems:
+            raise GraphError(self.options.name, self.problems)
+        edits.apply(program, frozenset(self._seen))
+        return CompiledGraph(program, self.options, block, edges, start)
+
+    # ids ---------------------------------------------------------------------------------------------------
+
+    def number(self, block: Block) -> Block:
+        """Return the block with a checked id on every node, numbered in reading order."""
+        nodes = tuple(self._number_node(node) for node in block.nodes)
+        catcher = self._number_node(block.catcher) if block.catcher else None
+        return Block(nodes, catcher)
+
+    def _number_node(self, node: Node[Any, Any]) -> Node[Any, Any]:
+        node_id = self._take_id(node)
+        self._check_node(node, node_id)
+        body = self._number_body(node, node_id)
+        if node.retry is None and node.timeout is None:
+            return msgspec.structs.replace(node, id=node_id, body=body)
+        retry = self._policy(node_id, node.retry)
+        timeout = self._seconds(node_id, node.timeout)
+        return msgspec.structs.replace(node, id=node_id, body=body, retry=retry, timeout=timeout)
+
+    def _take_id(self, node: Node[Any, Any]) -> str:
+        if node.id and isinstance(node.id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+            node_id = node.id
+        elif node.id != "":
+            node_id = str(node.id)
+            self.report(node_id, f"an id must be text, not {node.id!r:.60}; write '{node_id:.60}' in quotes")
+        else:
+            kind = str(node.kind)
+            node_id = self._next_number(kind)
+        if node_id in self._seen:
+            self.report(node_id, "duplicate id: two nodes have this name")
+        self._seen.add(node_id)
+        return node_id
+
+    def _next_number(self, kind: str) -> str:
+        while True:
+            self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            node_id = f"{kind}-{self._numbers[kind]}"
+            if node_id not in self._seen:
+                return node_id
+
+    def _check_node(self, node: Node[Any, Any], node_id: str) -> None:
+        for problem in node.problems:
+            self.report(node_id, problem)
+        bad = sorted({char for char in node_id if char in _RESERVED_IN_IDS or not char.isprintable()})
+        if bad or node_id == END:
+            self.report(node_id, f"an id cannot contain {' '.join(map(repr, bad)) or 'END'}")
+
+    def _number_body(self, node: Node[Any, Any], node_id: str) -> Any:
+        match node.body:
+            case IfBody(branches):
+                return IfBody(tuple((condition, self._inline(branch, node_id)) for condition, branch in branches))
+            case LoopBody(block, until, bound, enter_at):
+                self._check_loop(node_id, block, until, bound)
+                return LoopBody(self._inline(block, node_id), until, bound, enter_at)
+            case ParallelBody(branches, strategy, merge, limit):
+                self._check_parallel(node_id, node.body)
+                body = ParallelBody(tuple((name, self.number(b)) for name, b in branches), strategy, merge, limit)
+                self._check_writes(node, node_id, body)
+                return body
+            case MapBody(over, block, limit):
+                self._check_scope(node_id, block, limit)
+                return MapBody(over, self.number(block), limit)
+            case TasksBody(dispatcher, block, until, limit):
+                self._check_scope(node_id, block, limit)
+                return TasksBody(dispatcher, self.number(block), until, limit)
+            case body:
+                return body
+
+    def _inline(self, block: Block, node_id: str) -> Block:
+        if block.catcher:
+            self.report(node_id, "catch belongs to the whole graph or to a branch, not into an if or a loop")
+        return self.number(block)
+
+    def _check_loop(self, node_id: str, block: Block, until: Condition[Any] | None, bound: int) -> None:
+        if not block.nodes:
+            self.report(node_id, "the loop has no nodes")
+        if self._check_count(node_id, "max_iterations", bound) and bound == 0 and until is None:
+            self.report(node_id, "cycle without a bound: give until= or max_iterations=")
+
+    def _check_scope(self, node_id: str, block: Block, limit: int | Callable[[Any], int] | None) -> None:
+        if not block.nodes:
+            self.report(node_id, "it has no node to run")
+        if limit is not None and not callable(limit):
+            self._check_count(node_id, "max_concurrency", limit)
+
+    def _check_parallel(self, node_id: str, body: ParallelBody) -> None:
+        if not body.branches:
+            self.report(node_id, "a parallel needs at least one branch")
+        if body.strategy not in STRATEGIES:
+            hint = did_you_mean(str(body.strategy), STRATEGIES)
+            self.report(node_id, f'unknown strategy "{body.strategy}"{hint}; there are {", ".join(STRATEGIES)}')
+        if body.merge is not None and not callable(body.merge):
+            self.report(node_id, f"merge must be a function (branches, state) -> update, not {body.merge!r:.60}")
+        names = [name for name, _ in body.branches]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            self.report(node_id, f"two branches are called '{name}'; name them with a mapping")
+        for name, block in body.branches:
+            if not block.nodes:
+                self.report(node_id, f"branch '{name}' has no way on: it has no nodes")
+        if body.max_concurrency is not None:
+            self._check_count(node_id, "max_concurrency", body.max_concurrency)
+
+    def _check_writes(self, node: Node[Any, Any], node_id: str, body: ParallelBody) -> None:
+        """Report fields for which the join of this parallel will certainly fail.
+
+        A parallel with an `on_error` is not checked, because its run may still succeed.
+        """
+        if body.strategy != "all" or body.merge is not None or node.on_error is not None:
+            return
+        from atomic.graph.engine.writes import Writes  # it reads source files, and most graphs need none
+
+        self._writes = self._writes or Writes(self._spec.replaced)
+        for field, first, second in self._writes.clashes([block for _, block in body.branches]):
+            self.report(
+                node_id,
+                f"'{first}' and '{second}' both write '{field}', which has no reducer; "
+                "give it one, or give the parallel merge=",
+            )
+
+    # programs ----------------------------------------------------------------------------------------------
+
+    def chain_program(self, block: Block) -> Program:
+        program = Program(self._spec, self.options.max_concurrency)
+        program.entry = self._lower_block(program, block.nodes, END_PC, ())
+        if block.nodes and program.entry == END_PC:
+            self.report(block.nodes[0].id, "cannot be reached: only a Goto leads to a node with recovery=True")
+        if block.catcher:
+            program.catcher = self._lower(program, block.catcher, END_PC, ())
+        self._check_targets(program)
+        self._check_reached(program, {node.id for node in _inside(block.nodes) if node.recovery})
+        return program
+
+    def _lower_block(
+        self, program: Program, nodes: Sequence[Node[Any, Any]], following: int, loops: tuple[int, ...]
+    ) -> int:
+        for node in reversed(nodes):  # backwards, because each node needs the number of the next one
+            pc = self._lower(program, node, following, loops)
+            if not node.recovery:  # only a Goto leads to a recovery node
+                following = pc
+        return following
+
+    def _lower(self, program: Program, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> int:
+        match node.body:
+            case IfBody(branches):
+                ways = [(condition, self._lower_block(program, b.nodes, following, loops)) for condition, b in branches]
+                pc = program.add(IfOp(node.id, ways, loops))
+            case LoopBody():
+                pc = self._lower_loop(program, node.id, node.body, following, loops)
+            case None:
+                pc = program.add(StepOp(node, following, loops, self._timeout_of(node)))
+            case _:
+                pc = program.add(self._fork(node, following, loops))
+        program.by_id[node.id] = pc
+        return pc
+
+    def _lower_loop(
+        self, program: Program, node_id: str, body: LoopBody, following: int, loops: tuple[int, ...]
+    ) -> int:
+        slot = len(program.slots)
+        program.slots.append(node_id)
+        inner = (*loops, slot)
+        until = UntilOp(node_id, following, inner, slot=slot, until=body.until, max_iterations=body.max_iterations)
+        program.add(until)
+        nodes = body.block.nodes
+        first = self._lower_block(program, nodes[body.enter_at :], until.pc, inner)
+        until.again = self._lower_block(program, nodes[: body.enter_at], first, inner)
+        return program.add(LoopOp(node_id, first, loops, slot))
+
+    def _timeout_of(self, node: Node[Any, Any]) -> float | None:
+        """Return the timeout of a node. The graph's default does not apply to questions."""
+        waits = node.kind in (NodeKind.ASK, NodeKind.WAIT)
+        own = cast("float | None", node.timeout)  # `number` converted it to seconds
+        return own if own is not None or waits else self._timeout
+
+    def _fork(self, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> ForkOp:
+        limit = self.options.max_concurrency
+        branches: dict[str, Program] = {}
+        match node.body:
+            case ParallelBody(named, _, _, own_limit):
+                branches = {name: self.chain_program(block) for name, block in named}
+                limit = limit if own_limit is None else own_limit
+            case MapBody(_, block, own_limit) | TasksBody(_, block, _, own_limit):
+                branches = {"": self.chain_program(block)}
+                limit = own_limit if isinstance(own_limit, int) else limit
+            case _:
+                pass
+        op = ForkOp(node, following, loops, limit)
+        op.branches = branches
+        return op
+
+    # edges -------------------------------------------------------------------------------------------------
+
+    def edges_of(self, given: Iterable[Any]) -> tuple[Edge, ...]:
+        """Return the edges of a config, in which a pair of ids is also an edge."""
+        edges: list[Edge] = []
+        for edge in given:
+            ends = cast("tuple[Any, ...]", edge) if isinstance(edge, tuple) else (getattr(edge, "from_", edge), "")
+            if isinstance(edge, Edge) and isinstance(edge.from_, str) and isinstance(edge.to, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
+                edges.append(edge)
+            elif isinstance(edge, tuple) and len(ends) == 2 and all(isinstance(end, str) for end in ends):
+                edges.append(Edge(*ends))
+            else:
+                self.report(
+                    str(ends[0] if ends else ""), f"{edge!r:.60} is not an edge; give Edge('a', 'b') or ('a', 'b')"
+                )
+        return tuple(edges)
+
+    def edge_program(
+        self, nodes: tuple[Node[Any, Any], ...], given: Sequence[Edge], config: GraphConfig[Any]
+    ) -> Program:
+        ids = {node.id for node in nodes}
+        edges = [edge for edge in given if self._edge_is_known(edge, ids)]
+        if config.start_node not in ids:
+            self._unknown("", "start_node:", config.start_node, ids)
+        if config.max_iterations is not None:
+            self._check_count("", "max_iterations", config.max_iterations)
+        program = Program(self._spec, self.options.max_concurrency)
+        ways = {node.id: _targets_of(node, edges) for node in nodes}
+        program.back_edges, program.slots = _back_edges(config.start_node, ways)
+        program.max_iterations = config.max_iterations if isinstance(config.max_iterations, int) else None
+        self._lower_edges(program, nodes, edges)
+        program.entry = program.by_id.get(config.start_node, END_PC)
+        self._check_cycles(program, ways, config)
+        self._check_targets(program)
+        self._check_reached(program, {node.id for node in nodes if node.recovery})
+        return program
+
+    def _edge_is_known(self, edge: Edge, ids: set[str]) -> bool:
+        known = edge.from_ in ids and (edge.to in ids or edge.to == END)
+        if edge.condition is not None:
+            for problem in not_plain_functions(condition=edge.condition):
+                self.report(edge.from_, f"edge to '{edge.to}': {problem}")
+        if edge.from_ not in ids:
+            self._unknown(edge.from_, "edge from", edge.from_, ids)
+        if edge.to not in ids and edge.to != END:
+            self._unknown(edge.from_, "edge to", edge.to, ids)
+        return known
+
+    def _unknown(self, node_id: str, what: str, name: str, known: Iterable[str]) -> None:
+        self.report(node_id, f"{what} unknown node '{name}'{did_you_mean(str(name), known)}")
+
+    def _lower_edges(self, program: Program, nodes: tuple[Node[Any, Any], ...], edges: list[Edge]) -> None:
+        loops = tuple(range(len(program.slots)))
+        leaving = {node.id: [edge for edge in edges if edge.from_ == node.id] for node in nodes}
+        routes = {node_id: RouteOp(node_id, loops) for node_id, out in leaving.items() if out}
+        for route in routes.values():
+            program.add(route)
+        for node in nodes:
+            self._lower(program, node, routes[node.id].pc if node.id in routes else END_PC, loops)
+        for node_id, route in routes.items():
+            for edge in leaving[node_id]:
+                target = END_PC if edge.to == END else program.by_id[edge.to]
+                if edge.condition is None:
+                    route.always.append(target)
+                else:
+                    route.conditions.append((edge.condition, target))
+        program.meets = _meeting_points(program, edges)
+        _shorten(program)
+
+    def _check_cycles(self, program: Program, ways: dict[str, list[str]], config: GraphConfig[Any]) -> None:
+        if config.max_iterations is None:
+            for source, target in program.back_edges:
+                self.report(
+                    target, f"cycle without a bound ('{source}' leads back to '{target}'); give max_iterations="
+                )
+        for node_id in _without_end(ways):
+            self.report(node_id, "branch with no way on: the end cannot be reached from here")
+
+    def _check_targets(self, program: Program) -> None:
+        for op in program.ops:
+            for target in op.node.targets if isinstance(op, StepOp) else ():
+                if target not in program.by_id and target != END:
+                    outside = target in self._seen
+                    if outside:
+                        self.report(
+                            op.id, f"'{target}' is not in the same branch; a route cannot leave a parallel or map"
+                        )
+                    else:
+                        self._unknown(op.id, "route to", target, program.by_id)
+
+    def _check_reached(self, program: Program, recovery: set[str]) -> None:
+        """Report the nodes that cannot be reached."""
+        entries = [pc for pc in (program.entry, program.catcher) if pc >= 0]
+        entries += [program.by_id[node_id] for node_id in recovery if node_id in program.by_id]
+        reached = set(entries)
+        while entries:
+            op = program.ops[entries.pop()]
+            for pc in _ways_from(program, op):
+                if pc >= 0 and pc not in reached:
+                    reached.add(pc)
+                    entries.append(pc)
+        for node_id, pc in program.by_id.items():
+            if pc not in reached:
+                self.report(node_id, "cannot be reached")
+
+
+def _ways_from(program: Program, op: Any) -> list[int]:
+    # A decision never falls through to the next node.
+    if isinstance(op, StepOp) and op.node.kind is NodeKind.DECISION:
+        return [program.by_id.get(target, END_PC) for target in op.node.targets]
+    targets = op.node.targets if isinstance(op, StepOp) else ()
+    return [*op.successors(), *(program.by_id.get(target, END_PC) for target in targets)]
+
+
+def _inside(nodes: Iterable[Node[Any, Any]]) -> Iterator[Node[Any, Any]]:
+    """Yield the nodes of one scope: also those of ifs and loops, not of branches and maps."""
+    for node in nodes:
+        yield node
+        match node.body:
+            case IfBody(branches):
+                for _, block in branches:
+                    yield from _inside(block.nodes)
+            case LoopBody(block):
+                yield from _inside(block.nodes)
+            case _:
+                pass
+
+
+def _targets_of(node: Node[Any, Any], edges: list[Edge]) -> list[str]:
+    """Return the nodes that may follow a node. One without edges leads to the end."""
+    targets = [edge.to for edge in edges if edge.from_ == node.id]
+    targets += node.targets
+    return targets or [END]
+
+
+def _back_edges(start: str, ways: dict[str, list[str]]) -> tuple[dict[tuple[str, str], int], list[str]]:
+    """Return the edges that close a cycle, each with the counter of its cycle."""
+    found: dict[tuple[str, str], int] = {}
+    slots: list[str] = []
+    on_path: set[str] = set()
+    done: set[str] = set()
+    for first in [start, *ways]:
+        stack: list[tuple[str, Iterator[str]]] = []
+        if first in ways and first not in done:
+            stack.append((first, iter(ways[first])))
+            on_path.add(first)
+        while stack:
+            source, targets = stack[-1]
+            target = next(targets, None)
+            if target is None:
+                stack.pop()
+                on_path.discard(source)
+                done.add(source)
+            elif target in on_path:
+                if target not in slots:
+                    slots.append(target)
+                found[source, target] = slots.index(target)
+            elif target in ways and target not in done:
+                on_path.add(target)
+                stack.append((target, iter(ways[target])))
+    return found, slots
+
+
+def _without_end(ways: dict[str, list[str]]) -> list[str]:
+    """Return the nodes from which the end cannot be reached."""
+    leads: dict[str, list[str]] = {}
+    for source, targets in ways.items():
+        for target in targets:
+            leads.setdefault(target, []).append(source)
+    good = {str(END)}
+    open_ends = [str(END)]
+    while open_ends:
+        for source in leads.get(open_ends.pop(), ()):
+            if source not in good:
+                good.add(source)
+                open_ends.append(source)
+    return [node_id for node_id, targets in ways.items() if node_id not in good and all(t in ways for t in targets)]
+
+
+def _meeting_points(program: Program, edges: list[Edge]) -> frozenset[int]:
+    """Return the nodes where branches may meet.
+
+    These are the nodes with several incoming edges, if any node has several edges that
+    are taken at the same time.
+    """
+    forks = any(isinstance(op, RouteOp) and len(op.always) > 1 for op in program.ops)
+    if not forks:
+        return frozenset()
+    incoming: dict[str, int] = {}
+    for edge in edges:
+        incoming[edge.to] = incoming.get(edge.to, 0) + 1
+    return frozenset(program.by_id[to] for to, count in incoming.items() if count > 1 and to in program.by_id)
+
+
+def _shorten(program: Program) -> None:
+    """Skip the route of a node with one plain edge where no cycle has to be counted."""
+    for op in program.ops:
+        if op.next < 0 or not isinstance(op, (StepOp, ForkOp, UntilOp)):
+            continue
+        route = program.ops[op.next]
+        if isinstance(route, RouteOp) and not route.conditions and len(route.always) == 1:
+            target = route.always[0]
+            counted = {pc for (_, to), _ in program.back_edges.items() if (pc := program.by_id.get(to)) is not None}
+            if target not in counted:
+                op.next = target

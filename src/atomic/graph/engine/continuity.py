@@ -1,0 +1,197 @@
+"""Check that a recorded run can continue with this code.
+
+Refuse, before anything is written: another graph, a changed reducer, a finished node
+that would run again. If the graph has not changed since the run began
+(`Program.shape`), only the reducers are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from atomic.graph.engine.control import END
+from atomic.graph.engine.errors import JournalError, StateError
+from atomic.graph.engine.history import RunHistory
+from atomic.graph.engine.journal import JoinedBody, OpenedBody, StepBody
+from atomic.graph.engine.node import ParallelBody, SubgraphBody
+from atomic.graph.engine.program import ForkOp, Op, Program
+from atomic.graph.engine.reducers import is_same
+from atomic.graph.engine.replay import Replay, Tip, targets_of
+from atomic.graph.engine.run import Scope, quote
+from atomic.graph.engine.state import StateSpec
+
+
+def check_name(history: RunHistory, name: str, renamed: Mapping[str, str]) -> None:
+    """Raise JournalError if the run belongs to another graph."""
+    recorded = history.start.graph
+    if not recorded or not name or recorded == name or renamed.get(recorded) == name:
+        return
+    raise JournalError(
+        f'Run "{history.start.execution_id}" was recorded by graph "{recorded}", and this is "{name}". Use that graph; '
+        f'if it was renamed, compile it with renamed={{"{recorded}": "{name}"}}'
+    )
+
+
+def check_reducers(history: RunHistory, spec: StateSpec[Any]) -> None:
+    """Raise StateError if a reducer would fold the recorded steps to another state."""
+    field = changed_reducer(history.reducers, spec)
+    if field is not None:
+        raise StateError(
+            field,
+            f"{_difference(history.reducers[field], spec, field)}: the recorded steps would give another value. "
+            "Put the old reducer back, or raise state_version and give migrate_state(old, from_version)",
+        )
+
+
+def changed_reducer(recorded: Mapping[str, str], spec: StateSpec[Any]) -> str | None:
+    """Return the first field whose reducer changed since the run was recorded."""
+    current = spec.reducer_identities()
+    if recorded == current:
+        return None
+    names = (name for name in recorded if name in current)
+    return next((name for name in names if not is_same(recorded[name], current[name])), None)
+
+
+def check_subgraph_reducers(recorded: Mapping[str, str] | None, spec: StateSpec[Any]) -> None:
+    """Raise StateError if a reducer of an open subgraph changed since it began."""
+    field = None if recorded is None else changed_reducer(recorded, spec)
+    if recorded is not None and field is not None:
+        raise StateError(
+            field,
+            f"{_difference(recorded[field], spec, field)}: the recorded steps of the open subgraph would give another "
+            "value. Put the old reducer back until the subgraph has ended",
+        )
+
+
+def _difference(recorded: str, spec: StateSpec[Any], field: str) -> str:
+    old, new = (name.partition("@")[0].removeprefix("custom:") for name in (recorded, spec.reducer_identities()[field]))
+    return f"the code of its reducer {new} was changed" if old == new else f"its reducer was {old} and is {new} now"
+
+
+def check_order(history: RunHistory, scope: Scope, program: Program, replay: Replay | None = None) -> None:
+    """Raise JournalError if finished nodes would run again, here or in an open scope below.
+
+    Also raises StateError for changed reducers of open subgraphs.
+    """
+    replay = replay or Replay(history, scope, program)
+    for tip in replay.tips.values():
+        if tip.op is not None:
+            _check_tip(history, scope, program, replay, tip, tip.op)
+            if tip.opened is not None and isinstance(tip.op, ForkOp):
+                _check_open(history, scope, program, tip.op, tip.opened)
+
+
+def _check_tip(history: RunHistory, scope: Scope, program: Program, replay: Replay, tip: Tip, last: Op) -> None:
+    """Raise JournalError if a finished node now comes only after the last one."""
+    ways = _ways(history, scope, program)
+    before = _reached(last.pc, _turned(ways))
+    after: set[int] = set()
+    for start in _starts(program, tip, last):
+        after |= {start} | _reached(start, ways)
+    alone = len(replay.tips) == 1
+    finished = _finished(history, scope, program) if alone else _on_the_line(program, replay, tip)
+    again = sorted(finished & after - before - {last.pc, program.catcher})
+    if again:
+        names = ", ".join(f"'{scope.public_id(program.ops[pc].id)}'" for pc in again)
+        verb, them = ("is", "it") if len(again) == 1 else ("are", "them")
+        raise JournalError(
+            f"{names} {verb} finished in this run and would run again, because the graph now has {them} after "
+            f"'{scope.public_id(last.id)}'. Put the nodes back in their old order, or give new ids to those that are "
+            "to run again and list the old ids in compile(removed={…})"
+        )
+
+
+def _starts(program: Program, tip: Tip, last: Op) -> list[int]:
+    """Return where a line of visits continues."""
+    if tip.remaining is not None:
+        return [pc for _, pc in tip.remaining if pc >= 0]
+    if tip.goto is not None:
+        return [program.by_id[id] for id in targets_of(program, tip.goto) if id != END]
+    if last.pc == program.catcher:
+        return []
+    return [pc for pc in last.successors() if pc >= 0]
+
+
+def _ways(history: RunHistory, scope: Scope, program: Program) -> dict[int, set[int]]:
+    """Return which operations follow which: in the graph, and by recorded jumps."""
+    ways = {op.pc: set(program.ways_from(op)) for op in program.ops}
+    jumps = list(history.snapshot.jumps or ()) if history.snapshot is not None and not scope.path else []
+    for visit in history.visits(scope.path):
+        if isinstance(visit, (StepBody, JoinedBody)) and visit.goto is not None:
+            source = visit.node_id if isinstance(visit, StepBody) else visit.fork.rpartition("#")[0]
+            jumps += [(scope.local_id(source), target) for target in visit.goto]
+    for source, target in jumps:
+        from_pc = program.find(source)
+        to_pc = program.find(target)
+        if from_pc is not None and to_pc is not None:
+            ways[from_pc].add(to_pc)
+    if program.catcher >= 0:
+        for following in ways.values():
+            following.add(program.catcher)
+    return ways
+
+
+def _turned(ways: dict[int, set[int]]) -> dict[int, set[int]]:
+    turned: dict[int, set[int]] = {}
+    for source, targets in ways.items():
+        for target in targets:
+            turned.setdefault(target, set()).add(source)
+    return turned
+
+
+def _reached(start: int, ways: Mapping[int, Iterable[int]]) -> set[int]:
+    """Return everything after an operation; itself only if a cycle leads back to it."""
+    found: set[int] = set()
+    open_ends = [start]
+    while open_ends:
+        for pc in ways.get(open_ends.pop(), ()):
+            if pc not in found:
+                found.add(pc)
+                open_ends.append(pc)
+    return found
+
+
+def _finished(history: RunHistory, scope: Scope, program: Program) -> set[int]:
+    """Return the finished nodes of a scope."""
+    ids: list[str] = []
+    if history.snapshot is not None and history.snapshot.jumps is not None and not scope.path:
+        ids += history.snapshot.counts
+    for visit in history.visits(scope.path):
+        if isinstance(visit, StepBody):
+            ids.append(scope.local_id(visit.node_id))
+        elif isinstance(visit, (OpenedBody, JoinedBody)):
+            ids.append(scope.local_id(visit.fork.rpartition("#")[0]))
+    return {pc for id in ids if (pc := program.find(id)) is not None}
+
+
+def _on_the_line(program: Program, replay: Replay, tip: Tip) -> set[int]:
+    """Return the nodes before the end of one of several lines."""
+    entries = [*replay.trunk, *tip.entries]
+    return {pc for entry in entries if (pc := program.by_id.get(entry.key)) is not None}
+
+
+def _check_open(history: RunHistory, scope: Scope, program: Program, op: ForkOp, opened: OpenedBody) -> None:
+    """Check the open branches, items or subgraph of a fork."""
+    path = f"{scope.path}|{opened.fork}"
+    node_id = scope.public_id(op.id)
+    if isinstance(op.body, SubgraphBody):
+        graph = op.body.graph
+        if not isinstance(graph, str):  # a subgraph given by name is resolved and checked when the node runs
+            check_subgraph_reducers(opened.reducers, graph.program.spec)
+            check_order(history, Scope(path=f"{path}:", prefix=f"{node_id}/"), graph.program)
+        return
+    sign = ":" if isinstance(op.body, ParallelBody) else "@"
+    for name in history.branches_of(f"{path}{sign}"):
+        current = program.branch_name(op, name) if sign == ":" else ""
+        if current is None:
+            raise JournalError(
+                f"Branch '{name}' of '{node_id}' has begun, and the graph no longer has it: what it has finished "
+                f"would be lost or run again. Put it back until '{node_id}' is over, or, if it was renamed, compile "
+                f'the graph with renamed={{"{op.id}:{name}": "{op.id}:its new name"}}'
+            )
+        inner = scope.inner(f"{path}{sign}{quote(name)}")
+        if sign == "@":
+            inner.suffix = f"{scope.suffix}[{name}]"
+            inner.qualified = True
+        check_order(history, inner, op.branches[current])

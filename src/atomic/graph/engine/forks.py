@@ -1,0 +1,398 @@
+"""What branches, items, tasks and subgraphs have in common.
+
+Branches work on their own values and are merged in the order of declaration, never of
+arrival. Composites know by construction what joins. Branches made by edges
+(`groups.py`) wait where another branch may still arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, ask_on_error, check_recovery
+from atomic.graph.engine.control import Abort, Goto, Retry, Skip, Suspend
+from atomic.graph.engine.errors import NodeError, StateError
+from atomic.graph.engine.failures import as_node_error
+from atomic.graph.engine.journal import JoinedBody, OpenedBody, RowKind, encode_row
+from atomic.graph.engine.program import ForkOp, Program
+from atomic.graph.engine.run import Entry, Scope, Step, encode_update, quote
+from atomic.graph.engine.state import Values, encode_value
+from atomic.graph.engine.task_group import TaskGroup
+from atomic.graph.engine.token import Resumed, Token
+
+
+class OpenBranches(Protocol):
+    """Branches that a token has opened and will join."""
+
+    async def next_step(self) -> Step[Any] | None: ...
+
+    def suspended(self) -> list[Suspend]: ...
+
+    async def join(self) -> Step[Any] | None: ...
+
+    def close_questions(self) -> None:
+        """Close the questions of waiting branches: the result is decided without them."""
+        ...
+
+    def visible_entries(self) -> list[Entry]:
+        """Return the updates of the branches so far, for a reader of the state."""
+        ...
+
+    def all_entries(self) -> list[Entry]:
+        """Return all updates of the branches, for the node that catches their failure."""
+        ...
+
+    async def cancel(self) -> None: ...
+
+
+class Fork(TaskGroup, ABC):
+    """The scopes of one composite. Workers take them in order, at most `limit` at once."""
+
+    decides_early = True  # whether the success of one branch can end the others
+    sign = ":"  # "@" in the paths of items, whose steps are not counted
+
+    def __init__(self, token: Token, op: ForkOp, *, limit: int) -> None:
+        super().__init__()
+        self.token = token
+        self.op = op
+        self.limit = limit
+        self.run = token.run
+        self.scope = token.scope
+        self.node_id = self.scope.public_id(op.id)
+        self.children: dict[str, Token] = {}
+        self.errors: dict[str, NodeError] = {}
+        self._inside = self.scope.inner("|")
+        self._inside.model = op.model or self.scope.model
+        self._inside.task_group = self
+        self._recorded = self.run.writer is not None or self.run.history is not None
+        self._open()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed_out = False
+        self._started = False
+
+    def _open(self) -> None:
+        run = self.run
+        history = self.run.history
+        self.opened = history.open_fork(self.scope.path, self.node_id) if history is not None else None
+        self.inherits = self.token.resumed
+        self.token.resumed = None
+        if self.opened is None:
+            count = run.counts[self.node_id] = run.counts.get(self.node_id, 0) + 1
+            self.key = f"{self.node_id}#{count}"
+        else:
+            self.key = self.opened.fork
+            run.counts[self.node_id] = int(self.key.rpartition("#")[2])
+
+    def note_opened(
+        self,
+        *,
+        items: list[Any] | None = None,
+        plain: bool = True,
+        values: Values | None = None,
+        reducers: dict[str, str] | None = None,
+    ) -> None:
+        if self.run.writer is None or self.opened is not None:
+            return
+        token = self.token
+        try:
+            plain_items = None if items is None else msgspec.Raw(encode_value(items, "items"))
+            plain_values = None if values is None else msgspec.Raw(encode_value(values, "state"))
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        body = OpenedBody(
+            self.scope.path, self.key, token.loops_of(self.op), token.follows,
+            cast("Any", plain_items), plain, cast("Any", plain_values), reducers, token.ways,
+        )  # fmt: skip
+        self.run.writer.later(encode_row(RowKind.OPENED, body))
+
+    def child_path(self, name: str) -> str:
+        return f"{self.scope.path}|{self.key}{self.sign}{quote(name)}"
+
+    def child(
+        self,
+        name: str,
+        program: Program,
+        values: Values,
+        *,
+        item: Any = None,
+        index: int | None = None,
+        suffix: str | None = None,
+    ) -> Token:
+        """Return the token of a branch: a new one, or as the journal has it.
+
+        Values that are not given are those around the fork.
+        """
+        if suffix is None and not self._recorded:
+            scope = self._inside  # nothing in it belongs to the branch only
+        else:
+            scope = self._inside.inner(self.child_path(name) if self._recorded else "|")
+        if suffix is not None:
+            scope.item = item
+            scope.index = index
+            scope.suffix = suffix
+            scope.qualified = True
+            scope.counted = False
+        token = self.token_at(scope, program, values)
+        token.updated = token.updated or self.token.updated
+        self.children[name] = token
+        return token
+
+    def token_at(self, scope: Scope, program: Program, values: Values) -> Token:
+        history = self.run.history
+        if history is not None and history.knows(scope.path):
+            from atomic.graph.engine.restore import restore_token  # only a resumed run needs it
+
+            return restore_token(history, self.run, scope, program, values, trail=[], errors=self.token.errors)
+        token = Token(self.run, scope, program, values, pc=program.entry, trail=[])
+        token.errors = self.token.errors
+        token.resumed = Resumed.WRITTEN if self._recorded else None
+        return token
+
+    # running -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def names(self) -> Iterator[str]:
+        """Return the branches, in the order in which they may start."""
+
+    @abstractmethod
+    def make(self, name: str) -> Token:
+        """Return the token of a branch that starts now."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of branches."""
+
+    def begin(self) -> None:
+        self._started = True
+        if self.run.writer is not None:
+            self.run.writer.shared += 1
+        if self.op.timeout is not None:
+            self._timer = asyncio.get_running_loop().call_later(self.op.timeout, self._time_out)
+        count = self.count()
+        if self.limit and self.limit < count:
+            names = self.names()
+            for _ in range(self.limit):
+                self.spawn(self.work(names), self.node_id)
+        else:
+            for name in self.names():
+                self.spawn(self.walk_alone(name, self.make(name)), name)
+
+    def _time_out(self) -> None:
+        self._timed_out = True
+        self.decide()
+
+    async def work(self, names: Iterator[str]) -> None:
+        """Take branches until none is left."""
+        with self:
+            for name in names:
+                await self.walk(name, self.make(name))
+                if self._decided:
+                    return
+
+    async def walk_alone(self, name: str, token: Token) -> None:
+        """Run a branch in its own task."""
+        with self:
+            try:
+                while (step := await token.advance()) is not None:
+                    self.put(step)
+                if self.decides_early and not token.suspended:
+                    self.ended(name)
+            except NodeError as error:
+                await self.fail_branch(name, error)
+                self.ended(name)
+            except asyncio.CancelledError as error:
+                await token.cancel()
+                if self.ending:
+                    raise
+                await self.fail_branch(name, token.cancellation_error(error))
+                self.ended(name)
+
+    async def walk(self, name: str, token: Token) -> None:
+        """Run one branch to its end and let `ended` decide about the others."""
+        try:
+            while (step := await token.advance()) is not None:
+                self.put(step)
+        except NodeError as error:
+            await self.fail_branch(name, error)
+        except asyncio.CancelledError as error:
+            await token.cancel()
+            if self.ending:
+                raise
+            await self.fail_branch(name, token.cancellation_error(error))
+        if not token.suspended:
+            self.ended(name)
+
+    async def fail_branch(self, name: str, error: NodeError) -> None:
+        """Record that a branch has failed."""
+        self.errors[name] = error
+
+    def ended(self, name: str) -> None:
+        """End the other branches if this one failed. Called when a branch has ended."""
+        if name in self.errors:
+            self.decide()
+
+    async def next_step(self) -> Step[Any] | None:
+        if not self._started:
+            self.begin()
+        try:
+            step = await super().next_step()
+        except BaseException:
+            self._over()
+            raise
+        if step is None:
+            self._over()
+        return step
+
+    def _over(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._started and self.run.writer is not None:
+            self.run.writer.shared -= 1
+        self._started = False
+
+    async def cancel(self) -> None:
+        try:
+            await super().cancel()
+        finally:
+            for child in self.children.values():
+                if child.open_branches is not None:  # the others have started nothing, and there may be thousands
+                    await child.cancel()
+
+    def suspended(self) -> list[Suspend]:
+        if self._decided:
+            return []
+        return [suspend for child in self.children.values() for suspend in child.suspended]
+
+    def close_questions(self) -> None:
+        self.run.close_suspended(self.children.values())
+
+    def visible_entries(self) -> list[Entry]:
+        return [entry for child in self.children.values() for entry in child.visible_entries()]
+
+    def all_entries(self) -> list[Entry]:
+        return [entry for child in self.children.values() for entry in child.all_entries()]
+
+    # joining -----------------------------------------------------------------------------------------------
+
+    async def join(self) -> Step[Any] | None:
+        token = self.token
+        try:
+            if self._timed_out:
+                raise as_node_error(self.node_id, TimeoutError(f"timed out after {self.op.timeout:g} s"))
+            if (failure := self.failure()) is not None:
+                raise failure
+            self.merge()
+        except NodeError as error:
+            await self._failed(error)
+            return None
+        token.last = self.key
+        token.after = None
+        token.ways = None
+        token.tries = 0
+        token.updated = max([token.updated, *(child.updated for child in self.children.values())])
+        if self.run.writer is not None:
+            # The next step starts now; after a kill the journal must show that.
+            await self.run.writer.settle(sync=False)
+        token.leave(self.op, None)
+        return None
+
+    def failure(self) -> NodeError | None:
+        return next(iter(self.errors.values()), None)
+
+    @abstractmethod
+    def merge(self) -> None:
+        """Merge the branches' updates into the token that opened them. Raise NodeError."""
+
+    def merge_entries(self, entries: Sequence[Entry]) -> None:
+        """Merge entries into the token. Raise NodeError if a reducer fails."""
+        kept = dict(self.token.values)
+        try:
+            self.token.take(entries)
+        except StateError as error:
+            self.token.values = kept
+            raise as_node_error(self.node_id, error) from error
+
+    def note_joined(
+        self, branches: Iterable[str], update: Values | None = None, goto: tuple[str, ...] | None = None
+    ) -> None:
+        if self.run.writer is None:
+            return
+        encoded = None if update is None else bytes(encode_update(update))
+        body = JoinedBody(self.scope.path, self.key, tuple(branches), encoded, goto)
+        self.run.writer.later(encode_row(RowKind.JOINED, body))
+
+    async def _failed(self, error: NodeError) -> None:
+        """Let `on_error` of the composite decide; raise the error if it does not handle it."""
+        on_error = self.op.node.on_error
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        answer = await ask_on_error(on_error, cause, self.token, _view(self)) if on_error is not None else None
+        match answer:
+            case Skip(update):
+                self._handled(self._checked(update), None)
+            case Goto(target):
+                self._check_recovery(target)
+                self._handled({}, (target,))
+            case Retry(delay=delay) if self.token.tries + 1 < UNASKED_ATTEMPTS:
+                self.token.tries += 1
+                self.note_joined((), {}, (self.op.id,))
+                await asyncio.sleep(delay)
+            case Abort(error=given) if given is not None:
+                raise as_node_error(
+                    self.node_id, given if isinstance(given, Exception) else AtomicError(given)
+                ) from error
+            case _:
+                raise error
+
+    def _checked(self, update: Any) -> Values:
+        try:
+            return self.token.spec.convert(update) if update else {}
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+
+    def _check_recovery(self, target: str) -> None:
+        try:
+            check_recovery(self.token, target)
+        except AtomicError as error:
+            raise as_node_error(self.node_id, error) from error
+
+    def _handled(self, update: Values, goto: tuple[str, ...] | None) -> None:
+        self.note_joined((), update, goto)
+        self.merge_entries([Entry(self.node_id, self.op.id, update)])
+        self.token.last = self.key
+        self.token.after = None
+        self.token.ways = None
+        self.token.tries = 0
+        self.token.leave(self.op, goto)
+
+
+def _view(fork: Fork) -> Any:
+    """Return a context for `on_error` of a composite, which has no step of its own."""
+    from atomic.graph.engine.context import StepContext
+
+    return StepContext(fork.token, cast("Any", fork.op), 0, 1)
+
+
+def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:
+    """Return (field, node, node) for two branches that write a field without a reducer."""
+    writers: dict[str, tuple[int, str]] = {}
+    for branch, trail in enumerate(trails):
+        for entry in trail:
+            for name in entry.update:
+                if name in replaced:
+                    first, node_id = writers.setdefault(name, (branch, entry.node_id))
+                    if first != branch:
+                        return name, node_id, entry.node_id
+    return None
+
+
+def conflict_error(node_id: str, conflict: tuple[str, str, str]) -> NodeError:
+    name, first, second = conflict
+    return NodeError(
+        node_id, f"'{first}' and '{second}' both write '{name}', which has no reducer; give it one, or a merge function"
+    )

@@ -1,0 +1,185 @@
+"""Reducers: how an update of a field is combined with its value.
+
+A reducer is any function `(current, update) -> new`. The reducers here have a name,
+which goes into the journal, so that newer code can fold older runs. `extend` is the
+same reducer for a value that only the engine holds. It works in place, so that the cost
+of a step does not depend on the size of the value, and it must not be able to fail.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from atomic.base.errors import closest
+
+ReducerFunction = Callable[[Any, Any], Any]
+
+
+class Reducer:
+    """A reducer that the journal can name."""
+
+    __slots__ = ("extend", "extends", "function", "name", "takes_none")
+
+    def __init__(
+        self,
+        name: str,
+        reduce: ReducerFunction,
+        *,
+        extends: type | None = None,
+        extend: Callable[[Any, Any], None] | None = None,
+        takes_none: bool = False,
+    ) -> None:
+        self.name = name
+        self.function = reduce
+        self.takes_none = takes_none
+        self.extends = extends
+        self.extend = extend
+
+    def __call__(self, current: Any, update: Any) -> Any:
+        return self.function(current, update)
+
+    def __repr__(self) -> str:
+        return f"reducers.{self.name}"
+
+
+def merge_by_id(field: str) -> Reducer:
+    """Return a reducer for lists whose items are identified by `field`.
+
+    It merges dicts with the same id, replaces Structs in place, and appends new items.
+    """
+
+    def key_of(item: Any) -> Any:
+        return cast("Mapping[str, Any]", item)[field] if isinstance(item, Mapping) else getattr(item, field)
+
+    def reduce(current: list[Any], update: list[Any]) -> list[Any]:
+        result = list(current)
+        places = {key_of(item): place for place, item in enumerate(result)}
+        for item in update:
+            place = places.setdefault(key_of(item), len(result))
+            if place == len(result):
+                result.append(item)
+            elif isinstance(item, Mapping):
+                result[place] = {**result[place], **item}
+            else:
+                result[place] = item
+        return result
+
+    return Reducer(f"merge_by_id:{field}", reduce)
+
+
+def _extend_list(current: list[Any], update: list[Any]) -> None:
+    current.extend(update)
+
+
+def _update_dict(current: dict[Any, Any], update: dict[Any, Any]) -> None:
+    current.update(update)
+
+
+def _keep_defined(current: Any, update: Any) -> Any:
+    return current if update is None else update
+
+
+def _merge(current: dict[Any, Any], update: dict[Any, Any]) -> dict[Any, Any]:
+    return {**current, **update}
+
+
+replace = Reducer("replace", lambda current, update: update)
+concat = Reducer("concat", operator.add, extends=list, extend=_extend_list)
+merge = Reducer("merge", _merge, extends=dict, extend=_update_dict)
+max = Reducer("max", builtins.max)
+min = Reducer("min", builtins.min)
+sum = Reducer("sum", operator.add)
+or_ = Reducer("or_", lambda current, update: current or update)
+and_ = Reducer("and_", lambda current, update: current and update)
+if_defined = Reducer("if_defined", _keep_defined, takes_none=True)
+
+_NAMED = {item.name: item for item in (replace, concat, merge, max, min, sum, or_, and_, if_defined)}
+
+
+def find_reducer(name: str) -> Reducer | None:
+    """Return the reducer with that name, or None for an author's own."""
+    kind, _, field = name.partition(":")
+    return merge_by_id(field) if kind == "merge_by_id" and field else _NAMED.get(name)
+
+
+def name_of(reducer: ReducerFunction) -> str:
+    """Return the name of a reducer for messages; an author's own is `custom:<its name>`."""
+    return reducer.name if isinstance(reducer, Reducer) else f"custom:{getattr(reducer, '__name__', 'reducer')}"
+
+
+def identity_of(reducer: ReducerFunction) -> str:
+    """Return what the journal records for a reducer.
+
+    This is its name and, for an author's own function, a fingerprint of its code.
+    """
+    name = name_of(reducer)
+    if isinstance(reducer, Reducer):
+        return name
+    from atomic.graph.engine.fingerprints import of_function  # few states have their own reducers
+
+    return f"{name}@{of_function(reducer)}"
+
+
+def is_same(recorded: str, current: str) -> bool:
+    """Return whether a recorded identity matches the current reducer, as far as known.
+
+    Fingerprints of different Python versions cannot be compared, and older journals
+    have none. Then the name decides.
+    """
+    old_name, _, old_code = recorded.partition("@")
+    new_name, _, new_code = current.partition("@")
+    if old_code.partition(":")[0] == new_code.partition(":")[0]:
+        return old_code == new_code and (old_name == new_name or bool(old_code))
+    return old_name == new_name
+
+
+def reducer_in(annotation_metadata: tuple[Any, ...]) -> ReducerFunction:
+    """Return the reducer in the metadata of an `Annotated` field, or `replace`.
+
+    Raise ValueError for metadata that is meant as a reducer but cannot be one.
+    """
+    found: ReducerFunction | None = None
+    for extra in annotation_metadata:
+        if isinstance(extra, Reducer):
+            reducer = extra
+        elif callable(extra):
+            reducer = _checked(extra)
+        else:
+            if isinstance(extra, str):
+                _check_text(extra)
+            continue
+        if found is not None:
+            raise ValueError(f"it has two reducers, {name_of(found)} and {name_of(reducer)}; give one")
+        found = reducer
+    return found or replace
+
+
+def _checked(function: Any) -> ReducerFunction:
+    """Return an author's function if it can be a reducer. Raise ValueError."""
+    from inspect import iscoroutinefunction, signature
+
+    if isinstance(function, type):
+        raise ValueError(f"{function.__name__} is a type, not a reducer; give a function (current, update) -> new")
+    if function is merge_by_id:
+        raise ValueError('reducers.merge_by_id needs the name of the id: merge_by_id("id")')
+    if iscoroutinefunction(function):
+        raise ValueError(f"its reducer {name_of(function)} is async; give a plain function (current, update) -> new")
+    try:
+        signature(function).bind(None, None)
+    except TypeError:
+        raise ValueError(
+            f"its reducer {name_of(function)} does not take two arguments; give a function (current, update) -> new"
+        ) from None
+    except ValueError:  # some built-in functions have no signature
+        pass
+    return function
+
+
+def _check_text(text: str) -> None:
+    """Raise ValueError for a text that is a reducer's name. Other texts are remarks."""
+    near = closest(text.removeprefix("reducers."), [*_NAMED, "merge_by_id"]) if len(text) < 30 else None
+    if near is not None:
+        raise ValueError(f'"{text}" is a text, not a reducer; write reducers.{near}')

@@ -1,0 +1,422 @@
+"""The state of a run: frozen for readers, folded from updates by the engine.
+
+During a run the state is a plain dict of values. A `State` object is made only when it
+is read. `StateSpec` knows for each field how a value is checked and merged.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any, Generic, TypeVar, cast, dataclass_transform, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import StructMeta
+
+from atomic.base.errors import did_you_mean
+from atomic.graph.engine import reducers
+from atomic.graph.engine.errors import StateError
+from atomic.graph.engine.reducers import ReducerFunction
+
+Values = dict[str, Any]
+
+
+def _copier(default: Any) -> Callable[[], Any]:
+    def copied() -> Any:
+        from copy import deepcopy
+
+        return deepcopy(default)
+
+    return copied
+
+
+def _annotations_in(namespace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the annotations of a class that is being made.
+
+    Python 3.14 keeps them as a function (PEP 649).
+    """
+    if sys.version_info >= (3, 14) and "__annotations__" not in namespace:
+        from annotationlib import Format, call_annotate_function, get_annotate_from_class_namespace
+
+        annotate = get_annotate_from_class_namespace(namespace)
+        return {} if annotate is None else call_annotate_function(annotate, Format.FORWARDREF)
+    return namespace.get("__annotations__", {})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class StateMeta(StructMeta):
+    """Makes every subclass of `State` frozen and keyword-only, which msgspec does not inherit.
+
+    Mutable defaults are copied for each state. msgspec does that only for empty lists
+    and dicts.
+    """
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> StateMeta:
+        changeable: dict[str, Any] = {
+            name: default
+            for name, default in namespace.items()
+            if isinstance(default, (msgspec.Struct, list, dict, set)) and default
+        }
+        fields: Mapping[str, Any] = _annotations_in(namespace) if changeable else {}
+        for field in changeable.keys() & fields.keys():
+            namespace[field] = msgspec.field(default_factory=_copier(changeable[field]))
+        config["frozen"] = config["kw_only"] = True
+        config["eq"] = False
+        return super().__new__(mcls, name, bases, namespace, **config)
+
+
+class State(msgspec.Struct, metaclass=StateMeta):
+    """The data that a workflow's nodes share. Subclass it and add fields.
+
+    `last_updated` is the time of the last finished step (ISO 8601, UTC). Comparisons
+    ignore it.
+    """
+
+    execution_id: str = ""
+    last_updated: str = ""
+    outputs: Annotated[dict[str, Any], reducers.merge] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _compared(type(self)))
+
+    def __ne__(self, other: object) -> bool:
+        """Negate `==`, because msgspec defines `!=` differently."""
+        is_equal = self.__eq__(other)
+        return is_equal if is_equal is NotImplemented else not is_equal
+
+
+def _compared(state_type: type[State]) -> list[str]:
+    return [name for name in state_type.__struct_fields__ if name != "last_updated"]
+
+
+RESERVED = frozenset({"execution_id", "last_updated"})
+StateT = TypeVar("StateT", bound=State)
+
+_decode_raw = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.msgpack.Encoder(enc_hook=lambda value: _plain(value)).encode
+
+
+def _plain(value: Any) -> Any:
+    """Return data for common kinds of objects that msgspec does not know."""
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    if hasattr(value, "model_dump"):  # pydantic
+        return value.model_dump()
+    raise TypeError(f"a value of type {type(value).__name__} cannot be recorded; return plain data or a msgspec Struct")
+
+
+def encode_value(value: Any, path: str) -> bytes:
+    """Encode a value like the journal. Raise StateError with the path of the wrong part."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        where, reason = _find_culprit(value, path, 0) or (path, error)
+        raise StateError(where, _reason_of(reason)) from error
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, UnicodeEncodeError):
+        return "text with a lone surrogate cannot be recorded"
+    if isinstance(error, RecursionError):
+        return "data nested too deeply to be recorded"
+    return str(error)
+
+
+def _find_culprit(value: Any, path: str, depth: int) -> tuple[str, Exception] | None:
+    """Return the part of a value that cannot be encoded, after the whole has failed."""
+    if depth > 50:
+        return None
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        parts = [(f"{path}.{key}" if isinstance(key, str) else f"{path}[{key!r}]", item) for key, item in items]
+    elif isinstance(value, (list, tuple)):
+        parts = [(f"{path}[{index}]", item) for index, item in enumerate(cast("list[Any]", value))]
+    elif isinstance(value, msgspec.Struct):
+        parts = [(f"{path}.{name}", getattr(value, name)) for name in value.__struct_fields__]
+    for part_path, part in parts:
+        try:
+            _encode(part)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            return _find_culprit(part, part_path, depth + 1) or (part_path, error)
+    return None
+
+
+_INT_LIMIT = 2**63
+
+
+def _constrained(extras: tuple[Any, ...]) -> bool:
+    """Return whether msgspec has to check more than the type."""
+    return any(isinstance(extra, msgspec.Meta) for extra in extras)
+
+
+def _on_a_copy(reducer: ReducerFunction) -> ReducerFunction:
+    """Call an author's reducer with a copy, because it may change its argument."""
+
+    def reduce(current: Any, update: Any) -> Any:
+        return reducer(current.copy() if type(current) in (list, dict, set) else current, update)
+
+    return reduce
+
+
+class FieldSpec:
+    """How one field checks and merges values."""
+
+    __slots__ = ("_decode", "_own", "extend", "extends", "name", "path", "reduce", "reducer", "scalar")
+
+    def __init__(self, name: str, annotation: Any, prefix: str = "") -> None:
+        extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+        self.name = name
+        self.path = prefix + name
+        if (model := _pydantic_model(annotation)) is not None:
+            reason = f"{model} is a pydantic model; use a msgspec.Struct or a dataclass, or dict and model_dump()"
+            raise StateError(self.path, reason)
+        try:
+            self.reducer: ReducerFunction = reducers.reducer_in(extras)
+        except ValueError as error:
+            raise StateError(self.path, str(error)) from error
+        named = self.reducer if isinstance(self.reducer, reducers.Reducer) else None
+        self._own = named.function if named else _on_a_copy(self.reducer)
+        self.extends = None
+        self.extend = None
+        self.reduce: ReducerFunction | None = self._reduce_checked
+        if self.reducer is reducers.replace:
+            self.reduce = None
+        elif named is not None and not _constrained(extras):
+            # The result of our own reducers has the type of its arguments, but may
+            # exceed its limits.
+            self.extends = named.extends
+            self.extend = named.extend
+            self.reduce = named.function
+        takes_none = named is not None and named.takes_none
+        plain = get_args(annotation)[0] if extras else annotation
+        self.scalar = plain if plain in (int, float, bool) and not _constrained(extras) else None
+        self._decode = msgspec.msgpack.Decoder(annotation | None if takes_none else annotation).decode
+
+    def convert(self, value: Any) -> Any:
+        """Return the value as a resume would read it. Raise StateError with the wrong path."""
+        return self.decode(encode_value(value, self.path))
+
+    def _reduce_checked(self, current: Any, update: Any) -> Any:
+        """Reduce and check the result like an update. Raise StateError."""
+        result = self._own(current, update)
+        try:
+            return self.convert(result)
+        except StateError as error:
+            name = reducers.name_of(self.reducer).removeprefix("custom:")
+            reason = f"reducer {name} returned {result!r:.60}: {error.reason}"
+            raise StateError(error.path, reason) from error
+
+    def extends_like(self, other: FieldSpec) -> bool:
+        """Return whether both fields have the same built-in, associative reducer."""
+        return isinstance(self.reducer, reducers.Reducer) and reducers.name_of(self.reducer) == reducers.name_of(
+            other.reducer
+        )
+
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._decode(data)
+        except msgspec.ValidationError as error:
+            raise _field_error(self.path, error) from error
+
+
+def _field_error(path: str, error: msgspec.ValidationError) -> StateError:
+    """Change `Expected X, got Y - at $[0].a` of msgspec to `path[0].a: Expected X, got Y`."""
+    reason, _, where = str(error).partition(" - at ")
+    return StateError(path + where.strip("`").removeprefix("$"), reason)
+
+
+def _measure_owned() -> int:
+    holder: Values = {"field": []}
+    current = holder["field"]
+    return sys.getrefcount(current)
+
+
+# The reference count of a value that only the engine's dict and one local variable
+# hold.
+# Without CPython's counts, or with free threading, no value counts as unshared.
+_OWNED = (
+    _measure_owned() if sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)() else -1
+)
+
+
+class StateSpec(Generic[StateT]):
+    """Facts about a State class, computed once."""
+
+    __slots__ = ("_identities", "_stamp", "_stamp_time", "_writable", "fields", "replaced", "state_type")
+
+    def __init__(self, state_type: type[StateT]) -> None:
+        self.state_type = state_type
+        hints = _hints_of(state_type)
+        _check_own_fields(state_type, hints)
+        self.fields = {name: FieldSpec(name, hints[name]) for name in state_type.__struct_fields__}
+        self._writable = {name: field for name, field in self.fields.items() if name not in RESERVED}
+        self.replaced = frozenset(name for name, field in self.fields.items() if field.reduce is None)
+        self._stamp = ""
+        self._stamp_time = -1
+        self._identities: dict[str, str] | None = None
+
+    def start(self, given: Mapping[str, Any] | State | None, execution_id: str) -> Values:
+        """Return the values of a first state. Raise StateError."""
+        values: dict[str, Any] = {}
+        if isinstance(given, State):
+            given = {name: getattr(given, name) for name in given.__struct_fields__}
+        for name, value in (given or {}).items():
+            values[name] = self._field(name).convert(value)
+        values["execution_id"] = execution_id
+        values["last_updated"] = ""
+        try:
+            state = self.state_type(**values)
+        except TypeError as error:
+            raise StateError(self.state_type.__name__, str(error)) from error
+        return {name: getattr(state, name) for name in self.fields}
+
+    def _field(self, name: str) -> FieldSpec:
+        field = self.fields.get(name)
+        if field is None:
+            hint = did_you_mean(name, self.fields, otherwise=f"it has {', '.join(self.fields)}")
+            raise StateError(name, f"{self.state_type.__name__} has no such field{hint}")
+        return field
+
+    def convert(self, update: Mapping[str, Any]) -> Values:
+        """Check an update field by field. Raise StateError; nothing is changed."""
+        result: Values = {}
+        fields = self._writable
+        try:
+            items = update.items()
+        except AttributeError:
+            raise StateError("", f"an update is a mapping of fields to values, not {update!r:.60}") from None
+        for name, value in items:
+            field = fields.get(name)
+            if field is None:
+                raise self._refusal(name)
+            if type(value) is field.scalar and -_INT_LIMIT <= value < _INT_LIMIT:
+                result[name] = value  # numbers need no conversion; everything else goes through the codec
+            else:
+                result[name] = field.convert(value)
+        return result
+
+    def _refusal(self, name: str) -> StateError:
+        self._field(name)
+        return StateError(name, "is set by the engine; a node cannot write it")
+
+    def apply(self, values: Values, update: Values) -> None:
+        """Merge a checked update into values completely or not at all.
+
+        Raise StateError if a reducer fails.
+        """
+        if len(update) == 1:  # the most frequent case by far
+            for name, value in update.items():
+                field = self.fields[name]
+                if field.reduce is None:
+                    values[name] = value
+                    return
+                current = values[name]
+                if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
+                    field.extend(current, value)  # pyright: ignore[reportOptionalCall]  # it extends that type
+                    return
+                try:
+                    values[name] = field.reduce(current, value)
+                except StateError:
+                    raise
+                except Exception as error:  # a user's function: whatever it raises is this field's failure
+                    raise reducer_error(field, error) from error
+            return
+        self._apply_several(values, update)
+
+    def _apply_several(self, values: Values, update: Values) -> None:
+        merged: Values = {}
+        in_place: list[tuple[FieldSpec, Any, Any]] = []
+        for name, value in update.items():
+            field = self.fields[name]
+            current = values[name]
+            if type(current) is field.extends is type(value) and sys.getrefcount(current) <= _OWNED:
+                in_place.append((field, current, value))
+                continue
+            try:
+                merged[name] = value if field.reduce is None else field.reduce(current, value)
+            except StateError:
+                raise
+            except Exception as error:  # a user's function: whatever it raises is this field's failure
+                raise reducer_error(field, error) from error
+        for field, current, value in in_place:  # these cannot fail, so the update is atomic
+            field.extend(current, value)  # pyright: ignore[reportOptionalCall]  # it extends that type
+        values.update(merged)
+
+    def build(self, values: Values, updated: float) -> StateT:
+        """Return a state object, which never changes afterwards."""
+        stamp = int(updated * 1000)  # many steps take less than a millisecond and share this text
+        if stamp != self._stamp_time:
+            self._stamp_time = stamp
+            self._stamp = _time_text(stamp)
+        values["last_updated"] = self._stamp
+        return self.state_type(**values)
+
+    def reducer_identities(self) -> dict[str, str]:
+        """Return the reducer of each field as the journal records it."""
+        if self._identities is None:
+            self._identities = {name: reducers.identity_of(field.reducer) for name, field in self.fields.items()}
+        return self._identities
+
+    def own_reducers(self) -> list[str]:
+        """Return the fields whose reducer is an author's function."""
+        return [name for name, field in self.fields.items() if not isinstance(field.reducer, reducers.Reducer)]
+
+    def decode_update(self, data: bytes | msgspec.Raw) -> Values:
+        """Return a recorded update. Raise StateError if it does not fit the State class."""
+        result: Values = {}
+        for name, raw in _decode_raw(data).items():
+            result[name] = self._field(name).decode(raw)
+        return result
+
+
+def _time_text(milliseconds: int) -> str:
+    """Return a time as ISO 8601 in UTC, or "" before the first step."""
+    if not milliseconds:
+        return ""
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _hints_of(state_type: type[State]) -> dict[str, Any]:
+    try:
+        return get_type_hints(state_type, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise StateError(state_type.__name__, f"its annotations cannot be read: {error}") from error
+
+
+@cache
+def _base_hints() -> dict[str, Any]:
+    return get_type_hints(State, include_extras=True)
+
+
+def _check_own_fields(state_type: type[State], hints: Mapping[str, Any]) -> None:
+    """Raise StateError if a class redefines a field that every state has."""
+    for name, hint in _base_hints().items():
+        if hints[name] != hint:
+            reason = f"{state_type.__name__} declares it, but every state already has it; give the field another name"
+            raise StateError(name, reason)
+
+
+def _pydantic_model(annotation: Any) -> str | None:
+    """Return the name of a pydantic model in a type, or None."""
+    if isinstance(annotation, type) and hasattr(annotation, "model_validate") and hasattr(annotation, "model_fields"):
+        return annotation.__name__
+    return next((name for part in get_args(annotation) if (name := _pydantic_model(part)) is not None), None)
+
+
+def reducer_error(field: FieldSpec, error: Exception) -> StateError:
+    return StateError(field.name, f"reducer {reducers.name_of(field.reducer)} raised {describe_error(error)}")
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and text of an exception in one line."""
+    try:
+        text = str(error)
+    except Exception:  # a user's class whose __str__ fails
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,185 @@
+"""A graph inside a node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from atomic.base.errors import AtomicError
+from atomic.graph.engine.control import Event, RunStatus
+from atomic.graph.engine.errors import NodeError, StateError
+from atomic.graph.engine.failures import FAILURES, as_node_error
+from atomic.graph.engine.forks import Fork
+from atomic.graph.engine.journal import RowKind, StepBody, encode_row
+from atomic.graph.engine.node import SubgraphBody
+from atomic.graph.engine.nodes import mapping_of
+from atomic.graph.engine.program import ForkOp
+from atomic.graph.engine.run import Entry, Scope, Step, encode_update
+from atomic.graph.engine.state import Values, describe_error
+from atomic.graph.engine.token import Token
+
+_OWN_FIELDS = frozenset({"execution_id", "last_updated", "outputs"})
+
+
+class SubgraphFork(Fork):
+    """One branch with its own state, and a record when it has ended."""
+
+    def __init__(self, token: Token, op: ForkOp, body: SubgraphBody) -> None:
+        super().__init__(token, op, limit=1)
+        self.body = body
+        self.began = time.time()
+        self._clock = time.perf_counter()
+        self.follows = token.follows
+        self.more: list[Values] = []
+        self.graph = self._resolve()
+        self.values = self._first_values()
+        step_id = self.run.step_id(self.node_id, int(self.key.rpartition("#")[2]))
+        self.run.report_event(self.node_id, Event("started", {"step_id": step_id, "attempt": 1}))
+
+    def _resolve(self) -> Any:
+        if not isinstance(self.body.graph, str):
+            return self.body.graph
+        try:
+            return self.run.resolve_workflow(self.body.graph, self.scope)
+        except AtomicError as error:
+            raise as_node_error(self.node_id, error) from error
+
+    def _first_values(self) -> Values:
+        spec = self.graph.program.spec
+        if self.opened is not None and self.opened.values is not None:
+            from atomic.graph.engine.continuity import check_subgraph_reducers  # only a resumed run needs it
+
+            try:
+                check_subgraph_reducers(self.opened.reducers, spec)
+            except StateError as error:
+                raise as_node_error(self.node_id, error) from error
+            return spec.start(self.opened.values, self.run.execution_id)
+        try:
+            values = spec.start(self._input(), self.run.execution_id)
+        except StateError as error:
+            raise as_node_error(self.node_id, error) from error
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
+            raise NodeError(
+                self.node_id, f"input_mapper raised {describe_error(error)}", kind=type(error).__name__
+            ) from error
+        self.note_opened(values=values, reducers=spec.reducer_identities())
+        return values
+
+    def _input(self) -> Any:
+        if self.body.input_mapper is not None:
+            return self.body.input_mapper(self.token.state)
+        shared = self._shared_fields()
+        return {name: self.token.values[name] for name in shared}
+
+    def _shared_fields(self) -> list[str]:
+        ours = self.token.spec.fields
+        return [name for name in self.graph.program.spec.fields if name in ours and name not in _OWN_FIELDS]
+
+    def _changes(self, child: Token) -> tuple[Values, list[Values]]:
+        """Return what the subgraph did to shared fields: a joined update, and single updates.
+
+        Updates of a built-in reducer can be joined before the parent applies them.
+        Updates of an author's reducer cannot: each is applied separately.
+        """
+        joined: Values = {}
+        single: list[Values] = []
+        for entry in child.trail or ():
+            for name, value in entry.update.items():
+                ours = self.token.spec.fields.get(name)
+                theirs = child.spec.fields[name]
+                if ours is None or name in _OWN_FIELDS:
+                    continue
+                if ours.reduce is None:
+                    joined[name] = child.values[name]
+                elif ours.extends_like(theirs):
+                    joined[name] = ours.reduce(joined[name], value) if name in joined else value
+                else:
+                    single.append({name: value})
+        return joined, single
+
+    def count(self) -> int:
+        return 1
+
+    def names(self) -> Iterator[str]:
+        return iter(("",))
+
+    def make(self, name: str) -> Token:
+        outer = self.scope
+        scope = Scope(
+            path=self.child_path(name),
+            prefix=f"{self.node_id}/",
+            model=self.op.model or self.graph.options.model or outer.model,
+            item=outer.item,
+            index=outer.index,
+            counted=outer.counted,
+            names=(*outer.names, self.graph.options.name),
+        )
+        scope.task_group = self
+        token = self.children[name] = self.token_at(scope, self.graph.program, self.values)
+        if token.resumed is not None and not token.last:
+            token.resumed = self.inherits  # its first step begins together with the node
+        return token
+
+    def begin(self) -> None:
+        super().begin()
+        if self.run.writer is not None:
+            self.run.writer.shared -= 1  # one walker only, so writes are not concurrent
+
+    def _over(self) -> None:
+        if self._started and self.run.writer is not None:
+            self.run.writer.shared += 1
+        super()._over()
+
+    def merge(self) -> None:
+        update, self.more = self._output()
+        self.merge_entries([Entry(self.node_id, self.op.id, change) for change in (update, *self.more)])
+        self.update = update
+
+    def _output(self) -> tuple[Values, list[Values]]:
+        child = self.children[""]
+        spec = self.token.spec
+        try:
+            if self.body.output_mapper is not None:
+                update = mapping_of(self.body.output_mapper(child.state, self.token.state), "output_mapper")
+                return spec.convert(update or {}), []
+            final = {**child.values, "last_updated": ""}  # a time would make equal states different
+            joined, single = self._changes(child)
+            return spec.convert({**joined, "outputs": {self.op.id: final}}), [spec.convert(one) for one in single]
+        except AtomicError as error:
+            raise as_node_error(self.node_id, error) from error
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
+            reason = f"output_mapper raised {describe_error(error)}"
+            raise NodeError(self.node_id, reason, kind=type(error).__name__) from error
+
+    def visible_entries(self) -> list[Entry]:
+        return []  # the parent sees nothing before the end
+
+    def all_entries(self) -> list[Entry]:
+        return []
+
+    async def join(self) -> Step[Any] | None:
+        self.update: Values | None = None
+        await super().join()
+        if self.update is None:  # it failed, and on_error handled that
+            return None
+        return await self._record(self.update)
+
+    async def _record(self, update: Values) -> Step[Any] | None:
+        run = self.run
+        seconds = time.perf_counter() - self._clock
+        n = int(self.key.rpartition("#")[2])
+        run.steps += 1
+        self.token.updated = time.time()
+        if run.writer is not None:
+            body = StepBody(
+                self.scope.path, self.node_id, n, "completed", encode_update(update), 1, self.began, seconds,
+                self.token.loops_of(self.op), None, self.follows, self.op.model,
+                more=tuple(bytes(encode_update(one)) for one in self.more),
+            )  # fmt: skip
+            await run.writer.write(encode_row(RowKind.STEP, body, step=run.steps))
+        if not run.listening:
+            return None
+        step_id = run.step_id(self.node_id, n)
+        model = self.op.model or self.scope.model
+        return Step(self.node_id, step_id, self.token.state, update, RunStatus.COMPLETED, None, seconds, 1, model)

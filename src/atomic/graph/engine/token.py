@@ -1,0 +1,627 @@
+"""Walk a program: run a node, merge its update, record it, continue.
+
+A `Token` is a position in a scope with the values there. It is data, so a run can
+resume wherever its journal ends. A single token is a plain loop without tasks, queues
+or locks. Those exist only where the program forks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+from atomic.graph.engine.attempts import Outcome, accept, question_in, run_attempts, warnings_in
+from atomic.graph.engine.context import Answer, StepContext
+from atomic.graph.engine.control import END, Event, RunStatus, SignalKind, Suspend, status_of
+from atomic.graph.engine.errors import NodeError, StateError
+from atomic.graph.engine.failures import FAILURES, as_node_error, sort_raised
+from atomic.graph.engine.journal import ALONE, RowKind, StartedBody, StepBody, encode_row
+from atomic.graph.engine.program import (
+    END_PC,
+    FORK,
+    IF,
+    LOOP,
+    STEP,
+    UNTIL,
+    ForkOp,
+    IfOp,
+    LoopOp,
+    Op,
+    Program,
+    RouteOp,
+    StepOp,
+    UntilOp,
+)
+from atomic.graph.engine.run import Entry, Run, Scope, Step, encode_update, error_body
+from atomic.graph.engine.state import Values, describe_error
+from atomic.questions import Question
+
+if TYPE_CHECKING:
+    from atomic.graph.engine.forks import OpenBranches
+    from atomic.graph.engine.groups import Group
+    from atomic.graph.engine.journal_writer import JournalWriter
+    from atomic.graph.engine.task_group import TaskGroup
+
+_NO_COUNTERS: list[int] = []
+_TURN = 127  # other tasks get a turn after this many steps
+
+
+class Resumed(Enum):
+    """How the journal shows that a step had begun: by its own row, or by the row before it."""
+
+    WRITTEN = 1
+    IMPLIED = 2
+
+
+class Token:
+    """A position in a scope, with the values there."""
+
+    # Defaults live in the class: most tokens need few of these, and branches must be
+    # cheap.
+    pc: int
+    open_branches: OpenBranches | None = None  # branches that it has opened and not joined yet
+    group: Group | None = None  # the branches made by edges that it belongs to
+    order: tuple[int, ...] = ()
+    region = 0  # in a group: the operations that it may reach, as bits
+    last = ""  # the key of the previous visit
+    after: tuple[str, ...] | None = None  # the previous visits, if there are several
+    ways: tuple[int, ...] | None = None  # for each of them, over which of several edges it came
+    errors: tuple[NodeError, ...] = ()  # failures so far
+    caught = False  # the catch node has run
+    tries = 0  # retries of the composite at this position
+    failure: NodeError | None = None  # the failure for the catch node
+    kept = False  # the updates of open branches were merged for the catch node, which is next
+    suspended: Sequence[Suspend] = ()
+    pending: tuple[Question, str] | None = None  # a question of the last step that is not asked yet
+    came_back = -1  # the counter of the cycle that the last edge closed
+    cleared = END_PC  # the operation where it has joined the others and may continue
+    resumed: Resumed | None = None  # set while the next step may have begun before the resume
+    updated = 0.0
+    borrowed = False  # the values belong to the parent token; copied before the first change
+    _state: Any = None
+
+    def __init__(
+        self, run: Run, scope: Scope, program: Program, values: Values, *, pc: int, trail: list[Entry] | None = None
+    ) -> None:
+        self.run = run
+        self.scope = scope
+        self.program = program
+        self.values = values
+        self.pc = pc
+        self.trail = trail
+        self.spec = program.spec
+        self.counters = [0] * len(program.slots) if program.slots else _NO_COUNTERS
+
+    @property
+    def state(self) -> Any:
+        if self._state is None:
+            self._state = self.spec.build(self.values, self.updated)
+        return self._state
+
+    @property
+    def task_group(self) -> TaskGroup | None:
+        """Return the group whose task runs it, or None for the run's own task."""
+        return self.scope.task_group if self.group is None else self.group
+
+    @property
+    def follows(self) -> tuple[str, ...] | None:
+        """Return the previous visits, if a reader of the journal could not guess them."""
+        return (self.last,) if self.group is not None and self.after is None else self.after
+
+    async def advance(self) -> Step[Any] | None:
+        """Run until a step is finished and reported, the scope ends or nothing more can be done.
+
+        If nothing listens, run to the end of the scope. Raise NodeError if a node
+        failed.
+
+        This is the hot loop: a step runs right here, because a separate coroutine would
+        cost a fifth of its time.
+        """
+        run = self.run
+        scope = self.scope
+        ops = self.program.ops
+        counts = self.run.counts
+        watched = run.writer is not None or run.listening  # else the duration of a step is not needed
+        began = start = 0.0
+        usage: dict[str, float] | None = None
+        events: list[Event] | None = None
+        if self.pending is not None:
+            await self._ask_pending()
+        while self.pc >= 0 and not self.suspended:
+            at = ops[self.pc]
+            if at.kind != STEP or self.open_branches is not None or self.group is not None:
+                try:
+                    if self.open_branches is not None or at.kind == FORK:
+                        step = await self._fork(at)
+                        if step is not None:
+                            return step
+                    elif at.kind == UNTIL:
+                        self._until(at)  # pyright: ignore[reportArgumentType]  # its kind says so
+                    elif at.kind != STEP:
+                        self._move(at)
+                except NodeError as error:
+                    self._catch(error)
+                    continue
+                if self.group is not None and self.group.holds(self):
+                    return None
+                if self.pc < 0 or self.open_branches is not None or self.suspended or ops[self.pc].kind != STEP:
+                    continue
+                at = ops[self.pc]
+            op: StepOp = at  # pyright: ignore[reportAssignmentType]  # its kind says so; a cast would be a call
+            node_id = scope.public_id(op.id) if scope.qualified else op.id
+            if scope.counted and run.budget >= 0:
+                if run.budget == 0:
+                    self._catch(NodeError(node_id, f"max_steps ({run.max_steps}) exceeded"))
+                    continue
+                run.budget -= 1
+            n = counts[node_id] = counts.get(node_id, 0) + 1
+            attempt = 1 if self.resumed is None else await self._begin(node_id, n)
+            ctx = StepContext(self, op, n, attempt)
+            if watched:
+                run.report_started(ctx)
+                began = time.time()
+                start = perf_counter()
+            try:
+                if op.guarded:
+                    try:
+                        outcome = await run_attempts(self, op, ctx)
+                    finally:
+                        attempt = ctx.attempt
+                else:
+                    answer = await op.call(ctx)
+                    if ctx.held is not None:
+                        await ctx.settle()
+                    if type(answer) is dict:  # the usual answer, without another call
+                        outcome = (self.spec.convert(answer), None, (), None)  # pyright: ignore[reportUnknownArgumentType]
+                    else:
+                        outcome = accept(self, answer)
+                update = outcome[0]
+                if watched:
+                    usage = ctx.usage
+                    events = ctx.events
+                ctx.over = True
+                if ctx.programs is not None:
+                    await ctx.end_programs()
+                self._state = None
+                if update:
+                    ctx = None  # values that only ctx refers to are merged in place
+                    if self.borrowed:
+                        self.values, self.borrowed = self.values.copy(), False
+                    self.spec.apply(self.values, update)
+            except BaseException as error:
+                pauses, failure = self.classify(error, ctx)
+                if ctx is not None:
+                    ctx.over = True
+                    if ctx.programs is not None:
+                        await ctx.end_programs()
+                if failure is None:
+                    return self._suspend(op, n, attempt, pauses, perf_counter() - start)
+                failed = as_node_error(node_id, failure)
+                step = await self._fail(op, n, attempt, failed, began, perf_counter() - start)
+                if step is not None:
+                    return step
+                continue
+            seconds = perf_counter() - start if watched else 0.0
+            self.updated = began + seconds if watched else time.time()
+            run.steps += 1
+            if update and self.trail is not None:
+                self.trail.append(Entry(node_id, op.id, update))
+            if run.writer is not None or self.group is not None:
+                await self._record(op, node_id, n, attempt, outcome, began, seconds, usage)
+            elif outcome[1] is None and self.program.catcher < 0:
+                self.pc = op.next
+            else:
+                self.leave(op, outcome[1])
+            run.turns += 1
+            if run.turns >= _TURN:
+                run.turns = 0
+                await asyncio.sleep(0)
+            if run.listening or outcome[2] or outcome[3] is not None:
+                step = await self._report(op, node_id, n, attempt, outcome, seconds, events)
+                if step is not None:
+                    return step
+        if self.failure is not None and not self.suspended:
+            raise self.failure
+        return None
+
+    # one step ----------------------------------------------------------------------------------------------
+
+    async def _record(
+        self, op: StepOp, node_id: str, n: int, attempt: int, outcome: Outcome,
+        began: float, seconds: float, usage: dict[str, float] | None,
+    ) -> None:  # fmt: skip
+        """Write the step to the journal, then move on."""
+        run = self.run
+        scope = self.scope
+        writer = self.run.writer
+        update, goto, signals, error = outcome
+        loops = self.loops_of(op)
+        if writer is not None:
+            body = StepBody(
+                scope.path, node_id, n, "completed", encode_update(update), attempt, began, seconds, loops, goto,
+                self.follows, op.model or scope.model, error_body(error) if error is not None else None, usage,
+                question_in(signals, node_id) if signals else None, (), self.ways, self.kept,
+            )  # fmt: skip
+            row = encode_row(RowKind.STEP, body, step=run.steps)
+            if writer.shared:
+                await writer.write(row)
+            else:
+                writer.now(row)
+        self.last = f"{node_id}#{n}"
+        self.after = None
+        self.ways = None
+        if self.kept:
+            self.kept = False
+        self.leave(op, goto)
+        if writer is not None and (writer.wants_snapshot or signals):
+            self._snapshot(op, outcome, loops)
+
+    async def _report(
+        self, op: StepOp, node_id: str, n: int, attempt: int, outcome: Outcome, seconds: float,
+        events: list[Event] | None,
+    ) -> Step[Any] | None:  # fmt: skip
+        """Return the step for the stream, and handle its signals and its question."""
+        run = self.run
+        update, _, signals, error = outcome
+        if error is not None:
+            self.errors = (*self.errors, error)
+        told = [*(events or ()), *warnings_in(signals)]
+        for event in told[len(events or ()) :]:
+            run.report_event(node_id, event)
+        question = question_in(signals, node_id) if signals else None
+        if question is not None:
+            self.pending = (question, run.step_id(node_id, n))
+        if not run.listening:
+            if question is not None:
+                await self._ask_pending()
+            return None
+        return Step(
+            node_id, run.step_id(node_id, n), self.state, update, RunStatus.COMPLETED, error, seconds, attempt,
+            op.model or self.scope.model, tuple(told),
+        )  # fmt: skip
+
+    async def _begin(self, node_id: str, n: int) -> int:
+        """Return the number of this attempt and record it, because no other row implies it."""
+        run = self.run
+        step_id = run.step_id(node_id, n)
+        before = run.history.attempts.get(step_id, 0) if run.history is not None else 0
+        if self.resumed is Resumed.IMPLIED:
+            before = max(before, 1)
+        self.resumed = None
+        await self.note_started(step_id, before + 1)
+        return before + 1
+
+    async def note_started(self, step_id: str, attempt: int) -> None:
+        if self.run.writer is not None:
+            row = encode_row(RowKind.STARTED, StartedBody(step_id, attempt, time.time()))
+            await self.run.writer.write(row, sync=False)
+
+    def loops_of(self, op: Op) -> tuple[int, ...]:
+        return tuple([self.counters[slot] for slot in op.loops]) if op.loops else ()
+
+    async def _fail(
+        self, op: StepOp, n: int, attempt: int, error: NodeError, began: float, seconds: float
+    ) -> Step[Any] | None:
+        """Record that a node failed and go to the catch node. The state does not change."""
+        run = self.run
+        scope = self.scope
+        node_id = scope.public_id(op.id)
+        model = op.model or scope.model
+        self.errors = (*self.errors, error)
+        if run.writer is not None:
+            body = StepBody(
+                scope.path, node_id, n, "failed", encode_update(None), attempt, began, seconds,
+                self.loops_of(op), None, self.follows, model, error_body(error),
+            )  # fmt: skip
+            await run.writer.write(encode_row(RowKind.STEP, body))
+        run.counts[node_id] -= 1  # the next run of it is the same step
+        step_id = run.step_id(node_id, n)
+        state = self.state if run.listening else None
+        run.close_questions(step_id)
+        if run.history is not None:
+            run.history.forget_parts(step_id)
+        self._catch(error)
+        if not run.listening:
+            return None
+        return Step(node_id, step_id, state, None, RunStatus.FAILED, error, seconds, attempt, model)
+
+    def _catch(self, error: NodeError) -> None:
+        """Go to the scope's catch node, once. Without one, or if it failed itself, the scope fails."""
+        catcher = self.program.catcher
+        if self.failure is None:
+            self.failure = error
+        self.pc = END_PC if self.caught else catcher
+        self.caught = True
+        if self.pc >= 0 and self.open_branches is not None:
+            self._keep(self.open_branches.all_entries())
+            self.open_branches = None
+        if error not in self.errors:
+            self.errors = (*self.errors, error)
+
+    def _keep(self, entries: Sequence[Entry]) -> None:
+        """Merge the updates of open branches, so that the catch node can see and undo them."""
+        before = dict(self.values)
+        try:
+            self.take(entries)
+        except StateError:  # the failure is known; the catch node sees the state before the branches
+            self.values = before
+            return
+        self.kept = bool(entries)
+
+    def classify(
+        self, error: BaseException, ctx: StepContext | None = None
+    ) -> tuple[list[Suspend], BaseException | None]:
+        """Split what a node raised into its pauses and its failure.
+
+        Raise a cancellation that was meant for this token.
+        """
+        pauses, failure = sort_raised(error)
+        if ctx is not None and failure is None:
+            pauses, failure = ctx.pauses(pauses), ctx.refusal
+        if isinstance(failure, asyncio.CancelledError):
+            if self.is_cancelled():
+                raise failure
+            self._forget_cancellation()
+        return pauses, failure
+
+    def is_cancelled(self) -> bool:
+        """Return whether the fork of this token, or the caller of the run, has cancelled it."""
+        return self.run.is_cancelled() if self.task_group is None else self.task_group.ending
+
+    def _forget_cancellation(self) -> None:
+        """Undo a foreign cancellation of a branch's task: the branch failed and continues."""
+        task = asyncio.current_task()
+        while self.task_group is not None and task is not None and task.cancelling():
+            task.uncancel()
+
+    def cancellation_error(self, error: asyncio.CancelledError) -> NodeError:
+        """Return the failure of a branch that was cancelled from outside between two nodes."""
+        self._forget_cancellation()
+        at = self.program.ops[self.pc] if self.pc >= 0 else None
+        failure = NodeError(
+            self.scope.public_id(at.id) if at is not None else self.last,
+            "the task of this branch was cancelled, but not by the run",
+            kind="CancelledError",
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _suspend(self, op: StepOp, n: int, attempt: int, pauses: Sequence[Suspend], seconds: float) -> Step[Any] | None:
+        """Stop before a step that waits for an answer or a limit. The step stays unfinished."""
+        run = self.run
+        node_id = self.scope.public_id(op.id)
+        run.counts[node_id] -= 1
+        if self.scope.counted and run.budget >= 0:
+            run.budget += 1
+        for pause in pauses:
+            pause.node_id = pause.node_id or node_id
+        self.suspended = list(pauses)
+        if not run.listening:
+            return None
+        step_id = run.step_id(node_id, n)
+        model = op.model or self.scope.model
+        status = status_of(pauses)
+        return Step(node_id, step_id, self.state, None, status, None, seconds, attempt, model)
+
+    async def _ask_pending(self) -> None:
+        """Ask the question of the last step, which is already recorded."""
+        assert self.pending is not None
+        question, step_id = self.pending
+        try:
+            answer = await self.run.ask(question, step_id, question.id, token=self, finished=True)
+        except BaseException as error:
+            pauses, failure = self.classify(error)
+            if failure is None:
+                self.suspended = pauses
+            else:
+                self._catch(as_node_error(question.id, failure))
+            return
+        self.pending = None
+        self.take_answer(question.id, answer)
+
+    def take_answer(self, key: str, answer: Answer) -> None:
+        """Merge an answer that belongs to no step as its own update."""
+        update: Values = {"outputs": {key: answer}}
+        self.take([Entry(key, key, update)])
+
+    # ways --------------------------------------------------------------------------------------------------
+
+    def leave(self, op: Op, goto: tuple[str, ...] | None) -> None:
+        """Set the next position. A catch node ends the scope unless it returns a goto."""
+        program = self.program
+        self.cleared = END_PC
+        if goto is None:
+            self.pc = END_PC if op.pc == program.catcher else op.next
+            return
+        self.failure = None
+        if not self.scope.path:
+            self.run.jumps.update((op.id, target) for target in goto)
+        targets = [END_PC if target == END else program.by_id[target] for target in goto]
+        if len(targets) > 1:
+            self._branch(targets, op)
+        else:
+            self.take_way(op, targets[0])
+
+    def take_way(self, source: Op, pc: int) -> None:
+        """Go from a node to an operation and count cycles. Raise NodeError above the limit."""
+        self.pc = pc
+        if pc >= 0:
+            target = self.program.ops[pc]
+            self._count_cycle(source.id, target.id)
+            self._enter_loops(source, target)
+
+    def _enter_loops(self, source: Op, target: Op) -> None:
+        """Reset the counters of loops that a jump enters from outside."""
+        if self.program.back_edges:
+            return
+        for slot in target.loops:
+            if slot not in source.loops:
+                self.counters[slot] = 0
+
+    def _count_cycle(self, source: str, target: str) -> None:
+        """Count how often a cycle of edges is entered again. Entering from outside resets it."""
+        program = self.program
+        if not program.back_edges:
+            return
+        slot = program.back_edges.get((source, target))
+        self.came_back = -1 if slot is None else slot
+        if slot is None:
+            if target in program.slots:
+                self.counters[program.slots.index(target)] = 0
+            return
+        self.counters[slot] += 1
+        bound = program.max_iterations
+        if bound and self.counters[slot] > bound:
+            raise NodeError(
+                self.scope.public_id(target), f"entered again more often than max_iterations ({bound}) allows"
+            )
+
+    def _move(self, op: Op) -> None:
+        """Pass an operation that is neither a step nor a fork. Raise NodeError."""
+        kind = op.kind
+        if kind == UNTIL:
+            self._until(cast("UntilOp", op))
+        elif kind == IF:
+            self._choose(cast("IfOp", op))
+        elif kind == LOOP:
+            self.counters[cast("LoopOp", op).slot] = 0
+            self.pc = op.next
+        else:
+            self._route(cast("RouteOp", op))
+
+    def _until(self, op: UntilOp) -> None:
+        """End an iteration: leave the loop or repeat it."""
+        done = self.counters[op.slot] = self.counters[op.slot] + 1
+        try:
+            enough = op.until is not None and op.until(self.state)
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
+            raise self._condition_error(op.id, "until", error) from error
+        if enough:
+            self.pc = op.next
+        elif op.max_iterations and done >= op.max_iterations:
+            self.run.warn(
+                self.scope.public_id(op.id),
+                f"stopped after {op.max_iterations} iterations, and its condition does not hold",
+            )
+            self.pc = op.next
+        else:
+            self.pc = op.again
+
+    def _choose(self, op: IfOp) -> None:
+        for condition, pc in op.branches:
+            if condition is None or self._holds(op.id, "condition", condition):
+                self.pc = pc
+                return
+
+    def _holds(self, id: str, what: str, condition: Callable[[Any], Any]) -> bool:
+        try:
+            return bool(condition(self.state))
+        except FAILURES as error:  # an author's function: whatever it raises is this node's failure
+            raise self._condition_error(id, what, error) from error
+
+    def _condition_error(self, id: str, what: str, error: BaseException) -> NodeError:
+        return NodeError(self.scope.public_id(id), f"{what} raised {describe_error(error)}", kind=type(error).__name__)
+
+    def _route(self, op: RouteOp) -> None:
+        """Follow the first conditional edge that holds, else all without a condition."""
+        for condition, pc in op.conditions:
+            if self._holds(op.id, "a condition of its edges", condition):
+                if len(op.always) > 1:
+                    self.ways = (ALONE,)
+                self.take_way(op, pc)
+                return
+        if not op.always:
+            raise NodeError(self.scope.public_id(op.id), f"no edge from '{op.id}' matched")
+        if len(op.always) == 1:
+            self.take_way(op, op.always[0])
+        else:
+            self._branch(op.always, op)
+
+    def _branch(self, ways: Sequence[int], source: Op) -> None:
+        """Follow several edges at the same time: split into tokens that join again."""
+        from atomic.graph.engine.groups import Group, OpenGroup
+
+        targets = list(dict.fromkeys(ways))
+        if self.group is not None:
+            self.group.split(self, targets, source)
+            return
+        self.open_branches = OpenGroup(Group(self, targets, source))
+
+    async def _fork(self, op: Op) -> Step[Any] | None:
+        from atomic.graph.engine.fork_factory import open_fork
+
+        if self.open_branches is None:
+            if self.group is not None and self.group.holds(self):
+                return None
+            self.open_branches = open_fork(self, cast("ForkOp", op))
+        return await self._walk_branches()
+
+    async def _walk_branches(self) -> Step[Any] | None:
+        open_branches = cast("OpenBranches", self.open_branches)
+        step = await open_branches.next_step()
+        if step is not None:
+            return step
+        if waiting := open_branches.suspended():
+            self.suspended = waiting
+            return None
+        open_branches.close_questions()
+        step = await open_branches.join()  # if that fails, the branches' updates stay visible
+        if self.open_branches is open_branches and not self.suspended:
+            self.open_branches = None
+        return step
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """Merge the entries of branches in this order.
+
+        Raise StateError if a reducer fails; then only the first entries are merged.
+        """
+        self._state = None
+        if self.borrowed:
+            self.values, self.borrowed = self.values.copy(), False
+        for entry in entries:
+            self.spec.apply(self.values, entry.update)
+        if self.trail is not None:
+            self.trail.extend(entries)
+
+    def visible_entries(self) -> list[Entry]:
+        """Return the entries of this branch and of its open branches."""
+        return [*(self.trail or ()), *(self.open_branches.visible_entries() if self.open_branches is not None else ())]
+
+    def all_entries(self) -> list[Entry]:
+        """Return the entries of this branch and of its open branches, whatever their strategy."""
+        return [*(self.trail or ()), *(self.open_branches.all_entries() if self.open_branches is not None else ())]
+
+    def visible_state(self) -> Any:
+        """Return the state of a stopped run, including open branches."""
+        if self.open_branches is None:
+            return self.state
+        values = dict(self.values)
+        try:
+            for entry in self.open_branches.visible_entries():
+                self.spec.apply(values, entry.update)
+        except StateError:  # the run's error already says why they cannot be merged
+            return self.state
+        return self.spec.build(values, self.updated)
+
+    async def cancel(self) -> None:
+        """Cancel everything that it has started."""
+        if self.open_branches is not None:
+            await self.open_branches.cancel()
+
+    # snapshots ---------------------------------------------------------------------------------------------
+
+    def _snapshot(self, op: StepOp, outcome: Outcome, loops: tuple[int, ...]) -> None:
+        """Store a snapshot if no branch is open and nothing waits."""
+        writer = cast("JournalWriter", self.run.writer)
+        forced = any(signal.kind == SignalKind.CHECKPOINT for signal in outcome[2])
+        if not (forced or writer.wants_snapshot) or self.scope.path or self.group or self.open_branches or self.failure:
+            return
+        from atomic.graph.engine.history import encode_snapshot
+
+        body = encode_snapshot(self, op.id, outcome[1], loops)
+        if body is not None:
+            writer.snapshot(self.run.steps, body, forced=forced)

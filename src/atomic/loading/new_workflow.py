@@ -1,0 +1,68 @@
+"""Write a first file for a new workflow."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+from atomic.loading import trust
+from atomic.loading.executables import WORKFLOWS, has_users_folder, is_home
+from atomic.loading.metadata import is_name
+from atomic.workflows.errors import WorkflowFileError
+
+_EXAMPLE = "my-flow"
+
+
+def starter(name: str) -> str:
+    """The text of a commented example that runs at once."""
+    text = files("atomic.loading").joinpath("starter.py").read_text("utf-8")
+    _, _, body = text.partition("# ---")
+    return f'"""{name}: a workflow of Atomic."""\n\n' + body.partition("\n")[2].replace(_EXAMPLE, name)
+
+
+def write_workflow(name: str, project: Path, *, home: Path | None = None) -> tuple[Path, bool]:
+    """Write `.atomic/workflows/NAME.py`; the file, and whether it may run at once.
+
+    What Atomic wrote itself on the user's word is approved with it, unless there is more that nobody has approved.
+
+    Raises:
+        WorkflowFileError: the name cannot be used, or the file cannot be written.
+    """
+    if not is_name(name) or name.startswith("_"):
+        raise WorkflowFileError(f'"{name}" is no name for a workflow: give one word such as "my-flow"')
+    if project == Path(project.anchor) or is_home(project) or has_users_folder(project):
+        raise WorkflowFileError(f"{project}: this folder holds many projects; go into one of them")
+    before = trust.look(project, home=home)
+    text = starter(name)
+    file = _write(project, name, text)
+    return file, before.trusted and _approve(project, file, text, before, home)
+
+
+def _write(project: Path, name: str, text: str) -> Path:
+    folder = project / WORKFLOWS
+    file = folder / f"{name}.py"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(project)):
+            raise WorkflowFileError(f"{folder}: a link leads out of the project: nothing is written there")
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except FileExistsError as error:
+        raise WorkflowFileError(f"{file}: there is something of that name already") from error
+    except OSError as error:
+        raise WorkflowFileError(f"{file}: this file cannot be written: {error.strerror}") from error
+    with os.fdopen(fd, "w", encoding="utf-8") as out:
+        out.write(text)
+    return file
+
+
+def _approve(project: Path, file: Path, text: str, before: trust.Snapshot, home: Path | None) -> bool:
+    """Approve what is there now if it is what was there before and the new file, byte for byte."""
+    now = trust.look(project, home=home)
+    known = {item.key: item.sha256 for item in before.items}
+    added = [item for item in now.items if known.pop(item.key, None) != item.sha256]
+    is_ours = [(item.path, item.text) for item in added] == [(f"{WORKFLOWS}/{file.name}", text)]
+    if known or not is_ours:
+        return False
+    trust.approve(now, home=home)
+    return True

@@ -1,0 +1,216 @@
+"""List the tools of a server at an address, over streamable HTTP or the older HTTP with events.
+
+Uses the standard library, which supports proxies and certificates. It blocks, so it runs in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urljoin, urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+import msgspec
+
+from atomic.mcp.model import McpEntry, Transport
+from atomic.mcp.tool_list import Budget, Json, TalkError, asking_for_tools, messages_in, reply_to, result_in
+
+Found = tuple[list[str], Transport]
+Exchange = Callable[[Json], Json]
+
+_EVENTS, _JSON = "text/event-stream", "application/json"
+_SESSION, _VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
+_NOT_THIS_WAY = (400, 404, 405)  # what an older server answers to the newer protocol
+_LOGIN = (401, 403)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def tools_at_address(entry: McpEntry, timeout: float) -> Found:
+    """Return the tools and the transport that the server speaks. Raise TalkError."""
+    web = _Web(entry, timeout)
+    if entry.transport is Transport.SSE:
+        return _over_events(web), Transport.SSE
+    try:
+        return _over_http(web), Transport.HTTP
+    except TalkError as error:
+        if error.status not in _NOT_THIS_WAY:
+            raise
+        try:
+            return _over_events(web), Transport.SSE
+        except TalkError:
+            raise error from None
+
+
+def _asked(exchange: Exchange) -> list[str]:
+    talk = asking_for_tools()
+    message = next(talk)
+    while True:
+        result = exchange(message)
+        try:
+            message = talk.send(result)
+        except StopIteration as end:
+            return end.value
+
+
+# streamable HTTP ----------------------------------------------------------------------------------------------------
+
+
+def _over_http(web: _Web) -> list[str]:
+    headers: dict[str, str] = {"Accept": f"{_JSON}, {_EVENTS}"}
+
+    def exchange(message: Json) -> Json:
+        with closing(web.post(web.url, message, headers)) as response:
+            if session := response.headers.get(_SESSION):
+                headers[_SESSION] = session
+            result = _answer(response, message) if "id" in message else {}
+        if "protocolVersion" in result:
+            headers[_VERSION] = str(result["protocolVersion"])
+        return result
+
+    def _answer(response: HTTPResponse, question: Json) -> Json:
+        for message in web.messages(response):
+            result = result_in(message, question)
+            if result is not None:
+                return result
+            if (reply := reply_to(message)) is not None:
+                web.post(web.url, reply, headers).close()
+        raise TalkError(f"it does not answer {question['method']}")
+
+    try:
+        return _asked(exchange)
+    finally:
+        if _SESSION in headers:
+            with suppress(TalkError):  # a server need not support ending a session
+                web.open("DELETE", web.url, None, headers).close()
+
+
+# HTTP with events ---------------------------------------------------------------------------------------------------
+
+
+def _over_events(web: _Web) -> list[str]:
+    """List the tools over one stream of answers; its first event names the address for requests."""
+    with closing(web.open("GET", web.url, None, {"Accept": _EVENTS})) as stream:
+        web.require_kind(stream, _EVENTS)
+        events = web.events(stream)
+        place = web.nearby(next((data for event, data in events if event == "endpoint"), ""))
+
+        def exchange(message: Json) -> Json:
+            web.post(place, message, {}).close()
+            return _awaited(message) if "id" in message else {}
+
+        def _awaited(question: Json) -> Json:
+            for event, data in events:
+                for message in messages_in(data) if event == "message" else ():
+                    result = result_in(message, question)
+                    if result is not None:
+                        return result
+                    if (reply := reply_to(message)) is not None:
+                        web.post(place, reply, {}).close()
+            raise TalkError("it ends the stream without an answer")
+
+        return _asked(exchange)
+
+
+# requests -----------------------------------------------------------------------------------------------------------
+
+
+class _Web:
+    """Requests to one server, with its headers and a limit for its answers."""
+
+    def __init__(self, entry: McpEntry, timeout: float) -> None:
+        self.url = entry.url or ""
+        self._headers, self._timeout, self._budget = entry.headers, timeout, Budget()
+        try:
+            parts = urlsplit(self.url)
+            host = parts.hostname
+        except ValueError:
+            parts, host = urlsplit(""), None
+        if parts.scheme not in ("http", "https") or not host:
+            raise TalkError("its address is none of http or https")
+        self._origin = parts.scheme, parts.netloc
+        self._opener = _opener(is_near=host in _LOOPBACK)
+
+    def post(self, url: str, message: Json, headers: dict[str, str]) -> HTTPResponse:
+        return self.open("POST", url, msgspec.json.encode(message), {**headers, "Content-Type": _JSON})
+
+    def open(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> HTTPResponse:
+        """Send a request. Raise TalkError, also for a status other than success."""
+        try:
+            request = Request(url, body, {**self._headers, **headers}, method=method)
+            return self._opener.open(request, timeout=self._timeout)
+        except HTTPError as error:
+            error.close()
+            hint = ": it wants a login" if error.code in _LOGIN else ""
+            raise TalkError(f"HTTP {error.code} {error.reason}{hint}", error.code) from None
+        except URLError as error:
+            raise TalkError(f"it cannot be reached: {_why(error.reason)}") from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise TalkError(f"it cannot be reached: {_why(error)}") from None
+
+    def nearby(self, place: str) -> str:
+        """Return an address that the server names. Raise TalkError for another host, which must not get the headers."""
+        url = urljoin(self.url, place)
+        parts = urlsplit(url)
+        if not place or (parts.scheme, parts.netloc) != self._origin:
+            raise TalkError("it does not say where it takes questions")
+        return url
+
+    def messages(self, response: HTTPResponse) -> Iterator[Json]:
+        """Yield the messages of a response, which is one body or a stream of events."""
+        if _kind(response) == _EVENTS:
+            for event, data in self.events(response):
+                if event == "message":
+                    yield from messages_in(data)
+        else:
+            self.require_kind(response, _JSON)
+            yield from messages_in(self._read(lambda: response.read(self._budget.left + 1)))
+
+    def events(self, response: HTTPResponse) -> Iterator[tuple[str, str]]:
+        """Yield the events of a stream with their data."""
+        event, data = "", list[str]()
+        while line := self._read(lambda: response.readline(self._budget.left + 1)):
+            text = line.decode("utf-8", "replace").rstrip("\r\n")
+            name, _, value = text.partition(":")
+            if not text:
+                if data:
+                    yield event or "message", "\n".join(data)
+                event, data = "", []
+            elif name == "event":
+                event = value.removeprefix(" ")
+            elif name == "data":
+                data.append(value.removeprefix(" "))
+
+    def require_kind(self, response: HTTPResponse, wanted: str) -> None:
+        if (kind := _kind(response)) != wanted:
+            raise TalkError(f'it answers with "{kind}" instead of {wanted}')
+
+    def _read(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return self._budget.spend(read())
+        except (OSError, HTTPException, ValueError) as error:
+            raise TalkError(f"its answer breaks off: {_why(error)}") from None
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Refuses redirects: following one would send the headers, with their secrets, to another server."""
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
+        return None
+
+
+def _opener(*, is_near: bool) -> OpenerDirector:
+    return build_opener(_NoRedirect, *([ProxyHandler({})] if is_near else []))
+
+
+def _kind(response: HTTPResponse) -> str:
+    return response.headers.get_content_type()
+
+
+def _why(error: object) -> str:
+    if isinstance(error, TimeoutError):
+        return "it takes too long"
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return said or type(error).__name__

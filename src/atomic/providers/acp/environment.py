@@ -1,0 +1,31 @@
+"""The environment of an agent's program: the user's, without secrets of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from atomic.config import Settings
+from atomic.providers.acp.agent import Agent
+from atomic.providers.acp.opencode import opencode_environment
+from atomic.providers.base import SessionOptions
+from atomic.providers.environment import child_environment
+from atomic.providers.tool_server import ToolServer
+
+
+def environment(
+    agent: Agent, settings: Settings, options: SessionOptions, cwd: Path, tools: ToolServer | None = None
+) -> dict[str, str]:
+    """Return the program's environment. Raise ProviderError for unreadable settings."""
+    given = {**settings.provider("acp").env, **(options.env or {})}
+    options = msgspec.structs.replace(options, env=given)
+    if agent.is_opencode:
+        env = opencode_environment(settings, options, cwd, tools)
+    else:
+        own = settings.provider(agent.known.settings).env
+        env = child_environment(agent.known.own, passed=settings.env.pass_, extra={**own, **given})
+    # "true" would also trust the folder and run its code; "1" only allows tools.
+    if not options.trusted and env.get("COPILOT_ALLOW_ALL") == "true":
+        env["COPILOT_ALLOW_ALL"] = "1"
+    return {**env, "PWD": str(cwd)}

@@ -1,0 +1,189 @@
+"""The known agents: how to start each, its features, and its deviations from the protocol.
+
+The quirks of OpenCode and Copilot were observed on the real programs. An agent that
+only the user's configuration names has none: it follows the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from atomic.providers.base import Capabilities
+
+
+class LogPlace(msgspec.Struct, frozen=True):
+    """Where a program writes its log: below a variable's folder, or in the home folder."""
+
+    variable: str
+    folder: str
+    name: str
+
+
+class Quirks(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent deviates from the protocol."""
+
+    input_grows: bool = False  # the input of a pending tool is incomplete
+    titles_are_names: bool = False  # the first title of a call is the tool's name
+    unknown_commands_vanish: bool = False  # "/etc/hosts is wrong" gets no answer
+    usage_adds_up: bool = False  # a turn reports the usage of the whole session
+    prints_as_the_model: bool = False  # notices and errors come as text: "Info: ...", "Error: ..."
+    subagents_are_unnamed: bool = False  # a sub-agent's text looks like the agent's own
+    any_model: bool = False  # models that are not offered can be set
+    compact: bool = False  # has the command /compact
+    compact_focus: bool = False  # /compact accepts a focus
+    model_variable: str = ""  # in which the user sets the model
+    log: LogPlace | None = None  # the only place that reports failed calls
+    model_flag: str = ""  # the model can only be set at the start
+    only_tools_flag: str = ""
+    denied_tools_flag: str = ""
+    mcp_off_flag: str = ""  # disables a server
+    mcp_file_flag: str = ""  # for servers that are programs
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A known agent."""
+
+    program: str = ""
+    args: tuple[str, ...] = ()
+    install: str = ""
+    login: str
+    own: tuple[str, ...] = ()  # its variables; a name that ends with `_` is a prefix
+    can: Capabilities
+    quirks: Quirks = Quirks()
+    spelling: str = ""  # the spelling of its tools' names
+    settings: str = ""  # the provider whose path and settings apply to it
+
+
+KNOWN: Mapping[str, Known] = {
+    "claude": Known(
+        program="claude-agent-acp",
+        install="npm install -g @agentclientprotocol/claude-agent-acp",
+        login="run `claude` once and log in, or set ANTHROPIC_API_KEY",
+        own=("ANTHROPIC_", "CLAUDE_", "DISABLE_", "IS_SANDBOX"),
+        can=Capabilities(
+            resume=True,
+            fork=True,
+            custom_tools=True,
+            mcp_servers=True,
+            questions=True,
+            multi_select=True,
+            system_prompt=True,
+            models=True,
+            thinking=True,
+            usage=True,
+            cost=True,
+            context_meter=True,
+            compact=True,
+        ),
+        quirks=Quirks(compact=True, compact_focus=True),
+    ),
+    "codex": Known(
+        program="codex-acp",
+        install="npm install -g @agentclientprotocol/codex-acp",
+        login="run `codex login`, or set OPENAI_API_KEY",
+        own=("CODEX_", "OPENAI_"),
+        can=Capabilities(
+            resume=True,
+            mcp_servers=True,
+            system_prompt=True,
+            models=True,
+            thinking=True,
+            usage=True,
+            compact=True,
+        ),
+        quirks=Quirks(compact=True),
+    ),
+    "copilot": Known(
+        program="copilot",
+        args=("--acp",),
+        install="npm install -g @github/copilot",
+        login="run `copilot login`, or set COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL",
+        own=("COPILOT_", "GH_", "GITHUB_"),
+        can=Capabilities(
+            resume=True,
+            custom_tools=True,
+            mcp_servers=True,
+            mcp_switching=True,
+            system_prompt=True,
+            tool_selection=True,
+            models=True,
+            thinking=True,
+            usage=True,
+            context_meter=True,
+            compact=True,
+        ),
+        quirks=Quirks(
+            usage_adds_up=True,
+            prints_as_the_model=True,
+            subagents_are_unnamed=True,
+            any_model=True,
+            model_variable="COPILOT_MODEL",
+            log=LogPlace("COPILOT_HOME", ".copilot", "process-*-{pid}.log"),
+            compact=True,
+            compact_focus=True,
+            only_tools_flag="--available-tools",
+            denied_tools_flag="--excluded-tools",
+            mcp_off_flag="--disable-mcp-server",
+            mcp_file_flag="--additional-mcp-config",
+        ),
+        spelling="copilot",
+        settings="copilot",
+    ),
+    "gemini": Known(
+        program="gemini",
+        args=("--acp",),
+        install="npm install -g @google/gemini-cli",
+        login="run `gemini` once and log in, or set GEMINI_API_KEY",
+        own=("GEMINI_", "GOOGLE_"),
+        can=Capabilities(resume=True, system_prompt=True, thinking=True),
+        quirks=Quirks(model_flag="--model"),
+    ),
+    "opencode": Known(
+        program="opencode",
+        # It retries a failed call endlessly and reports that only in its log.
+        args=("acp", "--print-logs", "--log-level", "ERROR"),
+        install="npm install -g opencode-ai",
+        login="run `opencode auth login`",
+        own=("OPENCODE_",),
+        can=Capabilities(
+            resume=True,
+            fork=True,
+            custom_tools=True,
+            mcp_servers=True,
+            mcp_switching=True,
+            system_prompt=True,
+            models=True,
+            thinking=True,
+            # Not `usage`: it reports only the tokens of a turn's last model call.
+            cost=True,
+            context_meter=True,
+            compact=True,
+        ),
+        quirks=Quirks(
+            input_grows=True,
+            titles_are_names=True,
+            unknown_commands_vanish=True,
+            compact=True,
+        ),
+        spelling="opencode",
+        settings="opencode",
+    ),
+}
+
+# An agent that only the configuration names: all features of the protocol. Features that it
+# does not support are refused after it has reported its capabilities.
+UNKNOWN = Known(
+    login="log in with the agent's own program",
+    can=Capabilities(
+        resume=True,
+        fork=True,
+        custom_tools=True,
+        mcp_servers=True,
+        questions=True,
+        multi_select=True,
+        system_prompt=True,
+        models=True,
+    ),
+)

@@ -1,0 +1,151 @@
+"""The life of a session's program: start, resume after an end, and end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from atomic.processes.temporary_folders import temporary_prefix
+from atomic.providers.acp.client import Client
+from atomic.providers.acp.errors import RefusedError
+from atomic.providers.acp.launch import Launch
+from atomic.providers.acp.logs import log_of
+from atomic.providers.acp.messages import McpKinds, Opened
+from atomic.providers.acp.options import model_choice
+from atomic.providers.acp.program import AcpProgram, running_agent
+from atomic.providers.acp.retry_limit import RetryMonitor
+from atomic.providers.acp.servers import Server, protocol_servers
+from atomic.providers.acp.translate import Translator
+from atomic.providers.errors import ProgramFailedError, UnsupportedError
+from atomic.providers.start_limit import not_started, start_seconds
+
+
+class Lifecycle:
+    """Runs one program at a time, with the session of `id` open in it."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        client: Client,
+        translator: Translator,
+        retries: RetryMonitor,
+        left_out: Callable[[str], None],
+    ) -> None:
+        self.id = ""
+        self.model = None if launch.agent.quirks.model_flag else launch.options.model
+        self.is_empty = launch.options.resume is None  # without a prompt, it may not be stored
+        self._launch = launch
+        self._left_out = left_out  # receives messages about unsupported servers
+        self._client = client
+        self._translator = translator
+        self._retries = retries
+        self._program: AcpProgram | None = None
+        self._stack = AsyncExitStack()  # ends the program
+        self._changing = asyncio.Lock()  # one start or end at a time
+
+    @property
+    def program(self) -> AcpProgram:
+        """Return the running program. Raise ProgramFailedError if none runs."""
+        if self._program is None:
+            raise ProgramFailedError(
+                f"{self._launch.agent.provider} is not running", provider=self._launch.agent.provider
+            )
+        return self._program
+
+    @property
+    def is_usable(self) -> bool:
+        return self._program is not None and self._program.usable
+
+    async def get_ready(self) -> None:
+        """Make sure the session is open in a usable program. Raise ProviderError."""
+        async with self._changing:
+            if self._program is not None and not self._program.usable:
+                await self._end()
+            if self._program is None:
+                await self._start()
+
+    async def leave(self) -> None:
+        async with self._changing:
+            await self._end()
+
+    async def choose_model(self, model: str) -> None:
+        """Use that model from the next prompt on. Raise ProviderError."""
+        await self.get_ready()
+        await self._choose_model(self.program, model)
+        self.model = model
+
+    async def _start(self) -> None:
+        seconds = start_seconds()
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                await self._start_in_time()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            provider = self._launch.agent.provider
+            raise not_started(provider, provider, seconds) from error
+
+    async def _start_in_time(self) -> None:
+        launch = self._launch
+        agent = launch.agent
+        async with AsyncExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix=temporary_prefix("acp"))))
+            program, child = await stack.enter_async_context(
+                running_agent(
+                    launch.argv(folder), agent, self._client, self._translator, cwd=str(launch.cwd), env=launch.env
+                )
+            )
+            child.listener = self._retries.receive
+            self._retries.program_started(log_of(agent.quirks.log, launch.env, child.pid))
+            await program.initialize(may_ask=launch.options.ask is not None)
+            opened = await self._open(program, self._servers(program.can.mcp_capabilities))
+            self._translator.program_started(self.id, opened.config_options)
+            if self.model is not None:
+                await self._choose_model(program, self.model)
+            self._stack = stack.pop_all()
+            self._program = program
+
+    async def _end(self) -> None:
+        self._program = None
+        stack = self._stack
+        self._stack = AsyncExitStack()
+        await stack.aclose()
+
+    def _servers(self, takes: McpKinds) -> list[Server]:
+        provider = self._launch.agent.provider
+        if self._launch.own_servers and not takes.http:
+            raise UnsupportedError(
+                f"{provider} cannot take custom tools: it does not support MCP servers over HTTP", provider=provider
+            )
+        return protocol_servers(self._launch.protocol_servers, takes, provider, self._left_out)
+
+    async def _open(self, program: AcpProgram, servers: Sequence[Server]) -> Opened:
+        cwd = str(self._launch.cwd)
+        options = self._launch.options
+        if self.id:
+            try:
+                return await program.resume(self.id, cwd, servers)
+            except (RefusedError, UnsupportedError):
+                if not self.is_empty:
+                    raise
+        elif options.resume is not None and options.fork:
+            self.id, opened = await program.fork(options.resume, cwd, servers)
+            return opened
+        elif options.resume is not None:
+            opened = await program.resume(options.resume, cwd, servers)
+            self.id = options.resume
+            return opened
+        self.id, opened = await program.begin(cwd, servers, self._launch.env)
+        return opened
+
+    async def _choose_model(self, program: AcpProgram, model: str) -> None:
+        agent = self._launch.agent
+        option, value = model_choice(
+            self._translator.options, model, provider=agent.provider, any_model=agent.quirks.any_model
+        )
+        self._translator.options = await program.choose(self.id, option, value)

@@ -1,0 +1,135 @@
+"""Plan the server of a session. Sessions with equal plans share one.
+
+Model, system prompt, tools and questions are sent with each prompt. Environment, trust,
+sub-agents and MCP servers (and with them custom tools) belong to the server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from atomic.config import Settings
+from atomic.providers.base import CustomTool, SessionOptions
+from atomic.providers.environment import child_environment
+from atomic.providers.opencode.configuration import (
+    CONTENT,
+    UserConfiguration,
+    agents_as_configuration,
+    disabled_as_configuration,
+    encoded,
+    literally,
+    merge,
+    read_user_configuration,
+    servers_as_configuration,
+    split_model,
+    tool_server_as_configuration,
+    with_prompts_in_files,
+    without_asking,
+)
+from atomic.providers.opencode.environment import USUAL, variables_of
+from atomic.providers.opencode.tool_permissions import TOOL_SERVER
+from atomic.providers.tool_server import ToolServer
+from atomic.providers.tools import as_tools
+
+_USUAL = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}  # no update during a session
+_FIXED = {
+    "OPENCODE_ENABLE_QUESTION_TOOL": "1",  # each session enables or denies it
+    "OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS": "0",  # they would outlive their turn
+}
+_MAX_VARIABLE = 100_000  # bytes, of the 128 KB that Linux allows
+_UNTRUSTED_ENVIRONMENT = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
+# Both run programs of the project, such as node_modules/.bin/prettier.
+_UNTRUSTED_CONTENT = {"formatter": False, "lsp": False}
+
+
+@dataclass(frozen=True, eq=False)
+class ServerPlan:
+    """How to start a server."""
+
+    program: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]  # without the configuration
+    content: Mapping[str, Any]  # the configuration
+    given: tuple[object, ...]  # custom tools as given by the caller
+    tools: tuple[CustomTool, ...]
+    liveness: float
+
+    @property
+    def key(self) -> Hashable:
+        """Return the identity of the plan; equal tools are the same objects."""
+        content = msgspec.json.encode(self.content)
+        own = tuple(id(tool) for tool in self.given)
+        return self.program, self.args, frozenset(self.env.items()), content, own, self.liveness
+
+    def environment(self, tools: ToolServer | None, folder: Path) -> dict[str, str]:
+        """Return the program's environment.
+
+        `tools` is the server of custom tools, `folder` holds prompts that are too long.
+        """
+        content = self.content
+        if tools is not None:
+            added = {"mcp": {TOOL_SERVER: tool_server_as_configuration(tools.url, tools.token)}}
+            content = merge(content, added)
+        text = encoded(content)
+        if len(text.encode()) > _MAX_VARIABLE:
+            text = encoded(with_prompts_in_files(content, folder))
+        return {**self.env, CONTENT: text}
+
+
+def plan_server(program: str, settings: Settings, options: SessionOptions, *, liveness: float) -> ServerPlan:
+    """Plan a server for these options. Raise ProviderError for contradictions."""
+    own = settings.provider("opencode")
+    extra = {**own.env, **(options.env or {})}
+    user = read_user_configuration({**os.environ, **extra})
+    env = {**_USUAL, **environment(settings, user, options), **_FIXED}
+    if not options.trusted:
+        env |= _UNTRUSTED_ENVIRONMENT
+    env.pop(CONTENT, None)
+    return ServerPlan(
+        program=program,
+        args=tuple(own.args),
+        env=env,
+        content=_content(user, options),
+        given=tuple(options.custom_tools),
+        tools=tuple(as_tools(options.custom_tools)),
+        liveness=liveness,
+    )
+
+
+def environment(settings: Settings, user: UserConfiguration, options: SessionOptions) -> dict[str, str]:
+    """Return the user's variables, with keys of the model providers in use only."""
+    providers = user.providers() or set(USUAL)
+    if options.model is not None:
+        providers.add(split_model(options.model)[0])
+    variables = variables_of(providers) | user.variables
+    return child_environment(
+        ("OPENCODE_", *sorted(variables)),
+        passed=settings.env.pass_,
+        extra={**settings.provider("opencode").env, **(options.env or {})},
+    )
+
+
+def _content(user: UserConfiguration, options: SessionOptions) -> dict[str, Any]:
+    """Return the user's configuration with the additions of this session."""
+    configured = user.merged.get("mcp")
+    servers: dict[str, None] = {}
+    if isinstance(configured, dict):
+        servers |= dict.fromkeys(cast("dict[str, Any]", configured))
+    servers |= dict.fromkeys(server.name for server in options.mcp_servers)
+    if options.custom_tools:
+        servers[TOOL_SERVER] = None
+    added: dict[str, Any] = {}
+    if options.agents:
+        added["agent"] = agents_as_configuration(options.agents, servers)
+    if options.mcp_servers or options.disabled_mcp_servers:
+        off = disabled_as_configuration(options.disabled_mcp_servers)
+        added["mcp"] = {**off, **servers_as_configuration(options.mcp_servers)}
+    if not options.trusted:
+        added |= _UNTRUSTED_CONTENT
+    return merge(without_asking(user.content), literally(added))

@@ -1,0 +1,297 @@
+"""Checks: the commands that decide whether work is good. Atomic runs them itself.
+
+They run one at a time, without credentials, on the current files. A check blocks a task if it has passed once, before
+the run or since. At the end of a run all checks must pass, except those that the user ignores. Stored data and
+`atomic.loading` call a check a gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from atomic.loading.project_check import Gate
+from atomic.processes import ExecTimeoutError, execute, new_mark
+from atomic.providers.environment import child_environment
+from atomic.ralph.evidence import CheckResult
+from atomic.sessions.facts import Facts
+
+TAIL = 8 * 1024  # bytes of a check's output that are kept
+FACT = "gates.json"
+KILLED = -9  # the exit code of a check that took too long
+NOT_EXECUTABLE = 126  # exit code of sh
+NOT_FOUND = 127  # exit code of sh
+# No Python caches, which could hide a change, and no packages that agents may have installed for the user.
+_EXTRA = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
+
+
+# run a check ---------------------------------------------------------------------------------------------------------
+
+
+class _Run(msgspec.Struct, frozen=True):
+    """How one run of a check ended."""
+
+    exit_code: int
+    seconds: float
+    timed_out: bool
+    output_sha256: str
+    output_tail: str
+
+    def result(self, command: str, *, baseline: int | None, blocking: bool, flaky: bool) -> CheckResult:
+        return CheckResult(
+            command,
+            self.exit_code,
+            self.seconds,
+            self.timed_out,
+            self.output_sha256,
+            self.output_tail,
+            baseline,
+            blocking,
+            flaky,
+        )
+
+
+class _Output:
+    """The hash and the end of a check's output."""
+
+    def __init__(self) -> None:
+        self.hash = sha256()
+        self._tail = bytearray()
+        self._is_cut = False
+
+    def add(self, data: bytes) -> None:
+        self.hash.update(data)
+        self._tail += data
+        if len(self._tail) > 2 * TAIL:
+            self._cut()
+
+    def tail(self) -> str:
+        if len(self._tail) > TAIL:
+            self._cut()
+        data = bytes(self._tail)
+        if self._is_cut:  # the first line may lack its beginning
+            data = data.partition(b"\n")[2] or data
+        return readable(data)
+
+    def _cut(self) -> None:
+        del self._tail[:-TAIL]
+        self._is_cut = True
+
+
+_SEQUENCE = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # a title, a link
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # a colour, a move
+    r"|\x1b[ -/]*[0-~]?"
+)
+# Control characters and changes of the writing direction, except tab and new line.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def readable(data: bytes) -> str:
+    """Return a program's output as text, without control characters."""
+    text = _SEQUENCE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub("\ufffd", text)
+
+
+_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+
+def _one_at_a_time() -> asyncio.Lock:
+    """Return the lock of all checks of this process: two at once would use the same ports, files and processors."""
+    return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> _Run:
+    """Run a check once. Raises ExecError if it cannot be started, because the folder is gone.
+
+    It gets the user's environment without secrets, and the secrets that `passed` names.
+    """
+    output = _Output()
+    began = monotonic()
+    mark = new_mark()
+    environment = child_environment(passed=passed, extra={**_EXTRA, **mark})
+    try:
+        done = await execute("sh", "-c", command, cwd=cwd, env=environment, timeout=timeout, hear=output.add, mark=mark)
+        exit_code = done.exit_code
+        timed_out = False
+    except ExecTimeoutError:
+        exit_code = KILLED
+        timed_out = True
+    seconds = round(monotonic() - began, 3)
+    return _Run(exit_code, seconds, timed_out, output.hash.hexdigest(), output.tail())
+
+
+async def _run_twice(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> tuple[_Run, bool]:
+    """Run a check, and once more if it fails. Return the last run, and whether the check is flaky."""
+    first = await _run(command, cwd, timeout, passed)
+    if first.exit_code == 0 or first.timed_out:
+        return first, False
+    second = await _run(command, cwd, timeout, passed)
+    return second, second.exit_code == 0
+
+
+# the checks of a session ---------------------------------------------------------------------------------------------
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """The fact `gates.json`."""
+
+    gates: Sequence[Gate] = ()
+    baseline: Mapping[str, int] = {}  # exit codes before the first change, by command
+    passed_once: Sequence[str] = ()
+    ignored: Sequence[str] = ()  # red before the run, and the user ignores them
+    late: Sequence[str] = ()  # chosen after the start, without a baseline
+    leftovers: Sequence[str] = ()  # files that the checks write
+    deleted: Sequence[str] = ()  # files of tasks that the checks have deleted
+    refused: Sequence[str] = ()  # checks of a project that the user has not approved
+
+
+class CheckHistory:
+    """The checks of a session, their results before the first change, and which have passed since."""
+
+    def __init__(self, facts: Mapping[str, Any], variables: Sequence[str] = ()) -> None:
+        self._facts = facts  # a report only reads them
+        self._variables = variables  # passed to checks although they look like secrets
+
+    @property
+    def gates(self) -> Sequence[Gate]:
+        return self._read().gates
+
+    @property
+    def baseline(self) -> Mapping[str, int]:
+        """Return the exit codes before the first change, by command."""
+        return self._read().baseline
+
+    @property
+    def passed_once(self) -> set[str]:
+        return set(self._read().passed_once)
+
+    def choose(self, gates: Iterable[Gate]) -> None:
+        """Set the checks of the session; a command counts once. Their results stay."""
+        unique: dict[str, Gate] = {}
+        for gate in gates:
+            unique.setdefault(gate.command, gate)
+        self._write(msgspec.structs.replace(self._read(), gates=tuple(unique.values())))
+
+    def is_blocking(self, command: str) -> bool:
+        """Return whether a failure of the check blocks a task: it passed before the first change, or since."""
+        record = self._read()
+        if command in record.passed_once:
+            return True
+        return command not in record.late and record.baseline.get(command, 0) == 0
+
+    def must_pass(self, command: str) -> bool:
+        """Return whether the run is done only if this check is green at the end."""
+        return command not in self._read().ignored or self.is_blocking(command)
+
+    @property
+    def ignored(self) -> Sequence[str]:
+        """Return the checks that were red before the run, that the user ignores, and that have not passed since."""
+        return [command for command in self._read().ignored if not self.is_blocking(command)]
+
+    def ignore(self, commands: Iterable[str]) -> None:
+        """Ignore these checks until they pass once."""
+        self._write(msgspec.structs.replace(self._read(), ignored=tuple(commands)))
+
+    @property
+    def leftovers(self) -> Sequence[str]:
+        """Return the files that the checks write."""
+        return self._read().leftovers
+
+    def note_leftovers(self, paths: Iterable[str]) -> None:
+        record = self._read()
+        if new := {*paths}.difference(record.leftovers):
+            self._write(msgspec.structs.replace(record, leftovers=tuple(sorted(new.union(record.leftovers)))))
+
+    @property
+    def deleted(self) -> Sequence[str]:
+        """Return the files of tasks that checks have deleted."""
+        return self._read().deleted
+
+    def note_deleted(self, paths: Iterable[str]) -> None:
+        record = self._read()
+        if new := {*paths}.difference(record.deleted):
+            self._write(msgspec.structs.replace(record, deleted=tuple(sorted(new.union(record.deleted)))))
+
+    @property
+    def late(self) -> Sequence[str]:
+        """Return the checks that were chosen after the start."""
+        return self._read().late
+
+    @property
+    def is_learning(self) -> bool:
+        """Return whether a check without a baseline has not passed yet: the files that it writes are not known."""
+        record = self._read()
+        return any(command not in record.passed_once for command in record.late)
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """Return the checks that were found later and are not run, because the project is not approved."""
+        return self._read().refused
+
+    def refuse(self, command: str) -> bool:
+        """Record a check that is not run. Return whether that is new."""
+        record = self._read()
+        if command in record.refused:
+            return False
+        self._write(msgspec.structs.replace(record, refused=(*record.refused, command)))
+        return True
+
+    def add_late(self, gate: Gate) -> None:
+        """Choose a check after the start: it blocks tasks after its first pass, and must be green at the end."""
+        record = self._read()
+        gates = (*record.gates, gate)
+        self._write(msgspec.structs.replace(record, gates=gates, late=(*record.late, gate.command)))
+
+    async def take_baseline(self, cwd: Path, timeout: float, *, again: bool = False) -> list[CheckResult]:
+        """Run each check once, before anything has changed, and return the red ones.
+
+        Known results stay, because files may have changed before a resume. `again`: nothing has changed yet, so red
+        checks are run once more.
+        """
+        red: list[CheckResult] = []
+        for gate in self.gates:
+            async with _one_at_a_time():
+                known = self.baseline.get(gate.command)
+                if known == 0 or (known is not None and not again):
+                    continue
+                run = await _run(gate.command, cwd, timeout, self._variables)
+                record = self._read()
+                baseline = {**record.baseline, gate.command: run.exit_code}
+                self._write(msgspec.structs.replace(record, baseline=baseline))
+                if run.exit_code != 0:
+                    red.append(run.result(gate.command, baseline=run.exit_code, blocking=False, flaky=False))
+        return red
+
+    async def check(self, cwd: Path, timeout: float) -> list[CheckResult]:
+        """Run all checks. One that fails, but did not time out, is run once more on the same files."""
+        return [await self._check(gate.command, cwd, timeout) for gate in self.gates]
+
+    async def _check(self, command: str, cwd: Path, timeout: float) -> CheckResult:
+        async with _one_at_a_time():
+            run, flaky = await _run_twice(command, cwd, timeout, self._variables)
+        if run.exit_code == 0:
+            self._note_pass(command)
+        return run.result(command, baseline=self.baseline.get(command), blocking=self.is_blocking(command), flaky=flaky)
+
+    def _note_pass(self, command: str) -> None:
+        record = self._read()
+        if command not in record.passed_once:
+            self._write(msgspec.structs.replace(record, passed_once=(*record.passed_once, command)))
+
+    def _read(self) -> _Record:
+        # Read each time: parallel tasks have their own objects on the same facts.
+        return msgspec.convert(self._facts.get(FACT, {}), _Record)
+
+    def _write(self, record: _Record) -> None:
+        assert isinstance(self._facts, Facts)
+        self._facts.set(FACT, record)

@@ -1,0 +1,145 @@
+"""The start of a report: block quotes about what may be lost, or may make the rest of the report untrue."""
+
+from __future__ import annotations
+
+from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, quote, shell, word
+from atomic.ralph.report_data import ReportData
+from atomic.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, named, shown, take_out
+
+
+def warnings(data: ReportData) -> str:
+    """Return what the reader must look at first; empty if there is nothing."""
+    texts = (
+        _touched_files(data),
+        _existing_files(data),
+        _committed_files(data),
+        _replaced_versions(data),
+        _lost_refs(data),
+        _protected_files(data),
+        _changed_copies(data),
+    )
+    return paragraphs(*(quote(text) for text in texts if text))
+
+
+def late_warning(data: ReportData) -> str:
+    """Name the user's files that changed after the last turn; the user may have changed them."""
+    if not data.late:
+        return ""
+    paths = " ".join(word(path) for path in data.late[:MOST_NAMED])
+    return quote(
+        "**Uncommitted files of yours changed after the last turn.** If it was not you, run this in the root of the"
+        f" repository: {code(f'atomic salvage {data.id} {paths}', 4000)}."
+    )
+
+
+def _touched_files(data: ReportData) -> str:
+    """Say what happened to uncommitted files of the user, and how to get them back."""
+    if not data.users.troubles:
+        return ""
+    troubles = list(data.users.troubles.items())[:MOST_NAMED]
+    files = data.users.files
+    commands = [
+        command
+        for path, trouble in troubles
+        if trouble.kind == "committed"
+        for command in take_out(path, files[path], trouble.commit)
+    ]
+    way_out = ""
+    if commands:
+        introduction = "To take a file out of the branch again and keep it as yours, in the root of the repository:"
+        way_out = paragraphs(introduction, shell(*commands))
+    return paragraphs(
+        "**Your uncommitted work is not as it was.** You may have changed it yourself during a turn or a check.",
+        bullets(_touched_file(path, files[path], trouble) for path, trouble in troubles),
+        way_out,
+        f"{code(f'atomic salvage {data.id}')} puts back what can be restored and prints these commands again.",
+    )
+
+
+def _touched_file(path: str, file: UsersFile, trouble: Trouble) -> str:
+    text = describe(code(shown(path)), trouble)
+    if trouble.content == file.content:
+        return text
+    if file.not_kept:
+        return f"{text}. **There is no copy of it**: {file.not_kept}."
+    return f"{text}, and was changed" if trouble.kind == "committed" else text
+
+
+def _existing_files(data: ReportData) -> str:
+    """Say that the run began without a commit, and which files are gone."""
+    files = data.existing.files
+    if not files:
+        return ""
+    deleted = list(data.existing.troubles)
+    lines = ["**There was no commit when the run began**: git cannot bring back what agents changed or deleted."]
+    if deleted:
+        salvage = code(f"atomic salvage {data.id}")
+        lines.append(f"Deleted: {named(deleted)}. {salvage} puts back what can be restored.")
+    if lost := [path for path in deleted if files[path].not_kept]:
+        lines.append(f"**There is no copy** of {named(lost)}: {files[lost[0]].not_kept}.")
+    lines.append(f"{code(f'atomic salvage {data.id} PATH')} puts back a file that was changed.")
+    return "\n".join(lines)
+
+
+def _committed_files(data: ReportData) -> str:
+    """Name the user's files that were committed during a turn, in commits without any work of the run."""
+    commits = dict(list(data.users.committed.items())[:MOST_NAMED])
+    if not commits:
+        return ""
+    commands = [command for path, commit in commits.items() for command in take_out(path, UsersFile(""), commit)]
+    return paragraphs(
+        "**Uncommitted files of yours were committed during a turn, probably by you.**",
+        bullets(f"{code(shown(path))} is in commit {commit[:12]}" for path, commit in commits.items()),
+        "If it was not you, these commands take them out of the branch again, in the root of the repository:",
+        shell(*commands),
+    )
+
+
+def _replaced_versions(data: ReportData) -> str:
+    """Name the user's files of which a version was replaced: the user may have written it."""
+    if not data.versions:
+        return ""
+    return (
+        f"**A version of uncommitted files of yours was replaced during the run: {named([*data.versions])}.** You may"
+        f" have written it: {code(f'atomic salvage {data.id}')} writes it next to the file."
+    )
+
+
+def _lost_refs(data: ReportData) -> str:
+    """Name the user's lost branches, tags and stashes, and the commands that restore them."""
+    if not data.lost_refs:
+        return ""
+    refs = data.lost_refs[:MOST_NAMED]
+    return paragraphs(
+        "**Branches, tags or stashes of yours are not as you left them.**",
+        bullets(f"{line(ref.said)}; {code(ref.way_back, 1000)} brings it back" for ref in refs),
+    )
+
+
+def _protected_files(data: ReportData) -> str:
+    """Name changed tests, checks and CI files."""
+    tasks: dict[str, list[str]] = {}
+    for proof in data.all_evidence:
+        for path in proof.protected_files:
+            tasks.setdefault(path, []).append(proof.task)
+    if not tasks and not data.by_reviewers:
+        return ""
+    lines: list[str] = []
+    for path in sorted(tasks):
+        by_task = "" if data.is_shared or data.is_yolo else f" (task {codes(tasks[path])})"
+        lines.append(f"{code(path)}{by_task}")
+    lines += [f"{code(path)} (by a reviewer)" for path in data.by_reviewers]
+    return paragraphs(
+        "**Tests, checks or CI files were changed.** The checks may be green only because of that: "
+        "look at these first.",
+        bullets(lines),
+    )
+
+
+def _changed_copies(data: ReportData) -> str:
+    if not data.changed_copies:
+        return ""
+    return (
+        f"**Another program changed {codes(data.changed_copies)} in the session's folder.** These are copies; this"
+        " report is made from the journal. Ask which program wrote there, and why."
+    )

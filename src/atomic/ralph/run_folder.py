@@ -1,0 +1,205 @@
+"""What the nodes of a run share: the project's folder, the session's folder and the facts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from atomic.base.redaction import MARK
+from atomic.base.terminal import harmless
+from atomic.git import Pictures, find_repository, shared_pictures
+from atomic.graph import Suspend
+from atomic.ralph.calls import calls_of, has_answer
+from atomic.ralph.checks import CheckHistory
+from atomic.ralph.evidence import Evidence, read_evidence, write_evidence
+from atomic.ralph.notes import NOTES
+from atomic.ralph.options import most_iterations
+from atomic.ralph.prompts import PromptContext
+from atomic.ralph.state import RalphState
+from atomic.ralph.users_files import read_users_files
+from atomic.runs.agent_calls import CutOff
+from atomic.sessions.facts import Facts
+from atomic.sessions.files import make_folder
+from atomic.sessions.store import notes_of
+from atomic.tasks import TaskList
+from atomic.workflows.nodes import Context
+
+Ralph = Context[RalphState]
+ITERATIONS = "iterations.json"
+FIRST_RULES = "first_rules"
+SNAPSHOTS = "pictures"  # a folder of the session
+TASKS = "tasks.json"
+MAX_SAID = 2_000  # characters of an agent's last message that are kept
+_WORKING = ("worker", "fixer")
+
+
+class RunFolder:
+    """The folders, facts and checks of a run, as a node needs them."""
+
+    def __init__(self, ctx: Ralph) -> None:
+        state = ctx.state
+        self._ctx = ctx
+        self.options = state.options
+        self.cwd = Path(state.cwd)
+        self.session = Path(state.session_dir)
+        self.facts = ctx.deps.facts
+        self.redactor = ctx.deps.files.redactor
+        self.checks = CheckHistory(self.facts, ctx.deps.check_variables)
+
+    def check_folder(self) -> None:
+        """Raise FolderGoneError if the project's folder does not exist."""
+        if not self.cwd.is_dir():
+            raise FolderGoneError(f"{self.cwd}, where the work is done, no longer exists: restore it and resume")
+
+    def timed(self, what: str) -> AbstractAsyncContextManager[None]:
+        """Interrupt the block when `--max-time` and its grace are over. Raises Suspend then."""
+        return self._ctx.deps.timed(what)
+
+    @property
+    def snapshots(self) -> Pictures:
+        return shared_pictures(
+            self.session / SNAPSHOTS,
+            self.cwd,
+            ignored=(self.notes,),
+            has_secret=self.redactor.finds_in_file,
+            first_rules=_FirstRules(self.facts),
+        )
+
+    @property
+    def notes(self) -> Path:
+        """Return the folder for notes; `make_notes` makes it before an agent may write there."""
+        return notes_of(self.session)
+
+    def make_notes(self) -> Path:
+        make_folder(str(self.notes))
+        return self.notes
+
+    @property
+    def tasks(self) -> TaskList:
+        return self._ctx.deps.tasks.read()
+
+    def write_tasks(self, tasks: TaskList) -> None:
+        self._ctx.deps.tasks.write(tasks)
+
+    @property
+    def evidence(self) -> dict[str, Evidence]:
+        return read_evidence(self.facts)
+
+    def write_evidence(self, evidence: Evidence) -> None:
+        write_evidence(self.facts, evidence)
+
+    def prompt_context(self) -> PromptContext:
+        """Return what prompts say about the project."""
+        checks = self.checks
+        return PromptContext(
+            cwd=str(self.cwd),
+            notes=str(self.notes / NOTES),
+            is_git=find_repository(self.cwd) is not None,  # also one that has no commit yet
+            checks=tuple(check.command for check in checks.gates),
+            red_before=tuple(checks.ignored),
+            wanted=tuple(
+                check.command
+                for check in checks.gates
+                if checks.must_pass(check.command) and not checks.is_blocking(check.command)
+            ),
+            shared=self.options.workers > 1,
+            users_files=tuple(read_users_files(self.facts).files),
+        )
+
+    @contextmanager
+    def turn(self, task: str = "") -> Generator[None]:
+        """Count a turn of a worker or fixer. Raises Suspend if the limit is reached.
+
+        The count is written before the turn, so that a turn that was killed counts. A turn that a cap or a limit of the
+        agent prevented does not count. A turn whose answer is in the journal is counted already.
+        """
+        if not has_answer(self._ctx):
+            self._begin_turn(task)
+        self.make_notes()
+        is_made = True
+        try:
+            yield
+        except Suspend as pause:
+            is_made = pause.question is not None or isinstance(pause, CutOff)
+            raise
+        finally:
+            turns = read_turns(self.facts)
+            self._write_turns(Turns(turns.turns - (not is_made), turns.open - {task}))
+
+    def _begin_turn(self, task: str) -> None:
+        turns = read_turns(self.facts)
+        most = most_iterations(self._ctx.deps.config)
+        if task in turns.open and _was_limited(self.facts, task):
+            return  # Atomic was killed while it waited for the limit's end
+        if most and turns.turns >= most:
+            more = max(most * 2, turns.turns + most)
+            raise Suspend(
+                f"max_iterations reached: {turns.turns} of {most} worker and fixer turns are used "
+                f"(to continue: atomic resume {self.session.name} --max-iterations {more})",
+                code="max_iterations",
+                begun=False,
+                remedy=f"--max-iterations {more}",
+            )
+        self._write_turns(Turns(turns.turns + 1, turns.open | {task}))
+
+    def _write_turns(self, turns: Turns) -> None:
+        self.facts.set(ITERATIONS, turns)
+
+    def others_work(self, task: str) -> bool:
+        """Return whether a turn of another task is running."""
+        return bool(read_turns(self.facts).open - {task})
+
+    def last_words(self, text: str) -> str:
+        """Return the end of an agent's message without secrets and control characters."""
+        clean = self.redactor.text(harmless(text)).strip()
+        return clean if len(clean) <= MAX_SAID else f"… {clean[-MAX_SAID:].lstrip()}"
+
+    def note(self, task: str, text: str) -> None:
+        """Write the result of an attempt at a task to `progress.txt`."""
+        self._ctx.emit("progress", {"task": task, "text": text})
+
+    def say(self, text: str) -> None:
+        """Print a message that is not a failure."""
+        self._ctx.emit("warning", {"text": text})
+
+
+class FolderGoneError(Exception):
+    """The project's folder was moved or deleted while a run worked in it."""
+
+
+class _FirstRules:
+    """The first ignore rules, kept as a fact: a worker could change a file of the session."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def read(self) -> bytes | None:
+        found: str | None = self._facts.get(FIRST_RULES)
+        if found is None:
+            return None
+        lines = (line for line in found.encode("latin-1").split(b"\n") if MARK.encode() not in line)
+        return b"\n".join(lines)  # a redacted rule would match other files
+
+    def write(self, rules: bytes) -> None:
+        self._facts.set(FIRST_RULES, rules.decode("latin-1"))  # names of files may have any bytes
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """The number of turns of workers and fixers that have begun, and the tasks of those that have not ended."""
+
+    turns: int = 0
+    open: frozenset[str] = frozenset()
+
+
+def read_turns(facts: Facts) -> Turns:
+    """Return the turns of a run."""
+    return msgspec.convert(facts.get(ITERATIONS, {}), Turns)
+
+
+def _was_limited(facts: Facts, task: str) -> bool:
+    """Return whether the last turn of a task ended at a limit of its agent."""
+    ends = [call.reason for call in calls_of(facts) if call.who in _WORKING and (call.task or "") == task]
+    return ends[-1:] == ["limit"]

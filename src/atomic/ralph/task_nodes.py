@@ -1,0 +1,302 @@
+"""The nodes of one task: a turn, and the checks on what it left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.git import FileChange, Picture
+from atomic.graph import Postpone, Suspend
+from atomic.providers.errors import ProviderError
+from atomic.ralph.calls import ask_once
+from atomic.ralph.check_runs import (
+    check_tree,
+    deleted_by_checks,
+    is_known_green,
+    look_for_check,
+    repair_task,
+    said_of,
+)
+from atomic.ralph.checkout import Checkout
+from atomic.ralph.evidence import CheckResult, Evidence, diffstat, protected
+from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
+from atomic.ralph.run_folder import Ralph, RunFolder
+from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
+from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
+from atomic.tasks import Task
+from atomic.workflows import END, NodeResult
+from atomic.workflows.errors import TurnCutError, TurnFailedError
+
+UNCHANGED = (
+    "no file has changed, so nothing counts as done. Do the work. If it cannot be done, or is done already, change no"
+    " file and end your answer with the reason: a person reads it in the report."
+)
+
+
+class TaskFailedError(AtomicError):
+    """A task has no attempts left."""
+
+    code = "nothing_runnable"
+
+
+class TaskStuckError(TaskFailedError):
+    """A task makes no progress: no file changes, or the same error repeats."""
+
+    code = "stuck"
+
+
+class ChecksRedError(TaskFailedError):
+    """The checks stay red after all repairs: no other task can begin."""
+
+    code = "check_red"
+    decisive = True
+
+
+async def begin(ctx: Ralph) -> NodeResult:
+    """Run the checks before a worker begins: what is red then is not the fault of this task.
+
+    Raises Postpone if they are red: a repair comes first. A repair ends here if they are green.
+    """
+    run = RunFolder(ctx)
+    task = ctx.item
+    state = ctx.state
+    run.check_folder()
+    if is_check_repair(task):
+        return await _begin_repair(ctx, run, task)
+    tried = bool(state.tries.get(task.id))  # then the task may have made the checks red
+    has_blocking = any(run.checks.is_blocking(check.command) for check in run.checks.gates)
+    if tried or not has_blocking or run.others_work(task.id):
+        return NodeResult()
+    now = await run.snapshots.take()
+    if await is_known_green(run, state, now):
+        return NodeResult()
+    checked = await check_tree(run, now=now)
+    if checked.red:
+        run.say(f"{said_of(checked.red)} before task {task.id} begins: it is repaired first")
+        raise Postpone([repair_task(run, checked.red)])
+    return NodeResult({"checked": {task.id: checked.after}} if checked.is_green(run) else {})
+
+
+async def _begin_repair(ctx: Ralph, run: RunFolder, task: Task) -> NodeResult:
+    checked = await check_tree(run)
+    if checked.missing(run):
+        return NodeResult()
+    spans = ctx.state.spans.get(task.id, [])
+    attempt = len(ctx.state.tries.get(task.id, [])) + 1
+    run.write_evidence(await evidence_of(run, task.id, attempt, spans, checked.after, checked.results, ""))
+    return NodeResult({"checked": {task.id: checked.after}}, goto=END)
+
+
+async def work(ctx: Ralph) -> NodeResult:
+    """Run one turn of a worker or fixer, and record how it ended."""
+    run = RunFolder(ctx)
+    task = ctx.item
+    run.check_folder()
+    tries = ctx.state.tries.get(task.id, [])
+    checkout = Checkout(run)
+    # One attempt may undo what another has moved. After that the run pauses: the user may have moved it.
+    puts_back = [one.kind == "git" for one in tries[-2:]] in ([True], [False, True])
+    with _begun(ctx, task), run.turn(task.id):
+        async with checkout.turn(task.id, is_repair=puts_back):
+            prompt = worker_prompt(
+                task,
+                run.prompt_context(),
+                attempt=len(tries) + 1,
+                builds_on=_builds_on(run, task),
+                trouble=tries[-1].trouble if tries else "",
+                said=tries[-1].said if tries else "",
+                cut_off=ctx.attempt > 1 or (bool(tries) and tries[-1].cut_off),
+                aim=aim_of(run.options.goal, run.tasks.tasks) if role_of(task) == "fixer" else "",
+            )
+            ended, spans = await watch_turn(ctx, run, lambda: ask(ctx, prompt, role_of(task)))
+    spans = joined([*ctx.state.spans.get(task.id, ()), *spans])
+    return NodeResult(
+        {
+            "broken": {task.id: ended.error},
+            "cut_off": {task.id: ended.is_cut},
+            "said": {task.id: run.last_words(ended.text)},
+            "misplaced": {task.id: checkout.failed},
+            "spans": {task.id: spans},
+        }
+    )
+
+
+@contextmanager
+def _begun(ctx: Ralph, task: Task) -> Generator[None]:
+    """Mark a pause as begun after the first turn: a pause before it leaves the task pending."""
+    try:
+        yield
+    except Suspend as pause:
+        pause.begun = pause.begun or bool(ctx.state.spans.get(task.id))
+        raise
+
+
+class Ended(NamedTuple):
+    """How a turn ended: the agent's last message, the error, and whether a limit interrupted it."""
+
+    text: str
+    error: str = ""
+    is_cut: bool = False
+
+
+async def ask(ctx: Ralph, prompt: str, role: str) -> Ended:
+    """Run one turn of a worker or fixer, unless its answer is in the journal."""
+    return await ask_once(ctx, Ended, lambda: _ask(ctx, prompt, role))
+
+
+async def _ask(ctx: Ralph, prompt: str, role: str) -> Ended:
+    try:
+        return Ended(await ctx.deps.turn(prompt, agent=role, strict=False))
+    except TurnFailedError as failed:
+        return Ended(failed.said, str(failed), isinstance(failed, TurnCutError))
+    except ProviderError as failed:
+        return Ended("", str(failed))
+
+
+def _builds_on(run: RunFolder, task: Task) -> list[str]:
+    known = {one.id: one for one in run.tasks.tasks}
+    proofs = run.evidence
+    lines: list[str] = []
+    for id in task.blocked_by:
+        if (one := known.get(id)) is not None:
+            files = proofs[id].changed_files[:8] if id in proofs else ()
+            lines.append(f"{id}: {one.title}" + (f" ({', '.join(files)})" if files else ""))
+    return lines
+
+
+async def gate(ctx: Ralph) -> NodeResult:
+    """Run the checks after the turn: the task is done, tried again, or given up."""
+    run = RunFolder(ctx)
+    task = ctx.item
+    run.check_folder()
+    tries = ctx.state.tries.get(task.id, [])
+    await look_for_check(ctx, run)
+    evidence, failed, green = await _examine(ctx, run, task, attempt=len(tries) + 1)
+    run.write_evidence(evidence)
+    run.note(task.id, result_line(evidence))
+    if failed is None:
+        return NodeResult({"checked": {task.id: green}} if green is not None else {}, goto=END)
+    tries = [*tries, msgspec.structs.replace(failed, said=ctx.state.said.get(task.id, ""))]
+    update = {"tries": {task.id: tries}}
+    most = MAX_ATTEMPTS + ctx.state.forgiven.get(task.id, 0)  # a resume gives as many again
+    if len(tries) >= most:
+        return NodeResult(update, goto="give-up")
+    run.say(f"task {task.id}: attempt {len(tries)} of {most} failed: {evidence.reason}; trying again")
+    return NodeResult(update, goto="work")
+
+
+async def give_up(ctx: Ralph) -> NodeResult:
+    """Fail the task. A resume gives it as many attempts again."""
+    id = ctx.item.id
+    tries = ctx.state.tries.get(id, [])
+    if ctx.attempt == 1:
+        raise _given_up(ctx.item, tries[ctx.state.forgiven.get(id, 0) :])
+    return NodeResult({"forgiven": {id: len(tries)}}, goto="begin")
+
+
+async def _examine(
+    ctx: Ralph, run: RunFolder, task: Task, *, attempt: int
+) -> tuple[Evidence, Try | None, Picture | None]:
+    """Return the evidence of an attempt, what was missing, and a snapshot if all checks are green on it."""
+    state = ctx.state
+    green: Picture | None = None
+    spans = state.spans[task.id]
+    now = await run.snapshots.take()
+    changes = await changes_of(run.snapshots, spans)
+    error = state.broken.get(task.id, "")
+    misplaced = state.misplaced.get(task.id)
+    results: Sequence[CheckResult] = ()
+    if misplaced is not None:
+        reason = misplaced.reason
+        failed = misplaced
+    elif error:
+        reason = error
+        failed = Try("error", f"The turn did not end well: {error}", reason, state.cut_off.get(task.id, False))
+    elif not (changes or await has_committed(run, spans) or task.metadata.get("no_change") is True):
+        reason = "no file has changed"
+        failed = Try("unchanged", f"When your turn had ended, {UNCHANGED}", reason)
+    else:
+        own = [one.path for one in changes if one.status != "deleted"]
+        checked = await check_tree(run, now=now, work=own)
+        results = checked.results
+        red = checked.missing(run) if is_check_repair(task) else checked.red
+        reason = said_of(red)
+        failed = Try("gate", check_output(red), reason) if red else None
+        if failed is None and (gone := await deleted_by_checks(run, own)):
+            reason = f"the checks deleted {', '.join(gone[:5])}"
+            advice = "Restore the files of the work, and change what deletes them."
+            failed = Try("gate", f"When your turn had ended, {reason}. {advice}", reason)
+        green = checked.after if failed is None and checked.is_green(run) else None
+    return await evidence_of(run, task.id, attempt, spans, now, results, reason), failed, green
+
+
+async def evidence_of(
+    run: RunFolder,
+    task: str,
+    attempt: int,
+    spans: Sequence[Span],
+    now: Picture,
+    results: Sequence[CheckResult],
+    reason: str,
+) -> Evidence:
+    """Return the evidence of one attempt, from what the engine observed."""
+    changes = await changes_of(run.snapshots, spans)
+    uncommitted = frozenset[str]()
+    if has_moved(spans) and run.options.workers == 1:  # several workers in one checkout cannot be told apart
+        uncommitted = await run.snapshots.uncommitted(now)
+    return Evidence(
+        task=task,
+        attempt=attempt,
+        status="failed" if reason else "passed",
+        gates=tuple(results),
+        commit=now.head,
+        tree=now.tree,
+        changed_files=tuple(one.path for one in changes),
+        diffstat=diffstat(changes),
+        protected_files=tuple(_protected(run, task, changes)),
+        reason=reason,
+        uncommitted=tuple(one.path for one in changes if one.path in uncommitted),
+    )
+
+
+def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list[str]:
+    """Return the changed files that decide about checks, also those that git ignores."""
+    seen = protected(changes, [check.command for check in run.checks.gates])
+    return sorted({*seen, *Checkout(run).hidden_changes(task)})
+
+
+def result_line(evidence: Evidence) -> str:
+    """Return the result of an attempt, in one line."""
+    result = f"failed: {evidence.reason}" if evidence.reason else "done"
+    green = [one for one in evidence.gates if one.exit_code == 0]
+    facts = [f"{one.command} passed in {one.seconds:.1f}s" for one in green]
+    facts.append(f"{evidence.diffstat.files} files changed")
+    if evidence.commit is not None:
+        facts.append(f"HEAD {evidence.commit[:10]}")
+    return f"attempt {evidence.attempt}, {result} ({', '.join(facts)})"
+
+
+def same_words(error: str) -> str:
+    """Return an error for comparison, without numbers, which differ each time."""
+    return re.sub(r"\d+", "#", error)
+
+
+def _given_up(task: Task, tries: Sequence[Try]) -> TaskFailedError:
+    if is_check_repair(task):
+        seen = [one.reason for one in tries if one.kind == "gate"]
+        red = seen[-1] if seen else str(task.metadata.get("red", tries[-1].reason))
+        return ChecksRedError(
+            f"the checks are still red after {len(tries)} attempts: {red}. The report has the end of the output"
+        )
+    kinds = {one.kind for one in tries}
+    words = {same_words(one.trouble) for one in tries}
+    if kinds == {"unchanged"}:
+        return TaskStuckError(f"{len(tries)} attempts changed no file")
+    if kinds == {"error"} and len(words) == 1:
+        return TaskStuckError(f"{len(tries)} turns ended with the same error: {tries[-1].reason}")
+    return TaskFailedError(f"not done after {len(tries)} attempts: {tries[-1].reason}")

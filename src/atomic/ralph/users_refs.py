@@ -1,0 +1,166 @@
+"""The user's other branches, tags and stashes: no turn may delete or rewrite one.
+
+They are recorded when a turn or a check begins and compared after it. A turn may delete a ref that a turn made. A
+branch with new commits has lost nothing: someone may work in another worktree of the repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+import msgspec
+
+from atomic.git import GitError, Refs, Repository, read_refs
+from atomic.ralph.users_files import CHECKS, from_fact, shown, to_fact
+from atomic.sessions.facts import Facts
+
+FACT = "refs"
+_STASH = "stash "  # prefix of a stash's object, in place of the name of a ref
+_BRANCH = "refs/heads/"
+_TAG = "refs/tags/"
+
+
+class LostRef(msgspec.Struct, frozen=True):
+    """A ref that is gone or points elsewhere."""
+
+    name: str  # the full name, or `stash` and the object
+    object: str  # the object before
+    now: str  # the object now; empty if the ref is gone
+    task: str  # the task of the turn, or CHECKS
+    message: str = ""  # of a stash
+
+    @property
+    def title(self) -> str:
+        """Return the ref in words."""
+        if self.name.startswith(_STASH):
+            return f"the stash {shown(self.message) or self.object[:12]}"
+        kind = {_BRANCH: "branch", _TAG: "tag"}.get("/".join(self.name.split("/")[:2]) + "/", "ref")
+        return f"the {kind} {shown(self.name.removeprefix(_BRANCH).removeprefix(_TAG))}"
+
+    @property
+    def said(self) -> str:
+        """Return what happened to it."""
+        when = " while a check ran" if self.task == CHECKS else ""
+        return f"{self.title} was {'moved' if self.now else 'deleted'}{when}"
+
+    @property
+    def way_back(self) -> str:
+        """Return the command that restores it."""
+        if self.name.startswith(_STASH):
+            return f"git stash store -m {quote(self.message)} {self.object}"
+        force = " -f" if self.now else ""
+        if self.name.startswith(_BRANCH):
+            return f"git branch{force} {quote(self.name.removeprefix(_BRANCH))} {self.object}"
+        if self.name.startswith(_TAG):
+            return f"git tag{force} {quote(self.name.removeprefix(_TAG))} {self.object}"
+        return f"git update-ref {quote(self.name)} {self.object}"
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """The refs of the user and those that are lost; a fact of the run."""
+
+    refs: Refs = Refs()  # at the start of the last turn, without refs that turns made
+    made: list[str] = []  # names of refs that turns made
+    lost: list[LostRef] = []
+
+
+def lost_refs(facts: Mapping[str, Any]) -> list[LostRef]:
+    """Return the refs of the user that are gone or moved."""
+    return _read(facts).lost
+
+
+def _read(facts: Mapping[str, Any]) -> _Record:
+    return msgspec.convert(from_fact(facts.get(FACT, {})), _Record)
+
+
+class UsersRefs:
+    """The refs of a repository, around turns and checks."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    async def begin(self, repository: Repository, branch: str | None) -> None:
+        """Record the refs: changes since the last turn come from the user. `branch` may move."""
+        record = _read(self._facts)
+        now = await _now(repository)
+        if now is None:
+            return
+        flat = _flat(now)
+        lost = [one for one in record.lost if flat.get(one.name, ("", ""))[0] == one.now]
+        gone = {one.name: one for one in lost}
+        made = [name for name in record.made if name in flat]
+        refs = {name: object for name, object in now.refs if name not in made and name != branch}
+        refs |= {name: one.object for name, one in gone.items() if not name.startswith(_STASH)}
+        stashes = [(object, text) for object, text in now.stashes if _STASH + object not in made]
+        stashes += ((one.object, one.message) for name, one in gone.items() if name.startswith(_STASH))
+        self._note(_Record(Refs(sorted(refs.items()), stashes), made, lost))
+
+    async def end(self, repository: Repository, task: str, branch: str | None) -> list[LostRef]:
+        """Record the refs that are lost since the beginning, and return the new ones. `branch` may move.
+
+        A lost ref fails only one attempt: the user may have deleted it, and the report says so anyway.
+        """
+        record = _read(self._facts)
+        now = await _now(repository)
+        if now is None or FACT not in self._facts:
+            return []
+        known = {one.name for one in record.lost}
+        lost = await _lost_since(record, now, repository, task, branch)
+        if any(one.name not in known for one in lost):  # git may have rewritten its files while they were read
+            now = await _now(repository)
+            if now is None:
+                return []
+            lost = await _lost_since(record, now, repository, task, branch)
+        before = _flat(record.refs)
+        made = sorted({*record.made, *(name for name in _flat(now) if name not in before and name != branch)})
+        self._note(_Record(record.refs, made, lost))
+        return [one for one in lost if one.name not in known]
+
+    def _note(self, record: _Record) -> None:
+        if record != _read(self._facts):
+            self._facts.set(FACT, to_fact(record))
+
+
+async def _lost_since(
+    record: _Record, now: Refs, repository: Repository, task: str, branch: str | None
+) -> list[LostRef]:
+    """Return the recorded refs that are gone or moved now."""
+    known = {one.name: one for one in record.lost}
+    after = _flat(now)
+    lost: list[LostRef] = []
+    for name, (object, message) in _flat(record.refs).items():
+        found = after.get(name, ("", ""))[0]
+        if found == object or name == branch or (found and await _has_grown(repository, name, object, found)):
+            continue
+        whose = known[name].task if name in known else task
+        lost.append(LostRef(name, object, found, whose, message))
+    return lost
+
+
+async def _now(repository: Repository) -> Refs | None:
+    try:
+        return await read_refs(repository)
+    except GitError:  # a worker has damaged the repository; another check reports it
+        return None
+
+
+def _flat(refs: Refs) -> dict[str, tuple[str, str]]:
+    stashes = {_STASH + object: (object, message) for object, message in refs.stashes}
+    return {**{name: (object, "") for name, object in refs.refs}, **stashes}
+
+
+async def _has_grown(repository: Repository, name: str, old: str, new: str) -> bool:
+    return not name.startswith(_TAG) and await repository.is_ancestor(old, new)
+
+
+def way_back(lost: list[LostRef]) -> str:
+    """Return the prompt for a worker that has deleted or moved refs of the user."""
+    told = "\n".join(f"- {one.said}" for one in lost)
+    commands = "\n".join(one.way_back for one in lost)
+    return (
+        f"While your turn ran, branches, tags or stashes of the user changed:\n{told}\n\n"
+        "If you did that, bring them back with these commands. If you did not, leave them alone: the user did it.\n\n"
+        f"```sh\n{commands}\n```"
+    )

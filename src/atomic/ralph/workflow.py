@@ -1,0 +1,122 @@
+"""The graph: plan, work, check, review, fix; or yolo."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from atomic.ralph import plan_nodes, pull_request, review_nodes, task_nodes, yolo
+from atomic.ralph.options import check_operation, check_resume, check_trust, check_yolo, read_options
+from atomic.ralph.report import at_end
+from atomic.ralph.run_folder import TASKS, Ralph, RunFolder
+from atomic.ralph.state import RalphState
+from atomic.workflows import END, LoadedWorkflow, Node, NodeKind, NodeResult, WorkflowRuntime, graph, node
+from atomic.workflows.definition import Capabilities, WorkflowDefinition, WorkflowStateParams
+from atomic.workflows.task_loop import task_loop_node
+
+
+def ralph(definition: WorkflowDefinition) -> LoadedWorkflow:
+    """Return Ralph, ready to run."""
+    compiled = (
+        graph(RalphState)
+        .node("prepare", plan_nodes.prepare)
+        .if_(_is_yolo, _yolo(), else_=_tasks(), id="how")
+        .if_(lambda state: state.options.pr, [node("publish", pull_request.publish)], id="with-pr")
+        .compile(name=definition.name, description=definition.description, max_steps=0)
+    )
+    return LoadedWorkflow(
+        graph=compiled,
+        create_state=create_state,
+        check_start=check_start,
+        check_resume=check_resume,
+        at_end=at_end,
+        capabilities=Capabilities(subagents=True, task_list=True, questions=True),
+    )
+
+
+def agent(id: str, run: Callable[[Ralph], Awaitable[NodeResult]]) -> Node[RalphState, WorkflowRuntime]:
+    """Return a node whose function calls an agent."""
+    return Node(id=id, kind=NodeKind.AGENT, run=run)
+
+
+def check_start(params: WorkflowStateParams) -> None:
+    """Refuse options that cannot work, before there is a session. Raises StartError, UntrustedError."""
+    options = read_options(params)
+    check_yolo(params)
+    check_trust(params, options)
+    if not options.dry_run:
+        check_operation(params.cwd)
+
+
+def create_state(params: WorkflowStateParams) -> Mapping[str, Any]:
+    return {"options": read_options(params), "cwd": params.cwd, "session_dir": params.session_dir}
+
+
+def _is_yolo(state: RalphState) -> bool:
+    return state.options.mode == "yolo"
+
+
+def _yolo() -> Any:
+    turns = graph(RalphState).then(agent("turn", yolo.turn)).node("look", yolo.look).node("rest", yolo.rest)
+    return graph(RalphState).node("dry-yolo", show).loop(turns, until=_is_over, max_iterations=0, id="yolo")
+
+
+def _tasks() -> Any:
+    rounds = (
+        graph(RalphState)
+        .then(_work())
+        .node("settle", review_nodes.settle)
+        .if_(review_nodes.is_reviewed, _review(), else_=[node("unreviewed", unreviewed)], id="how-reviewed")
+    )
+    return (
+        graph(RalphState)
+        .if_(
+            lambda state: state.options.mode == "plan",
+            [agent("plan", plan_nodes.plan)],
+            id="how-planned",
+        )
+        .node("dry", show)
+        .loop(rounds, until=_is_over, max_iterations=0, id="rounds")
+    )
+
+
+def _work() -> Any:
+    steps = (
+        graph(RalphState)
+        .node("begin", task_nodes.begin)
+        .then(agent("work", task_nodes.work))
+        .node("gate", task_nodes.gate)
+        .node("give-up", task_nodes.give_up)
+    )
+    return task_loop_node(
+        "tasks",
+        tasks_path=lambda state: f"{state.session_dir}/{TASKS}",
+        task_nodes=steps,
+        max_iterations=0,
+        max_concurrency=lambda state: state.options.workers,
+    )
+
+
+def _review() -> Any:
+    one = agent("review", review_nodes.review)
+    return (
+        graph(RalphState)
+        .map("reviews", lambda state: range(state.options.reviewers), one, max_concurrency=0)
+        .node("judge", review_nodes.judge)
+        .node("halt", review_nodes.halt)
+    )
+
+
+def _is_over(state: RalphState) -> bool:
+    return state.over
+
+
+async def show(ctx: Ralph) -> NodeResult:
+    """End a dry run; the report says what would be done."""
+    return NodeResult(goto=END) if RunFolder(ctx).options.dry_run else NodeResult()
+
+
+async def unreviewed(ctx: Ralph) -> NodeResult:
+    """End the run without a review."""
+    RunFolder(ctx).say("not reviewed: --review-rounds is 0")
+    return NodeResult({"over": True})

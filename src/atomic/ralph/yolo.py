@@ -1,0 +1,157 @@
+"""The nodes of `--yolo`: the same prompt in fresh contexts, until the agent gives its promise and the checks pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from atomic.graph import RunStatus, Suspend
+from atomic.ralph.check_runs import (
+    MAX_RUNS,
+    check_tree,
+    deleted_by_checks,
+    deleting,
+    look_for_check,
+    moving,
+    said_of,
+)
+from atomic.ralph.checkout import Checkout
+from atomic.ralph.evidence import CheckResult
+from atomic.ralph.prompts import PROMISE, check_output, yolo_prompt
+from atomic.ralph.run_folder import Ralph, RunFolder
+from atomic.ralph.state import Halt, RalphState
+from atomic.ralph.task_nodes import ask, evidence_of, same_words
+from atomic.ralph.turn_changes import changes_of, has_committed, joined, watch_turn
+from atomic.workflows import NodeResult
+from atomic.workflows.task_loop import ends_with_signal
+
+TASK = "yolo"  # the name of its evidence
+STUCK = 3  # turns without a changed file, or with the same error
+
+
+async def turn(ctx: Ralph) -> NodeResult:
+    """Run one turn in a fresh context."""
+    run = RunFolder(ctx)
+    state = ctx.state
+    run.check_folder()
+    number = state.iteration + 1
+    checkout = Checkout(run)
+    with run.turn():
+        async with checkout.turn(TASK, is_repair=state.misplaced.get(TASK) is not None):
+            prompt = yolo_prompt(
+                run.options.goal,
+                run.prompt_context(),
+                attempt=number,
+                trouble=state.trouble,
+                said=state.said.get(TASK, ""),
+                cut_off=ctx.attempt > 1 or state.cut_off.get(TASK, False),
+            )
+            ended, spans = await watch_turn(ctx, run, lambda: ask(ctx, prompt, "worker"))
+    error = ended.error
+    if checkout.failed is not None:
+        error = checkout.failed.reason
+    again = bool(error) and same_words(error) == same_words(state.last_error)
+    in_row = state.errors_in_row + 1 if again else int(bool(error))
+    changed = bool(await changes_of(run.snapshots, spans)) or await has_committed(run, spans)
+    return NodeResult(
+        {
+            "iteration": number,
+            "answer": "" if error else ended.text,
+            "said": {TASK: run.last_words(ended.text)},
+            "cut_off": {TASK: ended.is_cut},
+            "last_error": error,
+            "errors_in_row": in_row,
+            "unchanged_in_row": 0 if changed else state.unchanged_in_row + 1,
+            "misplaced": {TASK: checkout.failed},
+            "spans": {TASK: joined([*state.spans.get(TASK, ()), *spans])},
+        }
+    )
+
+
+async def look(ctx: Ralph) -> NodeResult:
+    """Decide whether the promise was kept. If not, write the next prompt, or halt if the work is stuck."""
+    run = RunFolder(ctx)
+    state = ctx.state
+    run.check_folder()
+    facts: dict[str, Any] = {"answer": ""}
+    red: list[CheckResult] = []
+    denials = 0
+    misplaced = state.misplaced.get(TASK)
+    reason = ""
+    if misplaced is not None:
+        trouble = misplaced.trouble
+        reason = misplaced.reason
+    elif state.last_error:
+        trouble = f"The turn did not end well: {state.last_error}"
+        reason = f"the turn did not end well: {state.last_error}"
+    elif not ends_with_signal(state.answer, PROMISE):
+        trouble = ""
+        reason = "the agent has not given its promise"
+    elif not (red := await _denied(ctx, run)):
+        return NodeResult({**facts, "over": True})
+    else:
+        denial = _denial(red)
+        denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
+        facts |= {"denial": denial, "denials_in_row": denials}
+        trouble = f"You promised that all is done, but the checks say that it is not.\n\n{check_output(red)}"
+    if reason:  # the run may pause before the next turn, and its report needs this evidence
+        now = await run.snapshots.take()
+        run.write_evidence(await evidence_of(run, TASK, state.iteration, state.spans[TASK], now, (), reason))
+    return NodeResult({**facts, "trouble": trouble, "halt": _stuck(state) or _denied_again(denials, red)})
+
+
+async def _denied(ctx: Ralph, run: RunFolder) -> list[CheckResult]:
+    """Return the red checks that deny the promise. Raises Suspend if the files keep changing."""
+    state = ctx.state
+    await look_for_check(ctx, run)
+    own = [one.path for one in await changes_of(run.snapshots, state.spans[TASK]) if one.status != "deleted"]
+    checked = await check_tree(run, runs=MAX_RUNS, work=own)
+    if checked.moved:
+        raise Suspend(moving(checked.moved, "while the checks ran"), status=RunStatus.BLOCKED, code="moving_tree")
+    if ctx.attempt == 1 and (gone := await deleted_by_checks(run, own)):  # after a resume the user knows
+        raise Suspend(deleting(gone), status=RunStatus.BLOCKED, code="moving_tree")
+    red = checked.missing(run)
+    reason = f"the promise does not hold: {said_of(red)}" if red else ""
+    spans = state.spans[TASK]
+    run.write_evidence(await evidence_of(run, TASK, state.iteration, spans, checked.after, checked.results, reason))
+    return red
+
+
+def _denial(red: Sequence[CheckResult]) -> str:
+    """Return the output of the checks for comparison, without durations, which differ each time.
+
+    Return nothing if a check printed nothing: then progress cannot be seen.
+    """
+    if not all(check.output_tail.strip() for check in red):
+        return ""
+    outputs = [f"{check.command} {check.exit_code} {check.output_tail}" for check in red]
+    return re.sub(r"\d+\.\d+", "#", "\n".join(outputs))
+
+
+def _denied_again(denials: int, red: Sequence[CheckResult]) -> Halt | None:
+    if denials < STUCK:
+        return None
+    return Halt(
+        "stuck",
+        f"{denials} promises were denied by the same error: {said_of(red)}. The report has the end of the output",
+    )
+
+
+def _stuck(state: RalphState) -> Halt | None:
+    if state.errors_in_row >= STUCK:
+        return Halt("stuck", f"{state.errors_in_row} turns ended with the same error: {state.last_error}")
+    if state.unchanged_in_row >= STUCK:
+        return Halt("stuck", f"{state.unchanged_in_row} turns changed no file and kept no promise")
+    return None
+
+
+async def rest(ctx: Ralph) -> NodeResult:
+    """Wait for a person if the work is stuck; a resume gives three more turns."""
+    found = ctx.state.halt
+    if found is None:
+        return NodeResult()
+    if ctx.attempt == 1:
+        raise Suspend(found.reason, status=RunStatus.BLOCKED, code=found.code)
+    forgotten = {"unchanged_in_row": 0, "errors_in_row": 0, "last_error": "", "denials_in_row": 0}
+    return NodeResult({"halt": None, **forgotten})

@@ -1,0 +1,4 @@
+"""One execution of a workflow: agent calls, budget, events, the event log, and how it ended.
+
+Start with `executor`, the one path for every workflow and every host.
+"""

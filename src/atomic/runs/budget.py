@@ -1,0 +1,591 @@
+"""The budget of a run: decides whether a turn of an agent may start, and when.
+
+Money is reserved before a turn and settled after it. The reserve is what the most
+expensive turn of the same role has taken so far. If it does not fit, the turn waits for
+the turns at work, which may take less. If no turn is at work and a cap is reached, the
+run pauses. So a cap is exceeded by one turn per parallel worker at most.
+
+A turn at work is interrupted only if it goes far beyond what was left (`cut_for`).
+
+Turns of a rate-limited provider wait until the wall clock reaches its reset. So a
+suspended machine or a restarted Atomic continues at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
+from typing import Literal, TypedDict, Unpack
+from uuid import uuid4
+
+import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.base.text import duration
+from atomic.base.usage import Usage
+from atomic.graph.engine.errors import JournalError, RunOwnedError
+from atomic.runs.limits import CHARACTERS_PER_TOKEN, Caps
+from atomic.runs.spending import (
+    PARKED,
+    WORKED,
+    Amount,
+    CallRecord,
+    Spent,
+    amount_of,
+    end_killed_calls,
+    read_calls,
+    read_past,
+    weighted_tokens,
+    write_call,
+)
+from atomic.sessions.facts import Facts
+
+OnLimit = Literal["wait", "stop", "switch"]
+
+TOKENS_PER_DOLLAR = 100_000  # if neither a price nor a token cap is known: dearer than nearly every model
+DOLLARS_PER_TOKEN = 5e-6  # until an agent that reports a price at the end of its turns has reported one
+LOOK_SECONDS = 15.0  # between looks at the wall clock: a sleep does not count time in suspend
+LATE_SECONDS = 5.0  # spreads the runs that wait for the same reset
+FIRST_WAIT = 60.0  # seconds, if a provider does not report its reset; doubled each time
+LONGEST_WAIT = 900.0
+LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; a later reset is a mistake
+
+
+class CapReached(AtomicError):
+    """A cap is reached: the run pauses. `kind` is the reason of the pause."""
+
+    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", cut: str = "") -> None:
+        self.kind = kind
+        self.limit = limit
+        self.spent = spent
+        self.flag = f"--{kind.replace('_', '-')}"
+        shown = _SHOWN[kind]
+        self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
+        cut = f"; the {cut} at work was interrupted, and what it did is kept" if cut else ""
+        super().__init__(
+            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
+            f" (to continue: {self.raise_with})"
+        )
+
+
+class Parked(AtomicError):
+    """A provider is rate-limited until `reset_at` (Unix time), and `--on-limit stop` forbids to wait."""
+
+    def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
+        self.provider = provider
+        self.reset_at = reset_at
+        self.remedy = "--on-limit wait"
+        who = provider or "the provider"
+        super().__init__(
+            f"{who} has reached its usage limit until {_at(reset_at)}"
+            f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
+        )
+
+
+class CallDetails(TypedDict, total=False):
+    """Details that the journal keeps with a call."""
+
+    node: str | None
+    task: str | None
+    model: str | None
+    file: str | None
+
+
+class TurnMaximum(msgspec.Struct, frozen=True):
+    """What one turn may take before it is interrupted; None: any amount."""
+
+    usd: float | None = None
+    tokens: float | None = None
+
+
+class TurnSpending:
+    """What one turn takes. Each report covers the whole turn so far; late ones count too."""
+
+    def __init__(
+        self, budget: Budget, call: CallRecord, reserved: Amount, maximum: TurnMaximum, *, priced: bool
+    ) -> None:
+        self.call = call
+        self.reserved = reserved
+        self.maximum = maximum
+        self.priced = priced
+        self.is_open = True
+        self.is_cut = False
+        self.written: CallRecord | None = None  # as the journal has it
+        self._budget = budget
+
+    @property
+    def id(self) -> str:
+        return self.call.id  # `call` in agent-calls.jsonl
+
+    @property
+    def role(self) -> str:
+        return self.call.role or ""
+
+    @property
+    def amount(self) -> Amount:
+        return self.call.amount
+
+    def report(self, usage: Usage, *, is_final: bool = True, estimated: bool = False) -> None:
+        """Record what the turn has taken so far. Not final: a price may follow."""
+        self._budget.record_usage(self, usage, is_final=is_final, estimated=estimated)
+
+    def end(self, reason: str, seconds: float) -> None:
+        """Note how a turn of the call ended. The next report or the settlement writes it."""
+        self.call = msgspec.structs.replace(self.call, reason=reason, seconds=self.call.seconds + seconds)
+
+    @property
+    def committed(self) -> Amount:
+        """The larger of what the turn has taken and what is reserved for it."""
+        return self.amount.at_least(self.reserved)
+
+
+class Budget:
+    """Keeps a run within its caps and its providers' limits.
+
+    `warn` shows a message to the user. `open` connects the budget with the journal, which
+    keeps what a kill must not lose. `clock` is the wall clock.
+    """
+
+    def __init__(
+        self,
+        caps: Caps | None = None,
+        *,
+        on_limit: OnLimit = "wait",
+        run: str = "",
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        warn: Callable[[str], object] | None = None,
+    ) -> None:
+        self.caps = caps or Caps()
+        self.on_limit = on_limit
+        self._run = run
+        self._clock = clock
+        self._sleep = sleep
+        self._warn = warn
+        self._facts: Facts | None = None
+        self._settled = Amount()
+        self._dearest: dict[str, Amount] = {}  # by role: the most expensive turn
+        self._finished: dict[str, Amount] = {}  # by role: the most expensive turn that was not interrupted
+        self._rates: dict[str, float] = {}  # by provider: dollars per weighted token
+        self._live: list[TurnSpending] = []
+        self._changed = asyncio.Event()
+        self._parked: dict[str, float] = {}  # by provider: Unix time of its reset
+        self._waits: dict[str, float] = {}  # by provider without a reset: seconds of the last wait
+        self._watch = _Stopwatch(clock)
+        self._warned: set[str] = set()
+
+    def open(self, facts: Facts, *, before: Amount | None = None) -> None:
+        """Read what earlier processes have spent, and keep what this one spends.
+
+        `before` is what a run of an older version has spent and kept elsewhere. Raises
+        JournalError.
+        """
+        self._facts = facts
+        if before and before != Amount() and not any(True for _ in read_calls(facts)):
+            write_call(facts, CallRecord(amount=before))
+        end_killed_calls(facts)
+        past = read_past(facts)
+        self._settled += past.spent.amount
+        self._watch.add(past.spent.seconds)
+        self._parked = {**past.parked, **self._parked}
+        for known in (self._dearest, self._finished):
+            known.update({role: amount.at_least(known.get(role, Amount())) for role, amount in past.dearest.items()})
+
+    # money and time ----------------------------------------------------------------------------------------
+
+    @property
+    def spent(self) -> Spent:
+        """What the run has spent, including the turns at work."""
+        total = sum((turn.amount for turn in self._live), self._settled)
+        return Spent(total.usd, total.input_tokens, total.output_tokens, self._watch.seconds, total.unpriced)
+
+    @asynccontextmanager
+    async def turn(
+        self,
+        role: str | None = None,
+        *,
+        priced: bool = True,
+        provider: str = "",
+        first: Usage | None = None,
+        **details: Unpack[CallDetails],
+    ) -> AsyncGenerator[TurnSpending]:
+        """Wait until a turn may start, and settle it however it ends. `details` is kept with it.
+
+        `first` estimates the least that the turn takes. It counts if Atomic is killed before
+        the agent reports any usage.
+
+        Raises:
+            CapReached: a cap is reached, and no turn is at work that could change that.
+            Parked: the provider is rate-limited, and the run must not wait.
+        """
+        await self._wait_for(provider)
+        call = CallRecord(id=uuid4().hex[:12], role=role, provider=provider, **details)
+        if first is not None:
+            amount = self._amount(call, first, priced=priced, is_final=False)
+            call = msgspec.structs.replace(call, amount=amount, estimated=True)
+        turn = await self._admitted(call, priced=priced)
+        try:
+            yield turn
+        finally:
+            self._settle(turn)
+
+    def record_usage(self, turn: TurnSpending, usage: Usage, *, is_final: bool = True, estimated: bool = False) -> None:
+        """Record the usage of a turn, also if it is reported after the end of the turn."""
+        amount = self._amount(turn.call, usage, priced=turn.priced, is_final=is_final)
+        late = amount - turn.amount
+        if not turn.is_open:
+            self._settled += late
+        reason = turn.call.reason if is_final else ""
+        turn.call = msgspec.structs.replace(turn.call, usage=usage, amount=amount, estimated=estimated, reason=reason)
+        self._note_dearest(turn)
+        self._write_if_possible(turn)
+        if is_final and estimated:
+            self._warn_estimated(turn.call.provider or "the agent")
+        elif is_final:
+            self._warn_unpriced(amount.unpriced > 0)
+        self._changed.set()
+
+    def _amount(self, call: CallRecord, usage: Usage, *, priced: bool, is_final: bool) -> Amount:
+        """Return the amount of a usage; a price that is reported only at the end is estimated until then."""
+        amount = amount_of(usage, priced=priced)
+        weight = weighted_tokens(usage)
+        provider = call.provider or ""
+        if is_final and not amount.unpriced and weight:
+            self._rates[provider] = max(amount.usd / weight, self._rates.get(provider, 0.0))
+        if is_final or not priced or not amount.unpriced:
+            return amount
+        estimate = weight * self._rates.get(provider, DOLLARS_PER_TOKEN)
+        return msgspec.structs.replace(amount, usd=estimate, unpriced=0)
+
+    async def _admitted(self, call: CallRecord, *, priced: bool) -> TurnSpending:
+        role = call.role or ""
+        while True:
+            expected = self._dearest.get(role) or _dearest_of(self._dearest.values())
+            committed = sum((turn.committed for turn in self._live), self._settled)
+            reached = self._reached(committed)
+            if reached is None and (not self._live or self._reached(committed + expected, beyond=True) is None):
+                turn = TurnSpending(self, call, expected, self._maximum(role, committed), priced=priced)
+                self._write(turn)
+                self._live.append(turn)
+                self._watch.work(1)
+                return turn
+            if not self._live:
+                assert reached is not None
+                raise reached
+            self._changed.clear()
+            await self._changed.wait()
+
+    # turns that take too much ------------------------------------------------------------------------------
+
+    def _maximum(self, role: str, committed: Amount) -> TurnMaximum:
+        """Return the maximum of a turn that starts now: what is left, plus an extra.
+
+        The extra is twice the most expensive finished turn of the role. If the role has none,
+        it is what is left, or twice the most expensive turn of any role if that is more.
+        """
+        known = self._finished.get(role)
+        extra = known or _dearest_of(self._finished.values())
+        found: list[float | None] = []
+        for limit, spent, more in (
+            (self.caps.max_cost, self._dollars(committed), self._dollars(extra)),
+            (self.caps.max_tokens, committed.tokens, extra.tokens),
+        ):
+            if limit is None:
+                found.append(None)
+                continue
+            left = max(0.0, limit - spent)
+            found.append(left + (2 * more if known else max(2 * more, left)))
+        return TurnMaximum(*found)
+
+    def cut_for(self, turn: TurnSpending) -> CapReached | None:
+        """Return the cap for which a turn must be interrupted now, if there is one."""
+        caps = self.caps
+        total = self.spent
+        found = (
+            ("max_cost", caps.max_cost, turn.maximum.usd, self._dollars(turn.amount), self._dollars(total.amount)),
+            ("max_tokens", caps.max_tokens, turn.maximum.tokens, turn.amount.tokens, total.tokens),
+            ("max_time", caps.max_time, self._time_to_cut, total.seconds, total.seconds),
+        )
+        for kind, limit, bound, taken, spent in found:
+            if limit is not None and bound is not None and taken > bound:
+                return CapReached(kind, limit, spent, run=self._run, cut="turn")
+        return None
+
+    @property
+    def _time_to_cut(self) -> float | None:
+        return None if self.caps.max_time is None else self.caps.max_time + self.caps.grace_seconds
+
+    @property
+    def seconds_to_cut(self) -> float | None:
+        """The seconds that turns at work may still take by `--max-time`; None: no limit."""
+        end = self._time_to_cut
+        if end is None:
+            return None
+        return max(0.0, end - self._watch.seconds) + 0.001  # so that the limit is passed, not only reached
+
+    @asynccontextmanager
+    async def timed(self, what: str) -> AsyncGenerator[None]:
+        """Interrupt the body, which is not a turn, after `--max-time` and its grace.
+
+        Raises CapReached then, with `what` was interrupted.
+        """
+        limit = asyncio.timeout(self.seconds_to_cut)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired() or self.caps.max_time is None:
+                raise
+            raise CapReached("max_time", self.caps.max_time, self._watch.seconds, run=self._run, cut=what) from None
+
+    def _dollars(self, amount: Amount) -> float:
+        """Return the dollars of an amount; tokens without a price are converted if no other cap counts them."""
+        if self.caps.max_tokens is not None:
+            return amount.usd
+        return amount.usd + amount.unpriced / TOKENS_PER_DOLLAR
+
+    def _settle(self, turn: TurnSpending) -> None:
+        turn.is_open = False
+        if not turn.is_cut:
+            known = self._finished.get(turn.role, Amount())
+            self._finished[turn.role] = turn.amount.at_least(known)
+        self._live.remove(turn)
+        self._settled += turn.amount
+        self._watch.work(-1)
+        self._changed.set()
+        self._write_if_possible(turn)
+
+    def _reached(self, amount: Amount, *, beyond: bool = False) -> CapReached | None:
+        """Return the cap that an amount reaches, or with `beyond` exceeds."""
+        caps = self.caps
+        note = ""
+        if caps.max_tokens is None and amount.unpriced:
+            note = f" ({amount.unpriced:,} tokens without a price count as ${amount.unpriced / TOKENS_PER_DOLLAR:.2f})"
+        found = (
+            ("max_cost", caps.max_cost, self._dollars(amount), note),
+            ("max_tokens", caps.max_tokens, amount.tokens, ""),
+            ("max_time", caps.max_time, self._watch.seconds, ""),
+        )
+        for kind, limit, spent, remark in found:
+            if limit is None or spent < limit or (beyond and spent == limit):
+                continue
+            return CapReached(kind, limit, spent, run=self._run, note=remark)
+        return None
+
+    def _note_dearest(self, turn: TurnSpending) -> None:
+        self._dearest[turn.role] = turn.amount.at_least(self._dearest.get(turn.role, Amount()))
+
+    def _write(self, turn: TurnSpending) -> None:
+        if self._facts is None or turn.call == turn.written:
+            return
+        worked = round(self._watch.seconds, 3)
+        write_call(self._facts, msgspec.structs.replace(turn.call, worked=worked))
+        turn.written = turn.call
+
+    def _write_if_possible(self, turn: TurnSpending) -> None:
+        """Write what a turn took. If that fails, keep its work: the next turn cannot start then."""
+        with suppress(JournalError, RunOwnedError):
+            self._write(turn)
+
+    def _warn_unpriced(self, is_unpriced: bool) -> None:
+        cost = self.caps.max_cost
+        tokens = self.caps.max_tokens
+        if not is_unpriced or cost is None:
+            return
+        if tokens is not None:
+            self._warn_once(f"the agent does not report prices: --max-tokens {tokens:,} counts, not --max-cost")
+        else:
+            kept = int(cost * TOKENS_PER_DOLLAR)
+            self._warn_once(
+                f"the agent does not report prices: --max-cost {cost:g} counts as {kept:,} tokens"
+                " (--max-tokens N sets another number)"
+            )
+
+    def _warn_estimated(self, provider: str) -> None:
+        if self.caps.max_cost is not None or self.caps.max_tokens is not None:
+            self._warn_once(
+                f"{provider} reports neither tokens nor prices: the caps count an estimate,"
+                f" one token for {CHARACTERS_PER_TOKEN} characters of prompt, answer and tool calls"
+            )
+        self._warn_unpriced(True)
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned and self._warn is not None:
+            self._warn(text)
+        self._warned.add(text)
+
+    # pauses ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def resting(self) -> Generator[None]:
+        """Count no time in the body while no turn is at work."""
+        self._watch.rest(1)
+        try:
+            yield
+        finally:
+            self._watch.rest(-1)
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Count a turn as not at work while its agent waits for the user."""
+        self._watch.work(-1)
+        try:
+            yield
+        finally:
+            self._watch.work(1)
+
+    def stop(self) -> None:
+        """Stop the clock and keep the seconds that the run took. Raises JournalError."""
+        self._watch.stop()
+        if self._facts is not None:
+            self._facts.set(WORKED, round(self._watch.seconds, 3))
+
+    # rate-limited providers ---------------------------------------------------------------------------------
+
+    @property
+    def parked_until(self) -> float | None:
+        """The Unix time of the last reset of a rate-limited provider; None if there is none."""
+        now = self._clock()
+        return max((until for until in self._parked.values() if until > now), default=None)
+
+    @parked_until.setter
+    def parked_until(self, until: float | None) -> None:
+        """Set the time that `session.json` has, so that an early resume waits too."""
+        if until is not None and not self._parked:
+            self._parked[""] = until
+
+    def park(self, reset_at: datetime | float | None, provider: str = "") -> float:
+        """Note that a provider is rate-limited, and return the Unix time when it is tried again."""
+        now = self._clock()
+        reset = reset_at.timestamp() if isinstance(reset_at, datetime) else reset_at
+        if reset is not None and now < reset <= now + LONGEST_RESET:
+            self._waits.pop(provider, None)
+            until = reset
+        else:
+            wait = min(2 * self._waits.get(provider, FIRST_WAIT / 2), LONGEST_WAIT)
+            self._waits[provider] = wait
+            until = now + wait
+        self._parked[provider] = until
+        if self._facts is not None:
+            self._facts.set(PARKED, self._parked)
+        return until
+
+    def is_parked(self, provider: str) -> bool:
+        return self._clock() < self._until(provider)
+
+    async def provider_for(
+        self,
+        preferred: str,
+        others: Sequence[str] = (),
+        usable: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> str:
+        """Return the provider of the next turn: the preferred one, or with `switch` one that is not limited.
+
+        Wait if all are limited. `others` are the configured ones by preference. Raises Parked
+        with `--on-limit stop`.
+        """
+        if not self.is_parked(preferred):
+            return preferred
+        if self.on_limit == "switch":
+            for name in others:
+                if name != preferred and not self.is_parked(name) and (usable is None or await usable(name)):
+                    self._warn_once(f"{preferred} has reached its usage limit: continuing with {name}")
+                    return name
+            known = [name for name in (preferred, *others) if name == preferred or name in self._parked]
+            preferred = min(known, key=self._until)
+        await self._wait_for(preferred)
+        return preferred
+
+    def _until(self, provider: str) -> float:
+        return max(self._parked.get(provider, -math.inf), self._parked.get("", -math.inf))
+
+    async def _wait_for(self, provider: str) -> None:
+        if not self.is_parked(provider):
+            return
+        if self.on_limit == "stop":
+            raise Parked(provider, self._until(provider), run=self._run)
+        self._warn_once(
+            f"{provider or 'the provider'} has reached its usage limit: waiting until {_at(self._until(provider))}"
+        )
+        from random import uniform  # imported late: few runs ever wait
+
+        late = uniform(0.0, LATE_SECONDS)
+        with self.resting():
+            while (left := self._until(provider) + late - self._clock()) > 0:
+                await self._sleep(min(left, LOOK_SECONDS))
+
+
+class _Stopwatch:
+    """Counts the seconds of work. It stops while something rests and no turn is at work."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._before = 0.0
+        self._since: float | None = clock()  # None: stopped
+        self._rests = 0
+        self._turns = 0
+
+    @property
+    def seconds(self) -> float:
+        if self._since is None:
+            return self._before
+        return self._before + max(0.0, self._clock() - self._since)  # the wall clock may be set back
+
+    def add(self, seconds: float) -> None:
+        """Add the seconds of earlier processes."""
+        self._before += seconds
+
+    def work(self, change: int) -> None:
+        self._turns += change
+        self._update()
+
+    def rest(self, change: int) -> None:
+        self._rests += change
+        self._update()
+
+    def stop(self) -> None:
+        self._before = self.seconds
+        self._since = None
+
+    def _update(self) -> None:
+        """Stop or start the clock."""
+        if self._rests and not self._turns:
+            self.stop()
+        elif self._since is None:
+            self._since = self._clock()
+
+
+def _dearest_of(amounts: Iterable[Amount]) -> Amount:
+    dearest = Amount()
+    for amount in amounts:
+        dearest = dearest.at_least(amount)
+    return dearest
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.4f}"
+
+
+def _tokens(value: float) -> str:
+    return f"{int(value):,} tokens"
+
+
+_SHOWN: Mapping[str, Callable[[float], str]] = {"max_cost": _dollars, "max_tokens": _tokens, "max_time": duration}
+
+
+def _argument(kind: str, value: float) -> str:
+    """Return a value for a cap's flag, rounded up to one or two digits."""
+    if kind == "max_time":
+        return duration(math.ceil(value))
+    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    rounded = math.ceil(value / step - 1e-9) * step
+    return str(math.ceil(rounded)) if kind == "max_tokens" else f"{rounded:.10g}"
+
+
+def _at(when: float) -> str:
+    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

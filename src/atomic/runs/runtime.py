@@ -1,0 +1,507 @@
+"""The runtime of a run, and the view of it that each step gets as `ctx.deps`.
+
+A host gives a `Runtime` (`runs/host.py`). The run builds one `RunRuntime` from it, which
+owns what all steps share: budget, event log, named sessions, task list, facts. Each step
+gets a `StepRuntime`, which knows the node and the task that it works for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from atomic.base.step_names import split_first, without_items
+from atomic.graph import Suspend
+from atomic.providers.base import Capabilities, SessionOptions
+from atomic.providers.errors import UnsupportedError
+from atomic.providers.events import EndReason, TurnEnded
+from atomic.providers.model_names import fitting_model, named_model, original_model
+from atomic.runs.agent_calls import Caller, MeteredProvider, MeteredSession, ProviderLimited, StepCalls
+from atomic.runs.budget import Budget, CapReached, Parked
+from atomic.runs.event_log import EventLog
+from atomic.runs.host import Runtime
+from atomic.runs.kept_tasks import RunTasks
+from atomic.runs.named_sessions import NamedSessions
+from atomic.runs.questions import HostBroker
+from atomic.runs.subagent_results import SubagentResults
+from atomic.runs.subagents import Bridge
+from atomic.sessions.facts import Facts
+from atomic.sessions.model import Cost
+from atomic.tasks import Task
+from atomic.workflows.errors import SubagentError, TurnFailedError
+from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, Tools, Workflows
+
+if TYPE_CHECKING:
+    from atomic.graph.engine.context import StepContext
+    from atomic.loading.run_changes import RunChanges
+    from atomic.providers.base import AgentProvider, ContextUsage, CustomTool
+    from atomic.sessions.store import Session
+
+ResultT = TypeVar("ResultT")
+_FAMILIES_KNOWN = ("claude", "replay")  # providers with models called opus, sonnet and haiku
+
+
+class RunRuntime:
+    """What all steps of one run share."""
+
+    def __init__(
+        self,
+        host: Runtime,
+        session: Session,
+        events: EventLog,
+        budget: Budget,
+        *,
+        tasks: RunTasks,
+        facts: Facts,
+        config: Mapping[str, Any],
+        changes: RunChanges,
+    ) -> None:
+        self.host = host
+        self.session = session
+        self.events = events
+        self.budget = budget
+        self.tasks = tasks
+        self.facts = facts  # the run opens it with its journal
+        self.config = MappingProxyType(config)  # no node may change it for the others
+        self.changes = changes
+        self.sessions = NamedSessions(session.record.named, events.save_named_sessions, events.warn)
+        self.broker = None if host.person is None else HostBroker(host.person, budget, events)
+        self.roles: set[str] = set()  # the roles, agents and nodes that have called an agent
+        self._providers: dict[str | None, AgentProvider] = {}
+        self._models: dict[str, Sequence[str]] = {}
+        self._choosing = asyncio.Lock()
+
+    @property
+    def workflows(self) -> Workflows:
+        return self.host.workflows
+
+    def bound_to(self, ctx: StepContext) -> StepRuntime:
+        """Return the view of one step."""
+        return StepRuntime(self, ctx)
+
+    @property
+    def cost(self) -> Cost:
+        """What the run has spent so far."""
+        spent = self.budget.spent
+        return Cost(spent.known_usd, spent.input_tokens, spent.output_tokens)
+
+    async def provider(self, name: str | None) -> AgentProvider:
+        """Return the provider of that name, created once. Raises AtomicError."""
+        async with self._choosing:
+            if name not in self._providers:
+                self._providers[name] = await self.host.choose(name)
+            return self._providers[name]
+
+    async def default_name(self) -> str:
+        """Return the name of the provider that is used if none is named."""
+        named = self.host.choices.agents.get("") or self.host.settings.agent
+        return named or (await self.provider(None)).name
+
+    @property
+    def configured(self) -> Sequence[str]:
+        """The providers that flags and settings name."""
+        settings = self.host.settings
+        named = [*self.host.choices.agents.values(), settings.agent, *settings.providers]
+        named += [f"acp:{name}" for name in settings.acp]
+        return list(dict.fromkeys(filter(None, named)))
+
+    def provider_of(self, role: str) -> str | None:
+        """Return the provider that flags and settings name for a role; None: the default one."""
+        agents = self.host.choices.agents
+        return agents.get(role) or agents.get("") or self.host.settings.agent
+
+    async def models(self, provider: AgentProvider, name: str) -> Sequence[str]:
+        """Return the ids of a provider's models, read once; empty if it cannot list them."""
+        if name not in self._models:
+            listed = await provider.models() if provider.capabilities.models else ()
+            self._models[name] = [model.id for model in listed]
+        return self._models[name]
+
+    async def prepare(self, provider: AgentProvider, options: SessionOptions) -> SessionOptions:
+        """Return the options of a session with what the user has configured for it."""
+        if self.host.prepare is None:
+            return options
+        return await self.host.prepare(provider, options, self.events.warn)
+
+    def end_call(self, line: Mapping[str, Any]) -> None:
+        """Record a call that has ended: in the logs, in the cost, and what it changed in the project."""
+        self.events.call_ended(line)
+        self.session.save(cost=self.cost, durable=False)
+        self.changes.note()
+
+    async def close(self) -> None:
+        """Close the named sessions."""
+        await self.sessions.close()
+
+
+class StepRuntime:
+    """The `ctx.deps` of one step."""
+
+    def __init__(self, run: RunRuntime, ctx: StepContext) -> None:
+        self._run = run
+        self._ctx = ctx
+        self._host = run.host
+        task = ctx.item.id if isinstance(ctx.item, Task) else None
+        self._calls = StepCalls(run, ctx, Caller(ctx.node_id, task))
+        self.bridge = StepBridge(self, SubagentResults(ctx))
+
+    # what the step shares with the run ------------------------------------------------------------
+
+    @property
+    def entities(self) -> Entities:
+        return self._host.entities
+
+    @property
+    def workflows(self) -> Workflows:
+        return self._host.workflows
+
+    @property
+    def tools(self) -> Tools:
+        return self._host.tools
+
+    @property
+    def sessions(self) -> StepSessions:
+        return StepSessions(self, self._run.sessions)
+
+    @property
+    def tasks(self) -> RunTasks:
+        return self._run.tasks
+
+    @property
+    def broker(self) -> HostBroker | None:
+        return self._run.broker
+
+    @property
+    def files(self) -> Session:
+        return self._run.session
+
+    @property
+    def facts(self) -> Facts:
+        return self._run.facts
+
+    @property
+    def check_variables(self) -> Sequence[str]:
+        """The environment variables that checks get although they look like secrets."""
+        return self._host.settings.checks.env
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the user has approved the code that the project brings."""
+        return self._host.trusted
+
+    @property
+    def configured(self) -> Sequence[str]:
+        """The providers that flags and settings name."""
+        return self._run.configured
+
+    def provider_of(self, role: str) -> str | None:
+        """Return the provider that flags and settings name for a role; None: the default one."""
+        return self._run.provider_of(role)
+
+    def publish(self, url: str) -> None:
+        """Save the address where the work was published."""
+        self._run.session.save(pr=url)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self._run.config
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self._host.clock
+
+    @property
+    def project(self) -> Path:
+        return self._host.project
+
+    # calls of agents ------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def timed(self, what: str) -> AsyncGenerator[None]:
+        """Interrupt the body, which is not a turn, after `--max-time` and its grace; the run pauses then."""
+        try:
+            async with self._run.budget.timed(what):
+                yield
+        except CapReached as reached:
+            raise self._calls.suspend(reached, is_cut=True) from reached
+
+    async def provider(self, name: str | None = None) -> MeteredProvider:
+        """Return a provider whose calls are charged to the budget, logged and published."""
+        chosen = name or await self._run.default_name()
+        return self._calls.meter(await self._run.provider(chosen), chosen)
+
+    async def turn(
+        self,
+        prompt: str,
+        *,
+        agent: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        session: str | None = None,
+        tools: Sequence[str] | None = None,
+        custom_tools: Sequence[CustomTool] = (),
+        strict: bool = True,
+    ) -> str:
+        """Run one turn in a new session, or in the named one, and return the answer.
+
+        `custom_tools` are offered if the provider supports them. The model is, in this
+        order: `model`, that of the run, that of the agent's file unless the agent is built
+        in. With `strict=False` a system prompt or tools that the provider does not support
+        are moved into the prompt or left out. Raises TurnFailedError, ProviderError.
+        """
+        entity = None if agent is None else self.entities.require("agent", agent)
+        source = getattr(entity, "source", None)
+        is_builtin = source is not None and source.location == "builtin"
+        file = None if source is None or is_builtin else str(source.path)
+        caller = msgspec.structs.replace(self.caller(prompt, agent), file=file)
+        wanted = model or self._ctx.model
+        if not wanted and entity is not None and not is_builtin:  # a built-in agent must not choose what the user pays
+            wanted = entity.model
+
+        async def work(chosen: AgentProvider, name: str) -> str:
+            options = await self._options(chosen, name, caller, entity, wanted, tools)
+            if custom_tools and chosen.capabilities.custom_tools:
+                options = msgspec.structs.replace(options, custom_tools=custom_tools)
+            text = prompt
+            if not strict:
+                options, text = _supported(chosen.capabilities, options, prompt)
+            metered = self._calls.meter(chosen, name, caller)
+            if session is None:
+                return await _answer_in_new_session(metered, options, text)
+            async with self._run.sessions.using(session, name, metered, options) as shared:
+                shared.calls = self._calls
+                shared.about = msgspec.structs.replace(shared.about, caller=caller)
+                return await _answer(shared, text)
+
+        return await self.serve(caller, provider, work)
+
+    def caller(self, prompt: str, agent: str | None) -> Caller:
+        """Return who calls: the role that the prompt names, or the agent's name."""
+        caller = msgspec.structs.replace(self._calls.caller, role=agent or None).named_in(prompt)
+        self._run.roles.update(word for word in (caller.role, agent, caller.node) if word)
+        return caller
+
+    async def serve(
+        self, caller: Caller, wanted: str | None, work: Callable[[AgentProvider, str], Awaitable[ResultT]]
+    ) -> ResultT:
+        """Do the work with a provider that is not rate-limited.
+
+        If the provider reaches its limit, wait for it or switch to another one, and do the
+        work again. That does not count as a failed attempt.
+        """
+        preferred = _chosen(self._host.choices.agents, caller) or wanted or await self._run.default_name()
+        return await self._serve(preferred, self._host.others, work)
+
+    async def _serve(
+        self, preferred: str, others: Sequence[str], work: Callable[[AgentProvider, str], Awaitable[ResultT]]
+    ) -> ResultT:
+        budget = self._run.budget
+        while True:
+            try:
+                with self._ctx.resting():
+                    name = await budget.provider_for(preferred, others)
+            except Parked as parked:
+                raise self._calls.suspend(parked) from parked
+            try:
+                return await work(await self._run.provider(name), name)
+            except ProviderLimited as limit:
+                self._run.events.provider_limited(budget.park(limit.reset_at, name))
+
+    async def _options(
+        self,
+        provider: AgentProvider,
+        name: str,
+        caller: Caller,
+        entity: EntityLike | None,
+        model: str | None,
+        tools: Sequence[str] | None,
+    ) -> SessionOptions:
+        if tools is None and entity is not None:
+            tools = entity.tools
+        return SessionOptions(
+            cwd=self._host.folder,
+            system_prompt=None if entity is None else entity.prompt,
+            model=await self.model_for(provider, name, caller, model, entity),
+            tools=tools,
+            denied_tools=() if entity is None else entity.denied_tools,
+            record=self._host.record,
+            trusted=self._host.trusted,
+        )
+
+    def bridge_to(self, provider: AgentProvider, name: str, caller: Caller) -> Bridge:
+        """Return a bridge that spawns sub-agents over that provider, charged to the budget."""
+        host = self._host
+        metered = self._calls.meter(provider, name, caller)
+        return Bridge(metered, entities=host.entities, cwd=host.folder, record=host.record, trusted=host.trusted)
+
+    async def model_for(
+        self, provider: AgentProvider, name: str, caller: Caller, wanted: str | None, entity: EntityLike | None = None
+    ) -> str | None:
+        """Return the model of the flag, else the wanted one as this provider calls it, else that of the settings."""
+        flag = _chosen(self._host.choices.models, caller)
+        if flag is not None:
+            return flag
+        original = None
+        if entity is not None and wanted == entity.model:
+            original = original_model(entity, provider.name)
+        if wanted == "inherit":
+            wanted = None
+        if (wanted or original) is None or provider.name in _FAMILIES_KNOWN:
+            return wanted or self._host.settings.model
+        if named_model(wanted) is not None and not provider.capabilities.models:
+            return wanted
+        known = await self._run.models(provider, name)
+        fitting = wanted if wanted in known else fitting_model(known, original, wanted)
+        return fitting or named_model(wanted) or self._host.settings.model
+
+    async def with_named(self, name: str, work: Callable[[MeteredSession], Awaitable[ResultT]]) -> ResultT | None:
+        """Do something with a named session, over the provider that has it; None if there is no such session."""
+        sessions = self._run.sessions
+        caller = self._calls.caller
+        provider = sessions.provider_of(name)
+        if provider is None:
+            return None
+
+        async def use(chosen: AgentProvider, called: str) -> ResultT | None:
+            options = await self._options(chosen, called, caller, None, self._ctx.model, None)
+            metered = self._calls.meter(chosen, called, caller)
+            async with sessions.between_turns(name, metered, options) as session:
+                if session is None:
+                    return None
+                session.calls = self._calls
+                session.about = msgspec.structs.replace(session.about, caller=caller)
+                return await work(session)
+
+        return await self._serve(provider, (), use)
+
+
+class StepSessions:
+    """The named sessions of the run, as one step uses them."""
+
+    def __init__(self, step: StepRuntime, shared: NamedSessions) -> None:
+        self._step = step
+        self._shared = shared
+
+    async def clear(self, name: str) -> None:
+        """End a session, so that the next turn under its name starts a new one."""
+        await self._shared.clear(name)
+
+    async def context(self, name: str) -> ContextUsage | None:
+        """Return the context meter of a session; None if there is no such session."""
+        return await self._step.with_named(name, lambda session: session.context())
+
+    async def compact(self, name: str) -> None:
+        """Summarise the context of a session. Raises Suspend if a cap is reached."""
+        await self._step.with_named(name, lambda session: session.compact())
+
+
+class StepBridge:
+    """Spawns the sub-agents of one step, each over the provider that serves its role."""
+
+    def __init__(self, step: StepRuntime, finished: SubagentResults) -> None:
+        self._step = step
+        self._finished = finished
+
+    async def spawn(self, request: SubagentRequest) -> SubagentResult:
+        """Run one sub-agent to its end; with a schema its answer is in `value`."""
+        step = self._step
+        caller = step.caller(request.task, request.agent)
+
+        async def work(chosen: AgentProvider, name: str) -> SubagentResult:
+            entity = step.entities.require("agent", request.agent) if request.agent else None
+            wanted = request.model or (entity.model if entity else None)
+            model = await step.model_for(chosen, name, caller, wanted, entity)
+            bridge = step.bridge_to(chosen, name, caller)
+            return await bridge.spawn(msgspec.structs.replace(request, model=model or "inherit"))
+
+        return await step.serve(caller, None, work)
+
+    async def spawn_parallel(
+        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
+    ) -> list[SubagentResult]:
+        """Run several sub-agents at once, and return the results in the order of the requests.
+
+        If one must pause, the others end first, and the resumed step does not run them again.
+        """
+        limit = 4 if max_concurrency is None else max_concurrency
+        slots = asyncio.Semaphore(limit or max(1, len(requests)))
+        suspended: list[Suspend] = []
+
+        async def one(request: SubagentRequest, key: str) -> SubagentResult | None:
+            async with slots:
+                try:
+                    return await self._spawn_once(request, key)
+                except Suspend as suspend:
+                    suspended.append(suspend)
+                    return None
+
+        keys = [self._finished.key_of(request) for request in requests]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(*pair)) for pair in zip(requests, keys, strict=True)]
+        if suspended:
+            raise suspended[0]
+        return [result for task in tasks if (result := task.result()) is not None]
+
+    async def _spawn_once(self, request: SubagentRequest, key: str) -> SubagentResult:
+        known = self._finished.find(key, request.schema)
+        if known is not None:
+            return known
+        result = await self.spawn(request)
+        await self._finished.keep(key, result)
+        return result
+
+    async def ask_for(self, type: type[ResultT], request: SubagentRequest) -> ResultT:
+        """Return an answer of that type. Raises SubagentError if the sub-agent gives none."""
+        result = await self.spawn(msgspec.structs.replace(request, schema=type))
+        if not result.success:
+            raise SubagentError(request.agent or result.id, result.error or "no answer")
+        return result.value
+
+
+def _supported(can: Capabilities, options: SessionOptions, prompt: str) -> tuple[SessionOptions, str]:
+    """Return the options that a provider supports; an unsupported system prompt is added to the prompt."""
+    if options.system_prompt is not None and not can.system_prompt:
+        prompt = f"{prompt}\n---\n\n{options.system_prompt}"
+        options = msgspec.structs.replace(options, system_prompt=None)
+    if not can.tool_selection:
+        options = msgspec.structs.replace(options, tools=None, denied_tools=())
+    return options, prompt
+
+
+async def _answer_in_new_session(provider: MeteredProvider, options: SessionOptions, prompt: str) -> str:
+    """Run one turn in a new session; without custom tools if the agent refuses them when it starts."""
+    try:
+        async with provider.open(options) as session:
+            return await _answer(session, prompt)
+    except UnsupportedError:
+        if not options.custom_tools:
+            raise
+    return await _answer_in_new_session(provider, msgspec.structs.replace(options, custom_tools=()), prompt)
+
+
+async def _answer(session: MeteredSession, prompt: str) -> str:
+    """Run one turn and return its text. Raises TurnFailedError."""
+    ended: TurnEnded | None = None
+    async for event in session.send(prompt):
+        if isinstance(event, TurnEnded):
+            ended = event
+    if ended is None:
+        raise TurnFailedError("error", "the stream ended without saying that the turn is over")
+    if ended.reason is not EndReason.DONE:
+        why = ended.error or f"the turn ended with '{ended.reason}'"
+        raise TurnFailedError(str(ended.reason), why, said=ended.text)
+    return ended.text
+
+
+def _chosen(choices: Mapping[str, str], caller: Caller) -> str | None:
+    """Return the flag for a caller: by role, by step, by node, by the node around it, else the one for all."""
+    for word in (caller.role, caller.node, without_items(caller.node), split_first(caller.node)[0]):
+        if word and word in choices:
+            return choices[word]
+    return choices.get("")

@@ -1,0 +1,209 @@
+"""What a run has spent, call by call, in its journal.
+
+Each call of an agent is a fact. It is written when the call starts, and replaced with each
+report of usage and at the end. After a kill a call counts with its last report.
+`logs/agent-calls.jsonl` is a copy for people: it is compared, never read back.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from atomic.base.untrusted_files import read_bounded
+from atomic.base.usage import Usage
+from atomic.sessions.facts import Facts
+from atomic.sessions.history import number, objects_in
+
+CALLS = "logs/agent-calls.jsonl"
+PARKED = "parked"
+WORKED = "worked"
+KILLED = "killed"  # the reason of a call that was at work when Atomic was killed
+_CALL = "calls/"
+_MOST_BYTES = 64 * 1024 * 1024  # of the copy; a line has less than 1 KiB
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """What one or more turns took; `unpriced` counts the tokens without a known price."""
+
+    usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    unpriced: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(*(a + b for a, b in zip(_fields(self), _fields(other), strict=True)))
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(*(a - b for a, b in zip(_fields(self), _fields(other), strict=True)))
+
+    def at_least(self, other: Amount) -> Amount:
+        """Return the larger of both, field by field."""
+        return Amount(*(max(a, b) for a, b in zip(_fields(self), _fields(other), strict=True)))
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What a run and its resumes have spent; `seconds` of work, without pauses."""
+
+    usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    unpriced: int = 0  # tokens without a known price
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def amount(self) -> Amount:
+        return Amount(self.usd, self.input_tokens, self.output_tokens, self.unpriced)
+
+    @property
+    def known_usd(self) -> float | None:
+        """The dollars for `session.json`; None if no turn has reported a price."""
+        return None if self.unpriced and not self.usd else self.usd
+
+
+class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of an agent as the journal has it; a call may have several turns."""
+
+    id: str = ""
+    role: str | None = None
+    node: str | None = None
+    task: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    file: str | None = None  # of the role's prompt; None: built in
+    reason: str = ""  # how its last turn ended; empty: not ended
+    usage: Usage = Usage()  # of all turns, as the agent reports it
+    amount: Amount = Amount()  # as the caps count it
+    seconds: float = 0.0
+    estimated: bool = False  # from characters: the agent reports no tokens
+    worked: float = 0.0  # seconds of work of the whole run when this was written
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.reason)
+
+    @property
+    def who(self) -> str:
+        return self.role or self.node or "agent"
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What a budget must know of earlier processes."""
+
+    spent: Spent = Spent()
+    dearest: Mapping[str, Amount] = {}  # the most expensive turn of each role
+    parked: Mapping[str, float] = {}  # by rate-limited provider: Unix time of its reset
+
+
+def amount_of(usage: Any, *, priced: bool = True) -> Amount:
+    """Return what a turn took, from a `Usage` or the JSON of one."""
+    figures: Mapping[str, Any] = {} if usage is None else msgspec.to_builtins(usage)
+    read = int(number(figures.get("input")))
+    written = int(number(figures.get("output")))
+    cost = figures.get("cost")
+    # Any reported price counts. Zero is not a price if the agent is not known to report prices.
+    if isinstance(cost, int | float) and (priced or cost > 0):
+        return Amount(number(cost), read, written, 0)
+    return Amount(0.0, read, written, read + written)
+
+
+def weighted_tokens(usage: Usage) -> float:
+    """Return tokens weighted by typical prices: cached input a tenth, output five times the input."""
+    return (usage.input - usage.cached) + 0.1 * usage.cached + 5.0 * usage.output
+
+
+# in the journal ----------------------------------------------------------------------------------------------------
+
+
+def write_call(facts: Facts, call: CallRecord) -> None:
+    """Keep what is known of a call; it is on the disk when this returns. Raises JournalError."""
+    facts.set(f"{_CALL}{call.id}", call)
+
+
+def read_calls(facts: Mapping[str, Any]) -> Iterator[CallRecord]:
+    """Yield the calls of a run in the order of their start, also unfinished ones."""
+    for name, value in facts.items():
+        if name.startswith(_CALL):
+            yield msgspec.convert(value, CallRecord)
+
+
+def end_killed_calls(facts: Facts) -> None:
+    """End the calls that were at work when Atomic was killed, with their last usage.
+
+    The caller owns the run and has not started a call yet. Raises JournalError.
+    """
+    for call in list(read_calls(facts)):
+        if call.id and not call.is_over:
+            write_call(facts, msgspec.structs.replace(call, reason=KILLED))
+
+
+def read_past(facts: Mapping[str, Any]) -> Past:
+    """Return what the journal of a run has for its budget."""
+    total = Amount()
+    seconds = number(facts.get(WORKED))
+    dearest: dict[str, Amount] = {}
+    for call in read_calls(facts):
+        total += call.amount
+        seconds = max(seconds, call.worked)
+        if call.is_over and call.reason not in ("interrupted", KILLED):  # an interrupted turn is no measure
+            role = call.role or ""
+            dearest[role] = call.amount.at_least(dearest.get(role, Amount()))
+    spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
+    return Past(spent, dearest, facts.get(PARKED, {}))
+
+
+def is_copy_changed(facts: Mapping[str, Any], session_dir: str | os.PathLike[str]) -> bool:
+    """Return whether `logs/agent-calls.jsonl` differs from the journal.
+
+    A line is written before the journal has the end of its call. So a kill may leave lines
+    of calls that have not ended, but never a call that has ended without its lines. A file
+    that cannot be read, such as a pipe in its place, counts as changed.
+    """
+    try:
+        lines = read_bounded(Path(session_dir) / CALLS, _MOST_BYTES).splitlines()
+    except FileNotFoundError:
+        lines = []
+    except OSError:
+        return True
+    logged: dict[str, Usage] = {}
+    known = {call.id: call for call in read_calls(facts)}
+    for line in objects_in(lines):
+        id = line.get("call")
+        if id not in known:
+            return bool(known) and "" not in known  # lines of an older version name no call
+        logged[id] = logged.get(id, Usage()) + _usage(line.get("usage"))
+    ended = [call for call in known.values() if call.is_over and call.id and call.reason != KILLED]
+    return any(not _is_same(logged.get(call.id), call.usage) for call in ended)
+
+
+def _usage(data: Any) -> Usage:
+    try:
+        return msgspec.convert(data, Usage)
+    except msgspec.ValidationError:
+        return Usage(-1)
+
+
+def _is_same(one: Usage | None, other: Usage) -> bool:
+    if one is None:
+        return False
+    is_same_cost = (one.cost is None) == (other.cost is None) and math.isclose(
+        one.cost or 0.0, other.cost or 0.0, abs_tol=1e-9
+    )
+    return is_same_cost and (one.input, one.output) == (other.input, other.output)
+
+
+def _fields(amount: Amount) -> tuple[Any, ...]:
+    return (amount.usd, amount.input_tokens, amount.output_tokens, amount.unpriced)

@@ -1,0 +1,232 @@
+"""Spawns sub-agents over any provider, each in a new session.
+
+A failure of an agent does not raise: it is in the result. A cancellation is raised after
+the session is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from os import PathLike
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from atomic.base.errors import AtomicError
+from atomic.base.lazy_types import deferred
+from atomic.workflows.errors import SubagentError
+from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult
+
+if TYPE_CHECKING:
+    from atomic.providers.base import AgentProvider, AgentSession, Ask, McpServer, SessionOptions
+    from atomic.providers.events import AgentEvent, TurnEnded, Usage
+else:
+    AgentProvider = deferred("atomic.providers.base", "AgentProvider")
+    Ask = deferred("atomic.providers.base", "Ask")
+    McpServer = deferred("atomic.providers.base", "McpServer")
+    AgentEvent = deferred("atomic.providers.events", "AgentEvent")
+
+ValueT = TypeVar("ValueT")
+Watch = Callable[[str, AgentEvent], None]
+"""Called with the id of the request and each event of the sub-agent."""
+
+
+class Bridge:
+    """Spawns sub-agents with the prompt, tools and model of the agent's file, unless the request has others."""
+
+    def __init__(
+        self,
+        provider: AgentProvider,
+        *,
+        entities: Entities | None = None,
+        cwd: str | PathLike[str] | None = None,
+        model: str | None = None,
+        ask: Ask | None = None,
+        record: str | PathLike[str] | None = None,
+        trusted: bool = False,
+        mcp_servers: Sequence[McpServer] = (),
+        disabled_mcp_servers: Sequence[str] = (),
+        max_concurrency: int = 4,
+        watch: Watch | None = None,
+    ) -> None:
+        self.provider = provider
+        self.entities = entities
+        self._cwd = cwd
+        self._model = model
+        self._ask = ask
+        self._record = record
+        self._trusted = trusted
+        self._mcp_servers = mcp_servers
+        self._disabled_mcp_servers = disabled_mcp_servers
+        self._max_concurrency = max_concurrency
+        self._watch = watch
+        self._numbers = count(1)
+        self._known_models: Sequence[str] | None = None
+
+    async def spawn(self, request: SubagentRequest) -> SubagentResult:
+        """Run one sub-agent to its end; with a schema its answer is in `value`."""
+        request = self._named(request)
+        work = _Work(request, self._watch)
+        try:
+            async with asyncio.timeout(request.timeout):
+                entity = self._entity_of(request)
+                if request.schema is None:
+                    await self._run(request, entity, work)
+                else:
+                    work.value = await self._answer(request.schema, request, entity, work)
+        except TimeoutError:
+            work.error = f"took longer than {request.timeout:g} s" if request.timeout else "took too long"
+        except AtomicError as error:
+            work.error = work.error or str(error)
+        return work.result()
+
+    async def spawn_parallel(
+        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
+    ) -> list[SubagentResult]:
+        """Run several at once, at most `max_concurrency` (0: no limit), and return the results in order."""
+        limit = self._max_concurrency if max_concurrency is None else max_concurrency
+        slots = asyncio.Semaphore(limit or max(1, len(requests)))
+
+        async def one(request: SubagentRequest) -> SubagentResult:
+            async with slots:
+                return await self.spawn(request)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(request)) for request in requests]
+        return [task.result() for task in tasks]
+
+    async def ask_for(self, type: type[ValueT], request: SubagentRequest) -> ValueT:
+        """Return an answer of that type. Raises SubagentError if the sub-agent gives none."""
+        from msgspec.structs import replace
+
+        result = await self.spawn(replace(request, schema=type))
+        if not result.success:
+            raise SubagentError(request.agent or result.id, result.error or "no answer")
+        return result.value
+
+    def _named(self, request: SubagentRequest) -> SubagentRequest:
+        from msgspec.structs import replace
+
+        return request if request.id else replace(request, id=f"{request.agent or 'agent'}-{next(self._numbers)}")
+
+    def _entity_of(self, request: SubagentRequest) -> EntityLike | None:
+        """Return the agent of a request. Raises AtomicError with the nearest name if it is unknown."""
+        if not request.agent:
+            return None
+        if self.entities is None:
+            raise AtomicError(f'agent "{request.agent}" is requested, but this bridge has no entities')
+        return self.entities.require("agent", request.agent)
+
+    async def _run(self, request: SubagentRequest, entity: EntityLike | None, work: _Work) -> None:
+        async with self._open(request, entity, work) as session:
+            await _run_turn(session, request.task)
+
+    async def _answer(self, type: Any, request: SubagentRequest, entity: EntityLike | None, work: _Work) -> Any:
+        from atomic.providers.answers import Wanted, answer_tool
+
+        if self.provider.capabilities.structured != "tool":
+            async with self._open(request, entity, work) as session:
+                return await session.ask_for(type, request.task)
+        handed_in: list[Any] = []
+        async with self._open(request, entity, work, answer_tool(Wanted(type), handed_in)) as session:
+            await _run_turn(session, f"{request.task}\n\nHand in your final answer by calling the tool `answer`.")
+            if handed_in or work.error:
+                return handed_in[-1] if handed_in else None
+            return await session.ask_for(type, "You have not handed in your answer. Give it now, as text.")
+
+    @asynccontextmanager
+    async def _open(
+        self, request: SubagentRequest, entity: EntityLike | None, work: _Work, *tools: Any
+    ) -> AsyncGenerator[AgentSession]:
+        model = request.model or self._model or (await self._model_of(entity) if entity else None)
+        async with self.provider.open(self._options(request, entity, model, work, tools)) as session:
+            yield session
+
+    async def _model_of(self, entity: EntityLike) -> str | None:
+        """Return this provider's name of the model in the agent's file; None if it has no such model."""
+        from atomic.providers.model_names import fitting_model, original_model
+
+        original = original_model(entity, self.provider.name)
+        if (entity.model in (None, "inherit") and original is None) or self.provider.name == "claude":
+            return entity.model  # Claude Code knows the families by these names
+        if self._known_models is None:
+            models = await self.provider.models() if self.provider.capabilities.models else ()
+            self._known_models = [model.id for model in models]
+        return fitting_model(self._known_models, original, entity.model)
+
+    def _options(
+        self, request: SubagentRequest, entity: EntityLike | None, model: str | None, work: _Work, tools: Sequence[Any]
+    ) -> SessionOptions:
+        from atomic.providers.base import SessionOptions
+
+        prompt = request.system_prompt
+        chosen = request.tools
+        if entity is not None:
+            prompt = entity.prompt if prompt is None else prompt
+            chosen = entity.tools if chosen is None else chosen
+        return SessionOptions(
+            cwd=request.cwd or self._cwd,
+            system_prompt=prompt,
+            model=None if model == "inherit" else model,
+            tools=chosen,
+            denied_tools=entity.denied_tools if entity else (),
+            mcp_servers=self._mcp_servers,
+            disabled_mcp_servers=self._disabled_mcp_servers,
+            custom_tools=tools,
+            ask=self._ask,
+            record=self._record,
+            trusted=self._trusted,
+            watch=work.handle,
+        )
+
+
+async def _run_turn(session: AgentSession, prompt: str) -> None:
+    async for _ in session.send(prompt):
+        pass  # the options' `watch` handles the events
+
+
+class _Work:
+    """Collects the events of one sub-agent into its result."""
+
+    def __init__(self, request: SubagentRequest, watch: Watch | None) -> None:
+        self.error: str | None = None
+        self.value: Any = None
+        self._request = request
+        self._watch = watch
+        self._ends: list[TurnEnded] = []
+        self._tool_calls = 0
+        self._started = perf_counter()
+
+    def handle(self, event: AgentEvent) -> None:
+        from atomic.providers.events import EndReason, ToolStarted, TurnEnded
+
+        if isinstance(event, ToolStarted):
+            self._tool_calls += 1
+        elif isinstance(event, TurnEnded):
+            self._ends.append(event)
+            failed = event.reason is not EndReason.DONE
+            self.error = (event.error or f"the turn ended with '{event.reason}'") if failed else None
+        if self._watch is not None:
+            self._watch(self._request.id, event)
+
+    def result(self) -> SubagentResult:
+        return SubagentResult(
+            id=self._request.id,
+            success=self.error is None,
+            text=self._ends[-1].text if self._ends else "",
+            error=self.error,
+            value=self.value,
+            usage=self._usage(),
+            tool_calls=self._tool_calls,
+            seconds=perf_counter() - self._started,
+        )
+
+    def _usage(self) -> Usage | None:
+        if not self._ends:
+            return None
+        total, *rest = [end.usage for end in self._ends]
+        for usage in rest:
+            total += usage
+        return total

@@ -1,0 +1,79 @@
+"""Paint frames when they are due, with one timer that runs only while something changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from atomic.tui.clock import FrameClock
+from atomic.tui.state.changes import Changes
+
+TICK = 1.0  # seconds between two frames that only update durations
+
+
+class FrameLoop:
+    """Collects changes and calls `paint` with them at most 15 times a second."""
+
+    def __init__(
+        self,
+        paint: Callable[[Changes], None],
+        tick: Callable[[], None],
+        call_later: Callable[[Callable[[], None]], object],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Call `tick` a second after `tick_later`. `call_later` queues a call after pending messages."""
+        self._clock: FrameClock[Changes] = FrameClock(Changes.NONE)
+        self._paint = paint
+        self._tick = tick
+        self._call_later = call_later
+        self._monotonic = monotonic
+        self._frame_timer: asyncio.TimerHandle | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no timer is running."""
+        return self._frame_timer is None and self._tick_timer is None
+
+    @property
+    def is_ticking(self) -> bool:
+        """Return whether a tick is planned."""
+        return self._tick_timer is not None
+
+    def mark(self, changes: Changes) -> None:
+        """Add changes to the next frame."""
+        self._clock.mark(changes, self._monotonic())
+        self._set_timer()
+
+    def key(self, now: float) -> None:
+        """Note that a key arrived; its effect is painted before the next frame."""
+        self._clock.key(now)
+
+    def tick_later(self) -> None:
+        """Plan a tick, unless one is planned already."""
+        if self._tick_timer is None:
+            self._tick_timer = asyncio.get_running_loop().call_later(TICK, self._run_tick)
+
+    def stop(self) -> None:
+        """Cancel the timers."""
+        for timer in (self._frame_timer, self._tick_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _set_timer(self) -> None:
+        due = self._clock.next_frame()
+        if due is None or self._frame_timer is not None:
+            return
+        delay = max(0.0, due - self._monotonic())
+        self._frame_timer = asyncio.get_running_loop().call_later(delay, self._call_later, self._run_frame)
+
+    def _run_frame(self) -> None:
+        self._frame_timer = None
+        changes = self._clock.take(self._monotonic())
+        if changes:
+            self._paint(changes)
+        self._set_timer()
+
+    def _run_tick(self) -> None:
+        self._tick_timer = None
+        self._tick()

@@ -1,0 +1,63 @@
+"""Show the panels next to the transcript, or on a narrow screen as one-line strips and one overlay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atomic.tui.widgets.graph import GraphStrip
+from atomic.tui.widgets.panel import Panel
+from atomic.tui.widgets.side import SidePanels
+from atomic.tui.widgets.tasks import TaskStrip
+
+if TYPE_CHECKING:
+    from atomic.tui.state.model import Screen
+    from atomic.tui.widgets.transcript import TranscriptView
+
+WIDE = 100  # columns from which the panels are next to the transcript
+
+
+class PanelLayout:
+    """The panels, and which of them the user has opened or closed."""
+
+    def __init__(self, transcript: TranscriptView) -> None:
+        self._transcript = transcript
+        self.side = SidePanels()
+        self.strips: tuple[Panel, ...] = (GraphStrip(), TaskStrip())
+        self.overlay = ""  # the panel that covers the transcript of a narrow screen
+        self._hidden: set[str] = set()  # panels that were closed on a wide screen
+
+    def is_empty(self, name: str) -> bool:
+        """Return whether a panel has nothing to show."""
+        return not any(panel.has_something() for panel in self.side.panels if panel_name(panel) == name)
+
+    def toggle(self, name: str) -> None:
+        """Open or close a panel of a wide screen."""
+        self._hidden ^= {name}
+
+    def toggle_overlay(self, name: str) -> None:
+        """Open or close a panel of a narrow screen."""
+        self.overlay = "" if self.overlay == name else name
+
+    def show(self, screen: Screen, now: float, columns: int) -> bool:
+        """Show the panels and return whether one covers the transcript."""
+        is_wide = columns >= WIDE
+        any_shown = False
+        for panel in self.side.panels:
+            name = panel_name(panel)
+            is_closed = (name in self._hidden) if is_wide else (name != self.overlay)
+            panel.set_class(is_closed, "-closed")
+            panel.sync(screen, now)
+            any_shown = any_shown or (panel.has_something() and not is_closed)
+        for strip in self.strips:
+            strip.set_class(is_wide, "-closed")
+            strip.sync(screen, now)
+        self.side.set_class(not is_wide, "-overlay")
+        self.side.share(self._transcript.size.height if is_wide else 0)
+        self.side.display = any_shown
+        self._transcript.display = is_wide or not any_shown
+        return any_shown and not is_wide
+
+
+def panel_name(panel: Panel) -> str:
+    """Return the name of a panel in keys and state: `TaskPanel` is `task`."""
+    return type(panel).__name__.removesuffix("Panel").lower()

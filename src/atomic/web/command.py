@@ -1,0 +1,34 @@
+"""`atomic chat --web`: the screen in a browser on this machine, for whoever has the address that is printed."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from atomic.base.errors import AtomicError, ExitCode
+from atomic.tui.main import ChatRequest
+
+
+class WebMissingError(AtomicError):
+    """The extra that serves a browser is not installed."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self) -> None:
+        super().__init__("--web needs textual-serve: pip install 'atomic-workflows[web]'")
+
+
+def serve(request: ChatRequest, port: int) -> int:
+    """Serve until somebody ends it; the exit code. Port 0: one that is free. Raises WebMissingError."""
+    if find_spec("textual_serve") is None:
+        raise WebMissingError
+    from atomic.web.server import run_server
+
+    return run_server(web_command(request), port)
+
+
+def web_command(request: ChatRequest) -> tuple[str, ...]:
+    """What runs the screen for one browser."""
+    import msgspec
+
+    return sys.executable, "-P", "-m", "atomic.web.screen_process", msgspec.json.encode(vars(request)).decode()

@@ -1,0 +1,232 @@
+"""Serves the screen to a browser on this machine. Nobody else gets in:
+
+* it listens on 127.0.0.1 alone, and answers only to that name (a page that rebinds its own name to us is refused);
+* the address that is printed has a token that works once: it is exchanged for a cookie that no script can read and
+  that no other site's page sends along;
+* a request that names its origin must come from our own page, the websocket's must name it.
+
+When a screen ends by itself, the server ends; when the server ends, its screens do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from aiohttp import web
+from textual_serve.app_service import AppService
+from textual_serve.server import Server, to_int
+
+from atomic.base.errors import AtomicError, ExitCode
+from atomic.web.page import FOCUS, PAGE, POLICY
+
+HOST = "127.0.0.1"
+GRACE = 5.0  # seconds for a screen to end in order
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PortError(AtomicError):
+    """The port cannot be had."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, port: int, why: str) -> None:
+        super().__init__(f"--port {port}: {why}")
+
+
+def run_server(command: Sequence[str], port: int) -> int:
+    """Serve until a signal or the end of the screen; the exit code."""
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, port))
+        except OSError as error:
+            raise PortError(port, error.strerror or str(error)) from error
+        return WebServer(command, listening).run()
+
+
+class WebServer(Server):
+    """textual-serve's server, with a door that is locked."""
+
+    def __init__(self, command: Sequence[str], listening: socket.socket) -> None:
+        port: int = listening.getsockname()[1]
+        super().__init__(command[0], HOST, port, title="atomic")  # pyright: ignore[reportUnknownMemberType]  # upstream
+        self.argv, self._listening = tuple(command), listening
+        self._token: str | None = secrets.token_urlsafe(32)
+        self._cookie_name, self._cookie = f"atomic-{port}", secrets.token_urlsafe(32)
+        self._names = {f"{HOST}:{port}", f"localhost:{port}"}
+        self._screens: set[ScreenService] = set()
+        self._exit_code: int = ExitCode.DONE
+        self._over: asyncio.Event
+
+    @property
+    def address(self) -> str:
+        """What is printed; it works once."""
+        return f"http://{HOST}:{self.port}/?token={self._token}"
+
+    def run(self) -> int:
+        """Serve until it is over; the exit code."""
+        logging.getLogger("textual-serve").addHandler(logging.NullHandler())
+        return asyncio.run(self._serve())
+
+    async def _serve(self) -> int:
+        self._over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.end, ExitCode.SIGNALLED + number)
+        runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=GRACE)
+        await runner.setup()
+        await web.SockSite(runner, self._listening).start()
+        print(f"Atomic is at {self.address}\nThe address works once. Ctrl+C ends it.", flush=True)
+        await self._over.wait()
+        await runner.cleanup()
+        return self._exit_code
+
+    def end(self, exit_code: int) -> None:
+        """End the server, and with it all screens."""
+        self._exit_code = exit_code
+        self._over.set()
+
+    async def _make_app(self) -> web.Application:
+        app = await super()._make_app()
+        app.middlewares.append(self._guard)
+        app.router.add_get("/focus.js", self._handle_focus)
+        return app
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Textual's own greeting is not ours."""
+
+    async def on_shutdown(self, app: web.Application) -> None:
+        """The screens end, then the connections."""
+        await asyncio.gather(*(screen.end() for screen in tuple(self._screens)))
+
+    # who gets in
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._is_ours(request):
+            raise web.HTTPForbidden(text="This is somebody else's screen.\n")
+        if request.path == "/" and "token" in request.query:
+            return self._let_in(request)
+        if not self._has_cookie(request):
+            raise web.HTTPForbidden(text="Open the address that `atomic chat --web` has printed.\n")
+        return await handler(request)
+
+    def _is_ours(self, request: web.Request) -> bool:
+        """Whether it was sent to us by name, and by our own page if it says by whom."""
+        origin = request.headers.get("Origin")
+        if request.host not in self._names:
+            return False
+        return request.path != "/ws" if origin is None else origin == f"http://{request.host}"
+
+    def _let_in(self, request: web.Request) -> web.StreamResponse:
+        """Exchange the token for a cookie; the address in the browser's history is worth nothing afterwards."""
+        given = request.query["token"].encode()
+        has_token = self._token is not None and secrets.compare_digest(given, self._token.encode())
+        if not has_token and not self._has_cookie(request):
+            raise web.HTTPForbidden(text="This address has been used, or was never ours.\n")
+        inside = web.HTTPSeeOther("/")
+        if has_token:
+            self._token = None
+            inside.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="Strict", path="/")
+        raise inside
+
+    def _has_cookie(self, request: web.Request) -> bool:
+        given = request.cookies.get(self._cookie_name, "").encode()
+        return secrets.compare_digest(given, self._cookie.encode())
+
+    # what they get
+
+    async def handle_index(self, request: web.Request) -> web.Response:
+        """Our own page: Textual's asks a foreign server for its letters."""
+        size = max(6, min(48, to_int(request.query.get("fontsize", "16"), 16)))
+        page = PAGE.replace("{host}", request.host).replace("{size}", str(size))
+        headers = {
+            "Content-Security-Policy": POLICY.replace("{host}", request.host),
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.Response(text=page, content_type="text/html", headers=headers)
+
+    async def _handle_focus(self, request: web.Request) -> web.Response:
+        return web.Response(text=FOCUS, content_type="text/javascript", headers={"Cache-Control": "no-store"})
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """One browser, one screen: each ends with the other."""
+        websocket = web.WebSocketResponse(heartbeat=15, timeout=1.0)
+        await websocket.prepare(request)
+        screen = ScreenService(self, websocket)
+        self._screens.add(screen)
+        width, height = (to_int(request.query.get(name, ""), or_) for name, or_ in (("width", 80), ("height", 24)))
+        try:
+            await screen.start(width, height)
+            with suppress(ValueError, TypeError, LookupError, AssertionError):  # not what our page sends
+                await self._process_messages(websocket, screen)
+        finally:
+            await screen.stop()
+            self._screens.discard(screen)
+            await websocket.close()
+        return websocket
+
+
+class ScreenService(AppService):
+    """The process of one screen."""
+
+    def __init__(self, server: WebServer, websocket: web.WebSocketResponse) -> None:
+        super().__init__(
+            server.command,
+            write_bytes=websocket.send_bytes,
+            write_str=websocket.send_str,
+            close=self._close,
+            download_manager=server.download_manager,
+        )
+        self._server, self._websocket = server, websocket
+        self._is_stopping = self._has_left = False
+
+    async def _close(self) -> None:
+        """The screen says that it ends; nobody has asked it to."""
+        self._has_left = not self._is_stopping
+        await self._websocket.close()
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
+        """As the original does, but without a shell."""
+        environment = self._build_environment(width=width, height=height)
+        self._process = await create_subprocess_exec(
+            *self._server.argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
+        )
+        self._stdin = self._process.stdin
+        return self._process
+
+    async def run(self) -> None:
+        """Until the screen has ended; if nobody asked it to, that is the end of the server too."""
+        with suppress(ConnectionError):  # the browser has gone, which is seen elsewhere
+            await super().run()
+        assert self._process is not None
+        code = await self._process.wait()
+        if self._has_left or not self._is_stopping:
+            self._server.end(code if code >= 0 else ExitCode.FAILED)
+
+    async def stop(self) -> None:
+        """Ask the screen to end; one that does not is killed, and its engine ends with it."""
+        self._is_stopping = True
+        if self._task is None or self._process is None:
+            return
+        with suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(GRACE):
+                await self.send_meta({"type": "quit"})
+                await asyncio.shield(self._task)
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._task
+
+    async def end(self) -> None:
+        """Stop, and close the connection."""
+        await self.stop()
+        await self._websocket.close()

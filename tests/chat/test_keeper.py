@@ -1,0 +1,28 @@
+"""An agent of the screen that does not start is an error after the time that the user gives it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from atomic.chat.agent_session import Keeper
+from atomic.hosts import HostError
+from atomic.providers import SessionOptions
+from atomic.providers.replay import ReplayProvider
+
+
+async def never() -> SessionOptions:
+    await asyncio.Event().wait()
+    return SessionOptions()
+
+
+async def test_the_user_says_how_long_an_agent_may_take_to_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ATOMIC_START_SECONDS", "0.2")
+    keeper = Keeper(ReplayProvider(tmp_path / "recording.jsonl"), never, None)
+    with pytest.raises(HostError, match=r"has not started within 0\.2 s"):
+        await keeper.session()
+    await keeper.close()

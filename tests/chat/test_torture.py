@@ -1,0 +1,81 @@
+"""Whatever is sent and stopped at whatever moment: each run ends once, the engine goes on, nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tests.chat.puppets import AGENT, form, has_puppet, steps
+from tests.chat.screen import EngineScreen, engine
+from tests.cli.command import User, processes
+from tests.cli.flows import workflow
+
+pytestmark = pytest.mark.ci
+
+PROMPTS = (
+    steps({"say": "x"}, {"wait": True}),
+    steps({"say": "x"}, {"deaf": True}),
+    steps({"say": "x"}, {"pause": 0.3}, {"say": "y"}),
+    steps({"ask": form("Which?", "a", "b")}),
+    steps({"exit": 1}),
+    f"@planner {steps({'say': 'x'}, {'pause': 0.2})}",
+    "/steps go",
+    "/help",
+    "/model list",
+    "/clear",
+    "/compact",
+    "/sessions",
+    "/mcp",
+)
+STEPS = """
+async def slow(state):
+    await asyncio.sleep(0.3)
+
+workflow = graph(S).tool("slow", slow).ask_user("q", "Well?", options=["a", "b"]).compile()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(3))
+async def test_stopped_at_any_moment(user: User, seed: int) -> None:
+    has_puppet(user)
+    workflow(user, "steps", STEPS)
+    random = Random(seed)
+    async with engine(user, "--agent", AGENT) as screen:
+        runs = [await _one(screen, random) for _ in range(50)]
+        for run in runs:
+            await screen.ended(run, limit=30)
+        screen.check_ends()
+        run = screen.submit(steps({"say": "still here"}))
+        await screen.ended(run, limit=30)
+        assert screen.text(run) == "still here"
+    async with asyncio.timeout(120):
+        while processes(user.home):
+            await asyncio.sleep(0.1)
+
+
+async def _one(screen: EngineScreen, random: Random) -> str:
+    run = screen.shell("sleep 60") if random.random() < 0.1 else screen.submit(random.choice(PROMPTS))
+    await asyncio.sleep(random.choice((0, 0.01, 0.05, 0.2, 0.8)))
+    screen.stop(run)
+    if random.random() < 0.5:
+        await asyncio.sleep(random.choice((0, 0.01, 0.3)))
+        screen.stop(run, force=True)
+        await screen.ended(run, limit=5)
+    elif random.random() < 0.7:
+        await screen.ended(run, limit=20)
+    return run
+
+
+async def test_what_is_stopped_before_it_begins_ends(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "steps", STEPS)
+    async with engine(user, "--agent", AGENT) as screen:
+        for prompt in (*PROMPTS[:4], "/steps go", "/help"):
+            run = screen.submit(prompt)
+            screen.stop(run)
+            assert (await screen.ended(run, limit=10)).status in ("interrupted", "done", "paused")
+        screen.check_ends()
+    assert not processes(user.home)

@@ -1,0 +1,348 @@
+"""Workflows from the screen: in a process of their own, followed, asked, stopped; they outlive everything here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnded, RunStarted, Watch, WorkflowNews
+from atomic.runs.events import NodeStarted, Warning
+from tests.chat.puppets import AGENT, has_puppet
+from tests.chat.screen import EngineScreen, engine
+from tests.cli.command import User, processes
+from tests.cli.flows import ledger, noted, session, sessions, started, workflow
+
+SLOW = """
+async def first(state):
+    note("first", state.prompt); return {"said": ["one"]}
+
+async def slow(state):
+    note("slow")
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.05)
+    note("over")
+    return {"said": ["two"]}
+
+workflow = graph(S).tool("first", first).tool("slow", slow).compile()
+"""
+DEAF = """
+import time
+
+def deaf(state):
+    note("deaf", os.getpid()); time.sleep(300)
+
+workflow = graph(S).tool("deaf", deaf).compile()
+"""
+ASKS = """
+workflow = (graph(S).ask_user("which", "Which one?", options=["a", "b"])
+    .tool("end", lambda state: note("done")).compile())
+"""
+FLAGS = """
+default_config = {"depth": 1, "dry": False}
+def create_state(params):
+    note("config", params.config["depth"], params.config["dry"], repr(params.prompt)); return {"prompt": params.prompt}
+workflow = graph(S).tool("one", lambda state: None).compile()
+"""
+UNLOGGED = """
+from atomic.sessions.logs import SessionLogs
+
+def first(state):
+    SessionLogs.event = lambda self, line: None
+
+workflow = graph(S).tool("first", first).tool("second", lambda state: note("second")).compile()
+"""
+CLOSES_ITS_OUTPUT = """
+import fcntl, stat
+
+def first(state):
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            writes = fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
+            if int(name) > 2 and writes and stat.S_ISFIFO(os.fstat(int(name)).st_mode):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), int(name))
+        except OSError:
+            pass
+
+workflow = graph(S).tool("first", first).tool("second", lambda state: note("second")).compile()
+"""
+LOUD = """
+async def loud(ctx):
+    note("waits")
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.05)
+    for number in range(3000):
+        ctx.emit("warning", {"text": f"{number} " + "x" * 1000})
+        await asyncio.sleep(0)
+
+async def later(ctx):
+    await asyncio.sleep(0.5)
+    note("over")
+
+workflow = graph(S).node("loud", loud).node("later", later).compile()
+"""
+
+
+MAPS = """
+workflow = (graph(S).map("files", lambda state: ["a", "b"], graph(S).tool("read", lambda item: note(item)))
+    .tool("end", lambda state: None).compile())
+"""
+
+
+def is_node(node: str) -> Any:
+    def fits(news: Any) -> bool:
+        return isinstance(news, WorkflowNews) and isinstance(news.event, NodeStarted) and news.event.node == node
+
+    return fits
+
+
+async def under_way(screen: EngineScreen, user: User) -> str:
+    """A run that waits in its second step."""
+    workflow(user, "steps", SLOW)
+    run = screen.submit("/steps build it")
+    await screen.until(is_node("slow"))
+    return run
+
+
+async def test_a_workflow_is_followed_to_its_end(user: User) -> None:
+    has_puppet(user)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = await under_way(screen, user)
+        begun = screen.started(run)
+        assert (begun.kind, begun.title, begun.prompt) == ("workflow", "steps", "/steps build it")
+        assert begun.session == session(user)["id"]
+        drawn = await screen.until_type(GraphDrawn, run=run)
+        row, column, cells = drawn.places["slow"]
+        assert drawn.lines[row][column : column + cells] == "slow"
+        assert (await screen.ask("/help")).status == "done"  # the prompt is free meanwhile
+        (user.project / "go").touch()
+        assert (await screen.ended(run)).status == "completed"
+        assert ledger(user) == ["first build it", "slow", "over"]
+        screen.check_ends()
+
+
+async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "maps", MAPS)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/maps")
+        drawn = await screen.until_type(GraphDrawn, run=run)
+        assert (await screen.ended(run)).status == "completed"
+        nodes = screen.folded().runs[run].nodes
+        assert {"read", "end"} <= set(nodes)
+        assert set(nodes) <= set(drawn.places)
+
+
+async def test_flags_are_those_of_the_command_line(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "flags", FLAGS)
+    async with engine(user, "--agent", AGENT) as screen:
+        ended = await screen.ask('/flags --depth 3 --dry say "it"\nnow; `x` $HOME')
+        assert ended.status == "completed", ended
+        assert ledger(user) == ["config 3 True " + repr('say "it"\nnow; `x` $HOME')]
+        for prompt in ("--depth 7", "-", "- tidy up"):
+            assert (await screen.ask(f"/flags --depth=2 -- {prompt}")).status == "completed"
+            assert ledger(user).pop() == f"config 2 False {prompt!r}"
+        long = "word " * 40_000
+        assert (await screen.ask(f"/flags {long}")).status == "completed"
+        assert len(ledger(user)[-1]) > len(long)
+        wrong = await screen.ask("/flags --dpeth 3 x")
+        assert (wrong.status, "--depth" in wrong.message) == ("failed", True)
+        assert (await screen.ask("/flags --help")).status == "done"
+        assert "--depth" in screen.said()
+        screen.check_ends()
+
+
+@pytest.mark.parametrize("flow", [UNLOGGED, CLOSES_ITS_OUTPUT], ids=["without a log", "without a pipe"])
+async def test_events_of_a_run_come_from_its_pipe_and_else_from_its_log(user: User, flow: str) -> None:
+    has_puppet(user)
+    workflow(user, "steps", flow)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/steps now")
+        assert (await screen.ended(run)).status == "completed"
+        events = [news.event for news in screen.heard if isinstance(news, WorkflowNews)]
+        nodes = [event.node for event in events if isinstance(event, NodeStarted)]
+        assert nodes == ["first", "second"]
+        assert ledger(user) == ["second"]
+
+
+async def test_a_run_continues_while_no_one_reads_its_pipe(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "loud", LOUD)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/loud now")
+        await screen.until(is_node("loud"))
+        screen.process.send_signal(signal.SIGSTOP)
+        try:
+            (user.project / "go").touch()
+            await noted(user, "over")
+        finally:
+            screen.process.send_signal(signal.SIGCONT)
+        assert (await screen.ended(run)).status == "completed"
+        events = [news.event for news in screen.heard if isinstance(news, WorkflowNews)]
+        numbers = [int(event.text.split()[0]) for event in events if isinstance(event, Warning)]
+        assert numbers == list(range(3000))
+
+
+async def test_a_question_of_a_workflow_is_answered_while_it_waits(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "asks", ASKS)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/asks now")
+        asked = await screen.question()
+        assert (asked.run, asked.id, asked.who, asked.question.text) == (run, f"{run}:which", "which", "Which one?")
+        screen.answer(asked.id, "b")
+        assert (await screen.ended(run)).status == "completed"
+        await screen.until_type(QuestionClosed, id=asked.id)
+        run = screen.submit("/asks again")
+        asked = await screen.until_type(type(asked), run=run)
+        other = next(folder.name for folder in sessions(user) if folder.name == screen.started(run).session)
+        done = await user.atomic("answer", other, "a")
+        assert done.exit_code == 0
+        assert (await screen.ended(run)).status == "completed"
+        assert (await screen.until_type(QuestionClosed, id=asked.id)).answers is None
+        screen.check_ends()
+
+
+@pytest.mark.ci
+async def test_a_dismissed_question_pauses_the_run(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "asks", ASKS)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/asks now")
+        asked = await screen.question()
+        screen.answer(asked.id)
+        ended = await screen.ended(run)
+        assert (ended.status, ended.resume) == ("paused", f"atomic resume {screen.started(run).session}")
+        again = screen.submit(f"/resume {screen.started(run).session}")
+        asked = await screen.until_type(type(asked), run=again)
+        screen.answer(asked.id, "a")
+        assert (await screen.ended(again)).status == "completed"
+        assert ledger(user) == ["done"]
+
+
+@pytest.mark.ci
+async def test_an_interrupt_pauses_and_resume_goes_on(user: User) -> None:
+    has_puppet(user)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = await under_way(screen, user)
+        screen.stop(run)
+        ended = await screen.ended(run, limit=6)
+        id = screen.started(run).session
+        assert (ended.status, ended.resume) == ("paused", f"atomic resume {id}")
+        (user.project / "go").touch()
+        again = screen.submit(f"/resume {id}")
+        assert (await screen.ended(again)).status == "completed"
+        assert screen.started(again).kind == "workflow"
+        assert ledger(user) == ["first build it", "slow", "slow", "over"]
+        screen.check_ends()
+
+
+async def test_a_deaf_workflow_is_ended_by_force(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "deaf", DEAF)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/deaf now")
+        await screen.until(is_node("deaf"))
+        await asyncio.sleep(0.1)
+        screen.stop(run)
+        screen.stop(run, force=True)
+        ended = await screen.ended(run, limit=1)
+        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {screen.started(run).session}")
+        pid = int(ledger(user)[0].split()[1])
+        async with asyncio.timeout(120):
+            while pid in processes(user.home):
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.ci
+async def test_a_run_outlives_the_engine_and_is_watched_again(user: User) -> None:
+    has_puppet(user)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = await under_way(screen, user)
+        id = screen.started(run).session
+        os.kill(screen.process.pid, signal.SIGKILL)
+        await screen.gone()
+    assert session(user)["status"] == "running"
+    async with engine(user, "--agent", AGENT) as screen:
+        screen.send(Watch(session=id))
+        begun = await screen.until_type(RunStarted, session=id)
+        await screen.until(is_node("slow"))
+        screen.send(Watch(session=id))  # twice is once
+        (user.project / "go").touch()
+        assert (await screen.ended(begun.run)).status == "completed"
+        assert [news.session for news in screen.heard if isinstance(news, RunStarted)] == [id]
+    assert ledger(user) == ["first build it", "slow", "over"]
+    assert session(user)["status"] == "completed"
+
+
+@pytest.mark.ci
+async def test_the_death_of_a_run_is_an_end_that_says_how_to_go_on(user: User) -> None:
+    has_puppet(user)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = await under_way(screen, user)
+        os.kill(session(user)["owner"]["pid"], signal.SIGKILL)
+        ended = await screen.ended(run, limit=5)
+        assert (ended.status, ended.resume) == ("interrupted", f"atomic resume {screen.started(run).session}")
+
+
+@pytest.mark.ci
+async def test_a_run_without_a_screen_is_watched_and_stopped(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "steps", SLOW)
+    async with started(user, "run", "--json", "steps", "build it") as running:
+        await running.until("node_started", node="slow")
+        async with engine(user, "--agent", AGENT) as screen:
+            screen.submit(f"/sessions {session(user)['id'][:8]}")
+            await screen.until(is_node("slow"))
+            screen.stop("r1")
+            assert (await screen.ended("r1", limit=6)).status == "paused"
+            assert screen.started("r1").kind == "workflow"
+        assert await running.over() == 130
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("pause", [False, True])
+async def test_who_leaves_is_told_how_to_go_on(user: User, pause: bool) -> None:
+    has_puppet(user)
+    async with engine(user, "--agent", AGENT) as screen:
+        run = await under_way(screen, user)
+        id = screen.started(run).session
+        if pause:
+            screen.submit("/exit")
+        else:
+            screen.send(Leave())
+        left = await screen.until_type(Left, limit=10)
+        await screen.gone()
+    verb = "resume" if pause else "attach"
+    assert f"atomic {verb} {id}" in left.message
+    assert session(user)["status"] == ("paused" if pause else "running")
+    (ended,) = [news for news in screen.heard if isinstance(news, RunEnded) and news.run == run]
+    assert (ended.status, ended.resume) == ("paused" if pause else "running", f"atomic {verb} {id}")
+    (user.project / "go").touch()
+    if not pause:
+        await noted(user, "over")
+
+
+async def test_a_strangers_workflow_says_how_to_trust_it(user: User) -> None:
+    has_puppet(user)
+    folder = user.project / ".atomic" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "theirs.py").write_text('"""Theirs."""\nopen("ran", "w")\n')
+    async with engine(user, "--agent", AGENT) as screen:
+        ended = await screen.ask("/theirs now")
+        assert (ended.status, "atomic trust" in ended.message) == ("failed", True)
+        assert not (user.project / "ran").exists()
+        assert sessions(user) == []
+
+
+@pytest.mark.ci
+async def test_a_workflow_without_a_graph_is_a_turn_of_the_conversation(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "plain", "")
+    async with engine(user, "--agent", AGENT) as screen:
+        ended = await screen.ask('/plain [{"say": "hello"}]')
+        assert (ended.status, screen.text("r1"), screen.started("r1").kind) == ("done", "hello", "turn")

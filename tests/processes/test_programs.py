@@ -1,0 +1,115 @@
+"""Programs that stay: they can be talked to, they end with their context, and nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from atomic.processes import ProgramNotFoundError, running
+from tests.processes.test_processes import is_alive as alive
+from tests.timing import judge
+
+ECHO = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"
+
+
+def python(code: str) -> tuple[str, str, str]:
+    return sys.executable, "-c", code
+
+
+async def test_it_can_be_talked_to() -> None:
+    async with running(*python(ECHO)) as program:
+        assert program.stdin is not None
+        program.stdin.write(b"hello\n")
+        assert await program.stdout.readline() == b"HELLO\n"
+        assert program.exit_code is None
+    assert program.exit_code is not None
+    assert not alive(program.pid)
+
+
+async def test_its_end_is_known_at_once_with_its_last_words() -> None:
+    async with running(
+        *python("import sys; sys.stderr.write('x' * 200_000 + 'no such model'); sys.exit(3)")
+    ) as program:
+        async with asyncio.timeout(120):
+            assert await program.wait() == 3
+            assert await program.stdout.read() == b""
+        while not program.last_words.endswith("no such model"):
+            await asyncio.sleep(0.01)
+    assert len(program.last_words) <= 64 * 1024
+
+
+@pytest.mark.timed
+async def test_children_that_ignore_term_end_too() -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    code = (
+        f"import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', {deaf!r}]);"
+        "print(child.pid, flush=True); time.sleep(60)"
+    )
+    async with running(*python(code), grace=0.3) as program:
+        lines = {(await program.stdout.readline()).strip() for _ in range(2)}
+        child = int((lines - {b"up"}).pop())
+        began = time.monotonic()
+    judge(time.monotonic() - began, 10)
+    assert not alive(program.pid)
+    assert not alive(child)
+
+
+async def test_a_cancellation_ends_it_and_goes_on() -> None:
+    started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def work() -> None:
+        async with running(*python("import time; time.sleep(60)")) as program:
+            started.set_result(program.pid)
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    pid = await started
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()  # a second one does not cut the cleaning short
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not alive(pid)
+
+
+async def test_a_missing_program_is_told_by_name() -> None:
+    with pytest.raises(ProgramNotFoundError, match="no-such-agent"):
+        async with running("no-such-agent"):
+            pass
+
+
+async def test_nothing_is_left_open() -> None:
+    async def once() -> None:
+        async with running(*python(ECHO)) as program:
+            assert program.stdin is not None
+            program.stdin.write(b"x\n")
+            await program.stdout.readline()
+
+    await once()
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for _ in range(5):
+        await once()
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+async def test_it_dies_with_its_owner() -> None:
+    code = (
+        "import asyncio, sys\nfrom atomic.processes import running\n"
+        "async def main():\n"
+        "    async with running(sys.executable, '-c', 'import time; time.sleep(60)') as program:\n"
+        "        print(program.pid, flush=True)\n        await asyncio.sleep(60)\n"
+        "asyncio.run(main())"
+    )
+    async with running(*python(code)) as owner:
+        pid = int(await owner.stdout.readline())
+        assert alive(pid)
+        os.kill(owner.pid, signal.SIGKILL)
+        async with asyncio.timeout(120):
+            while alive(pid):
+                await asyncio.sleep(0.02)

@@ -1,0 +1,205 @@
+"""Ralph on real agents: a user with a repository, and a model that plays by the first line of each prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from atomic.testing import ModelCall, ModelServer, Script, Turn
+from atomic.testing.conformance import AGENTS
+from atomic.testing.conformance.agents import Words
+from atomic.testing.model_server.playbook import Playbook
+from atomic.testing.model_server.script import ScriptFile
+from tests.cli.command import User, processes
+from tests.cli.flows import Running, started
+from tests.ralph.theatre import Outcome
+
+CACHE = Path(__file__).parents[2] / ".programs" / "cache"
+PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")
+AGENT_NAMES = ["claude", *(pytest.param(name, marks=pytest.mark.full) for name in ("opencode", "copilot"))]
+LIMIT = 240.0  # seconds for one command; three agents at once on a busy machine are slow
+_CUE = re.compile(r"^\[atomic role=(\S+?)(?: task=(\S+?))? attempt=(\d+)\]", re.MULTILINE)
+
+
+# the model -----------------------------------------------------------------------------------------------------------
+
+
+def cue_in(text: str) -> tuple[str, ...]:
+    """Who is asked: role, task if there is one, attempt. Agents put words of their own before the prompt."""
+    found = _CUE.search(text)
+    return () if found is None else tuple(filter(None, found.groups()))
+
+
+class Model(ModelServer):
+    """Plays parts; what it was asked is a ledger that Atomic cannot write to."""
+
+    def play(self, scripts: Mapping[str, Script]) -> None:
+        """From now on these parts are played: of `worker.2.1`, `worker.2` and `worker` the first that there is."""
+
+        def named(text: str) -> str | None:
+            cue = cue_in(text)
+            names = (".".join(cue[:length]) for length in range(len(cue), 0, -1))
+            return next((name for name in names if name in scripts), None)
+
+        self._playbook = Playbook(ScriptFile(dict(scripts), models=self.models), named)
+
+    @property
+    def begun(self) -> list[str]:
+        """The prompts of Ralph, in order: each once, however many steps its turn had."""
+        return [" ".join(cue) for call in self.turns if (cue := cue_in(call.user_text))]
+
+    @property
+    def turns(self) -> list[ModelCall]:
+        """The first call of each turn that has a part."""
+        return [call for call in self.calls if call.script is not None and call.turn == 0]
+
+    def asked(self, role: str) -> ModelCall:
+        """The first call of a role."""
+        return next(call for call in self.turns if cue_in(call.user_text)[:1] == (role,))
+
+    def tool_results(self, role: str) -> str:
+        """All that tools said to a role."""
+        return "\n".join(call.tool_result for call in self.calls if cue_in(call.user_text)[:1] == (role,))
+
+
+# the user ------------------------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A user with agents, a repository, and Ralph."""
+
+    def __init__(self, user: User, model: Model, *names: str) -> None:
+        self.user, self.model, self.name = user, model, names[0]
+        self.project, self.words = self.user.project, AGENTS[names[0]].words
+        path = self.user.env["PATH"]
+        for name in names:
+            self.user.env |= AGENTS[name].environment(model, self.user.home, CACHE)
+        self.user.env |= {"PATH": path, **{name: os.environ[name] for name in PROGRAMS}}
+        if len(names) == 1:
+            self.user.env["ATOMIC_AGENT"] = self.name
+        self._begin()
+
+    def _begin(self) -> None:
+        (self.project / ".gitignore").write_text("__pycache__/\n")
+        (self.project / "README.md").write_text("# Games\n")
+        self.git("init", "-q", "-b", "main")
+        self.git("config", "user.name", "A User")
+        self.git("config", "user.email", "user@example.invalid")
+        self.commit_all("Begin")
+
+    def git(self, *words: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(["git", *words], cwd=cwd or self.project, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit_all(self, subject: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", subject)
+
+    def leaves(self, name: str, data: Any) -> Path:
+        """Put a file into the project and commit it."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(data if isinstance(data, str) else json.dumps(data))
+        self.commit_all(f"Add {name}")
+        return path
+
+    # parts that a model plays ----------------------------------------------------------------------------------------
+
+    def work(self, files: Mapping[str, str], *, words: Words | None = None) -> list[Turn]:
+        """Write the files, commit them, and praise oneself."""
+        used = words or self.words
+        writes: list[Turn] = [[used.write(self.project / name, text)] for name, text in files.items()]
+        return [*writes, [used.bash(commit_command(*files))], "All is done, and it is excellent."]
+
+    # commands --------------------------------------------------------------------------------------------------------
+
+    async def ralph(self, *words: str) -> Outcome:
+        return await self.atomic("run", "ralph", "--json", *words)
+
+    async def resume(self, *words: str) -> Outcome:
+        return await self.atomic("resume", self.session.name, "--json", *words)
+
+    async def atomic(self, *words: str) -> Outcome:
+        done = await self.user.atomic(*words, timeout=LIMIT)
+        return Outcome(done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
+
+    @asynccontextmanager
+    async def running(self, *words: str) -> AsyncGenerator[Running]:
+        async with started(self.user, *words) as run:
+            yield run
+
+    # what is left ----------------------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> list[Path]:
+        return sorted((self.user.home / ".atomic" / "sessions").iterdir())
+
+    @property
+    def session(self) -> Path:
+        """The folder of the only session."""
+        [folder] = self.sessions
+        return folder
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return json.loads((self.session / "session.json").read_text())
+
+    @property
+    def report(self) -> str:
+        return (self.session / "report.md").read_text()
+
+    def evidence(self, task: str) -> dict[str, Any]:
+        return json.loads((self.session / "evidence" / f"{task}.json").read_text())
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        tasks = cast("list[dict[str, Any]]", json.loads((self.session / "tasks.json").read_text())["tasks"])
+        return {task["id"]: task["status"] for task in tasks}
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects of the commits, oldest first, without the user's own."""
+        lines = self.git("log", "--reverse", "--format=%s").splitlines()
+        return [line for line in lines if line.startswith("Write ")]
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        """The calls of agents as Atomic notes them."""
+        return [json.loads(line) for line in (self.session / "logs" / "agent-calls.jsonl").read_text().splitlines()]
+
+    async def is_quiet(self) -> None:
+        """Wait until no process of this user is left. Raises TimeoutError after ten seconds."""
+        async with asyncio.timeout(120):
+            while processes(self.user.home):
+                await asyncio.sleep(0.1)
+
+
+def commit_command(*files: str) -> str:
+    """Two runs may commit at once: one waits for the other."""
+    names = " ".join(files)
+    inner = f'git add -- {names} && git commit -q -m "Write {names}" -- {names}'
+    return f"flock .git/one-at-a-time sh -c '{inner}'"
+
+
+def asked_a_person(outcome: Outcome) -> list[dict[str, Any]]:
+    """What a person was asked in a run: questions, and leave to use a tool."""
+    return [event for event in outcome.events if event["type"] == "question_asked"]
+
+
+@asynccontextmanager
+async def stage_for(folder: Path, *names: str, user: User | None = None) -> AsyncGenerator[Stage]:
+    """A stage for these agents. At its end no process is left, and the agents have asked for nothing but a model."""
+    async with Model() as model:
+        stage = Stage(user or User(folder), model, *names)
+        yield stage
+        await stage.is_quiet()
+    assert not model.other, f"an agent asked for more than a model: {model.other}"

@@ -1,0 +1,141 @@
+"""Evidence is kept for each task by itself, without secrets, and names what a worker could cheat with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from atomic.base.redaction import Redactor
+from atomic.git import FileChange
+from atomic.ralph.evidence import (
+    CheckResult,
+    Diffstat,
+    Evidence,
+    diffstat,
+    evidence_name,
+    protected,
+    read_evidence,
+    write_evidence,
+)
+from tests.ralph.theatre import facts_in
+
+PASSED = CheckResult("make test", 0, 1.5, False, "ab" * 32, "ok\n", 0, True)
+
+
+def evidence(task: str, *, attempt: int = 1, gate: CheckResult = PASSED) -> Evidence:
+    return Evidence(task, attempt, "passed", (gate,), None, "cd" * 20, ("a", "b"), Diffstat(2, 3, 1), ())
+
+
+def changed(path: str, status: str = "modified") -> FileChange:
+    return msgspec.convert({"path": path, "status": status}, FileChange)
+
+
+def test_what_was_written_is_read_again_and_has_the_words_of_the_contract(tmp_path: Path) -> None:
+    facts = facts_in(tmp_path)
+    write_evidence(facts, evidence("1"))
+    write_evidence(facts, evidence("1", attempt=2))
+    assert evidence_name(facts, "1") == "evidence/1.json"
+    assert read_evidence(facts)["1"].attempt == 2
+    data = msgspec.json.decode((tmp_path / "evidence" / "1.json").read_bytes())
+    words = "task attempt status gates commit tree changed_files diffstat protected_files"
+    assert set(data) == set(words.split())
+    words = "command exit_code seconds timed_out output_sha256 output_tail baseline_exit_code blocking"
+    assert set(data["gates"][0]) == set(words.split())
+    assert set(data["diffstat"]) == {"files", "insertions", "deletions"}
+    assert (tmp_path / "evidence").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "evidence" / "1.json").stat().st_mode & 0o777 == 0o600
+
+
+IDS = ["a/b", "a-b", "a b", "A-b", "../../x", "名前", "größe", "", ".", "..", "line\nbreak", "x" * 300, "x" * 301, "\0"]
+
+
+@pytest.mark.parametrize("ids", [IDS, IDS[::-1]])
+def test_no_task_takes_the_file_of_another_whatever_its_id(tmp_path: Path, ids: list[str]) -> None:
+    facts = facts_in(tmp_path)
+    for attempt in (1, 2):
+        for task in ids:
+            write_evidence(facts, evidence(task, attempt=attempt))
+    found = read_evidence(facts)
+    assert set(found) == set(ids)
+    assert {one.attempt for one in found.values()} == {2}
+    files = list((tmp_path / "evidence").iterdir())
+    assert len(files) == len(ids)
+    assert [path.name for path in tmp_path.iterdir()] == ["evidence"]
+    assert all(set(path.name) <= set(map(chr, range(33, 127))) - set("/\\:*?") for path in files)
+    assert (tmp_path / "evidence" / "a-b.json").exists()
+
+
+def test_secrets_that_a_gate_prints_are_not_kept(tmp_path: Path) -> None:
+    gate = msgspec.structs.replace(PASSED, output_tail="found hunter2hunter2 there\n")
+    facts = facts_in(tmp_path, Redactor(["hunter2hunter2"]))
+    write_evidence(facts, evidence("1", gate=gate))
+    assert "hunter2hunter2" not in (tmp_path / "evidence" / "1.json").read_text()
+    assert read_evidence(facts)["1"].gates[0].output_tail == "found [redacted] there\n"
+
+
+def test_the_diffstat_is_the_sum() -> None:
+    changes = [FileChange("a", "added", 3, 0), FileChange("b", "modified", 1, 2), FileChange("c", "deleted", 0, 4)]
+    assert diffstat(changes) == Diffstat(3, 4, 6)
+
+
+TESTS = [
+    *("test_a.py", "pkg/a_test.py", "tests/data/x.json", "src/__tests__/a.js", "a.test.ts", "lib/a.spec.js"),
+    *("pkg/a_test.go", "tests/it.rs", "src/test/java/app/FooTest.java", "app/FooTest.java", "tests/größe\nx.py"),
+]
+STEERING = [
+    *(
+        "package-lock.json",
+        "web/yarn.lock",
+        "pnpm-lock.yaml",
+        "uv.lock",
+        "Cargo.lock",
+        "go.sum",
+        "requirements-dev.txt",
+    ),
+    *("conftest.py", "tests/conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "package.json"),
+    *("Makefile", "sub/Makefile", "Cargo.toml", "noxfile.py", "jest.config.js", "vitest.config.ts", "tsconfig.json"),
+    *("eslint.config.mjs", ".eslintrc.json", ".github/workflows/ci.yml", ".gitlab-ci.yml", ".circleci/config.yml"),
+    *(".pre-commit-config.yaml", "sitecustomize.py", "src/usercustomize.py"),
+]
+PLAIN = [
+    "src/app.py",
+    "latest.py",
+    "contest.go",
+    "attest/x.js",
+    "README.md",
+    "src/Latest.java",
+    "testing.md",
+    "Testimony",
+]
+
+
+@pytest.mark.parametrize("status", ["modified", "deleted"])
+def test_tests_that_were_there_are_protected_and_new_ones_are_not(status: str) -> None:
+    assert protected([changed(path, status) for path in [*TESTS, *PLAIN]], []) == TESTS
+    assert protected([changed(path, "added") for path in [*TESTS, *PLAIN]], []) == []
+
+
+@pytest.mark.parametrize("status", ["added", "modified", "deleted"])
+def test_what_steers_gates_is_protected_new_or_not(status: str) -> None:
+    assert protected([changed(path, status) for path in STEERING], []) == STEERING
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("./scripts/check.sh --all", "scripts/check.sh"),
+        ("cd app && sh check.sh;", "app/check.sh"),
+        ('bash -c "tools/verify.py && echo ok"', "tools/verify.py"),
+        ("tool --config=ci/settings.yml", "ci/settings.yml"),
+        ("sh 'my check.sh'", "my check.sh"),
+        ("/home/me/project/check.sh", "check.sh"),
+        ("python -m pytest -q", "pytest.py"),
+        ("python -m checks.all", "checks/all.py"),
+        ("sh 'unclosed.sh", "unclosed.sh"),
+    ],
+)
+def test_a_file_that_a_gate_names_is_protected(command: str, path: str) -> None:
+    assert protected([changed(path, "added"), changed("other/x.sh", "added")], [command]) == [path]
+    assert protected([changed(path, "added")], ["make test"]) == []
