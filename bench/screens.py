@@ -19,9 +19,12 @@ from time import monotonic, perf_counter, sleep
 
 from environments import ROOT
 
+from tests.support.processes import is_alive
+from tests.support.waits import wait_until
+
 sys.path.insert(0, str(ROOT))
 
-from tests.tui.terminal.window import Window, eventually, is_alive, memory_mb, tree
+from tests.tui.terminal.window import Window, memory_mb, tree
 
 SIZE = (80, 24)
 STARTS = 5
@@ -199,7 +202,7 @@ def _leave(results: Screens) -> None:
             began = monotonic()
             window.type("\x03\x03")
             window.process.wait(20)
-            eventually(lambda pids=pids: not any(map(is_alive, pids)), "end of all processes")
+            wait_until(lambda pids=pids: not any(map(is_alive, pids)), "end of all processes")
             slowest = max(slowest, monotonic() - began)
     results.add("atomic", "leave", slowest)
 

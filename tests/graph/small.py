@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from atomic.workflows import CompiledGraph, Journal, Node, NodeContext, RunResult, RunStatus, State, node, reducers
@@ -72,21 +70,6 @@ async def some_turns() -> None:
     """Let everybody go on who can, without waiting for anything."""
     for _ in range(30):
         await asyncio.sleep(0)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie has ended; who reaps an orphan, and when, is not ours to decide."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 async def ended(graph: CompiledGraph[S], input: Any = None, **options: Any) -> RunResult[S]:

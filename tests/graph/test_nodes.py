@@ -29,7 +29,9 @@ from atomic.workflows import (
     node,
     tool_node,
 )
-from tests.graph.small import RUN, S, ended, eventually, fail, failed, is_alive, say, within, write
+from tests.graph.small import RUN, S, ended, fail, failed, say, within, write
+from tests.support.processes import is_alive
+from tests.support.waits import eventually
 
 # answers -----------------------------------------------------------------------------------------------------
 

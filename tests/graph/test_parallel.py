@@ -26,21 +26,9 @@ from atomic.workflows import (
     parallel_node,
     tool_node,
 )
-from tests.graph.small import (
-    RUN,
-    S,
-    ended,
-    eventually,
-    fail,
-    failed,
-    is_alive,
-    killed_when,
-    say,
-    some_turns,
-    wait_for,
-    within,
-    write,
-)
+from tests.graph.small import RUN, S, ended, fail, failed, killed_when, say, some_turns, wait_for, within, write
+from tests.support.processes import is_alive
+from tests.support.waits import eventually
 
 # join once ---------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ from atomic.workflows import (
     parallel_node,
     subgraph_node,
 )
-from tests.graph.small import RUN, S, ended, eventually, fail, failed, say, some_turns, within, write
+from tests.graph.small import RUN, S, ended, fail, failed, say, some_turns, within, write
+from tests.support.waits import eventually
 
 
 async def test_a_result_tells_how_it_ended() -> None:

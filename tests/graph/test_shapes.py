@@ -26,7 +26,8 @@ from atomic.workflows import (
     subgraph_node,
     tool_node,
 )
-from tests.graph.small import RUN, S, ended, eventually, failed, say, within, write
+from tests.graph.small import RUN, S, ended, failed, say, within, write
+from tests.support.waits import eventually
 
 # the chain ---------------------------------------------------------------------------------------------------
 

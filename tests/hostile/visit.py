@@ -18,7 +18,8 @@ from pathlib import Path
 from tests.cli.command import ATOMIC, SDKS, User
 from tests.cli.terminal import in_terminal
 from tests.hostile.repositories import PROJECTS, Stranger
-from tests.tui.terminal.window import eventually, window
+from tests.support.waits import wait_until
+from tests.tui.terminal.window import window
 
 SECONDS = 120.0  # ends a hang, and decides nothing
 COMMANDS: Sequence[Sequence[str]] = (
@@ -97,10 +98,10 @@ class Visit:
         """Open the screen, have it answer, leave it, and check what it did."""
         with window([ATOMIC], env=self.user.env, cwd=self.place) as one:
             # Where the settings cannot be read, it says so and ends at once.
-            eventually(lambda: _has_prompt(one.lines) or one.process.poll() is not None, "prompt", SECONDS)
+            wait_until(lambda: _has_prompt(one.lines) or one.process.poll() is not None, "prompt", limit=SECONDS)
             if one.process.poll() is None:
                 one.type("/help\r")
-                eventually(lambda: "/help" in one.text or one.process.poll() is not None, "answer", SECONDS)
+                wait_until(lambda: "/help" in one.text or one.process.poll() is not None, "answer", limit=SECONDS)
                 one.type("\x1b")
                 one.type("\x03\x03")
             one.exit_code(timeout=SECONDS)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,8 @@ from atomic.processes import (
     execute,
     running,
 )
+from tests.support.processes import is_alive
+from tests.support.waits import eventually
 from tests.timing import judge
 
 LIMIT = 240.0  # seconds; only ends a hang
@@ -47,22 +48,6 @@ async def main():
 asyncio.run(main())
 """
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie has ended; who reaps an orphan, and when, is not ours to decide."""
-    try:
-        os.kill(pid, 0)
-        stat = Path(f"/proc/{pid}/stat")
-        return not stat.parent.parent.is_dir() or stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 async def pids_in(path: Path) -> list[int]:

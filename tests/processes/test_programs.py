@@ -12,8 +12,8 @@ import time
 import pytest
 
 from atomic.processes import ProgramNotFoundError, running
-from tests.processes.test_processes import eventually
-from tests.processes.test_processes import is_alive as alive
+from tests.support.processes import is_alive as alive
+from tests.support.waits import eventually
 from tests.timing import judge
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.upper(), end='', flush=True)"

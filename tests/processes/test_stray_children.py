@@ -11,7 +11,7 @@ import time
 import pytest
 
 from atomic.processes import end_marked, find_marked, new_mark, running
-from tests.processes.test_processes import is_alive
+from tests.support.processes import is_alive
 from tests.timing import judge
 
 # A child in a session of its own, which ignores everything that can be ignored, as an agent's shell may.

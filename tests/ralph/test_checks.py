@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli.command import ATOMIC
 from tests.cli.terminal import in_terminal
-from tests.graph.small import eventually
 from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, reviewing, worker, writing
+from tests.support.waits import eventually
 
 DONE = ("completed", "done", 0)
 RED = ("blocked", "check_red", 5)

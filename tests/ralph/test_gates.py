@@ -17,8 +17,10 @@ from atomic.processes import ExecError
 from atomic.ralph.checks import TAIL, CheckHistory
 from atomic.sessions.facts import Facts
 from tests.git.shop import write
-from tests.processes.test_processes import eventually, is_alive, pids_in
+from tests.processes.test_processes import pids_in
 from tests.ralph.theatre import facts_in
+from tests.support.processes import is_alive
+from tests.support.waits import eventually
 
 LIMIT = 60.0  # seconds; no gate here takes a small part of it
 

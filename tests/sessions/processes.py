@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -26,11 +24,3 @@ def start(script: str, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         env=environment(),
     )
-
-
-def wait_until(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
-    """Wait for something to become true; it is an error if it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)

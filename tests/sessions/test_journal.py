@@ -18,7 +18,7 @@ import pytest
 from atomic.graph.engine.errors import JournalError, RunNotFoundError, RunOwnedError
 from atomic.graph.engine.journal import Journal, Row, RunLog, StartBody, decode_body
 from atomic.sessions import SqliteJournal
-from tests.sessions.processes import environment, wait_until
+from tests.sessions.processes import environment
 from tests.sessions.rows import (
     BEGIN,
     ended_row,
@@ -28,6 +28,7 @@ from tests.sessions.rows import (
     started_row,
     step_row,
 )
+from tests.support.waits import wait_until
 from tests.timing import judge
 
 

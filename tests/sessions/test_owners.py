@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from atomic.graph.engine.errors import JournalError, RunOwnedError
 from atomic.sessions import SqliteJournal
 from atomic.sessions.owner import STALE_SECONDS, Owner
-from tests.sessions.processes import environment, start, wait_until
+from tests.sessions.processes import environment, start
 from tests.sessions.rows import start_row, step_row
+from tests.support.waits import wait_until
 
 
 class Worker:
@@ -139,7 +140,7 @@ def test_a_stopped_owner_is_replaced_and_can_write_nothing_more(path: Path, work
             return True
 
         log = None
-        wait_until(acquire, seconds=60)
+        wait_until(acquire)
         assert log is not None
         # It had renewed its lease at most five seconds before it was stopped.
         assert time.monotonic() - began > STALE_SECONDS - 6

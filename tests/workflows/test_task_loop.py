@@ -29,7 +29,8 @@ from atomic.workflows import (
     tool_node,
 )
 from tests.graph.law_journals import KeptJournal
-from tests.graph.small import RUN, S, ended, eventually, killed_when, running, say, some_turns, within
+from tests.graph.small import RUN, S, ended, killed_when, running, say, some_turns, within
+from tests.support.waits import eventually
 
 
 @pytest.fixture

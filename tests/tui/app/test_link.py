@@ -26,6 +26,7 @@ from atomic.chat.protocol import (
     StatusChanged,
     Submit,
 )
+from tests.support.processes import is_alive
 from tests.timing import judge
 from tests.tui.app.engines import engine_program
 
@@ -81,14 +82,6 @@ async def listening(folder: Path, **options: str) -> AsyncGenerator[Listener]:
             await task
 
 
-def is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
 async def test_the_first_intent_starts_an_engine_with_the_arguments(tmp_path: Path) -> None:
     async with listening(tmp_path, session="old") as listener:
         assert listener.heard == []
@@ -102,7 +95,7 @@ async def test_a_run_ends_once_and_the_engine_ends_with_the_link(tmp_path: Path)
         listener.link.send(Submit(run="1", text="echo"))
         assert (await listener.end_of("1")).status == "done"
         pid = (await listener.status()).model
-    assert not is_alive(pid)
+    assert not is_alive(int(pid))
     assert len([news for news in listener.heard if isinstance(news, RunEnded)]) == 1
 
 
@@ -149,7 +142,7 @@ async def test_a_stuck_engine_is_killed_a_second_after_a_forced_stop(tmp_path: P
         took = time.monotonic() - started
         assert took > 0.9
         judge(took, 3)
-        assert not is_alive(pid)
+        assert not is_alive(int(pid))
 
 
 async def test_an_engine_that_never_begins_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +164,7 @@ async def test_an_engine_that_talks_but_does_not_stop_cannot_hold_the_run(tmp_pa
         listener.link.send(Interrupt(run="1", force=True))
 
         assert (await listener.end_of("1")).status == "interrupted"
-        assert is_alive((await listener.status()).model)
+        assert is_alive(int((await listener.status()).model))
 
 
 @pytest.mark.timed
@@ -220,7 +213,7 @@ async def test_closing_is_bounded_even_if_the_engine_is_stuck(tmp_path: Path) ->
         await listener.link.close()
 
         judge(time.monotonic() - started, 4.5)
-        assert not is_alive(pid)
+        assert not is_alive(int(pid))
 
 
 async def test_an_engine_that_cannot_be_started_ends_the_run(tmp_path: Path) -> None:
@@ -258,7 +251,7 @@ async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
         await screen.stdout.readline()  # the run has started: it is stuck now
         screen.kill()
         await screen.wait()
-        while is_alive(pid):
+        while is_alive(int(pid)):
             await asyncio.sleep(0.1)
     with suppress(ProcessLookupError):
         os.kill(int(pid), 0)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from atomic.cli.plain_chat import answers_of, question_lines, split_paragraphs
 from atomic.questions import Question
+from tests.support.waits import wait_until
 from tests.tui.terminal.conftest import ROOT
-from tests.tui.terminal.window import Window, eventually, window
+from tests.tui.terminal.window import Window, window
 
 PLAIN = (sys.executable, "-m", "tests.tui.terminal.scripted_plain")
 
@@ -63,9 +64,9 @@ def test_ctrl_c_stops_the_turn_and_again_leaves(plain: Window) -> None:
     plain.type("\x03")
     plain.shows("interrupted")
     plain.type("deaf\n")
-    eventually(lambda: plain.text.count("I work and work.") == 2, "the second turn")
+    wait_until(lambda: plain.text.count("I work and work.") == 2, "the second turn")
     plain.type("\x03")
-    eventually(lambda: plain.text.count("Ctrl+C once more leaves") == 2, "the second stop")
+    wait_until(lambda: plain.text.count("Ctrl+C once more leaves") == 2, "the second stop")
     plain.type("\x03")
     assert plain.exit_code() == 128 + signal.SIGINT
     assert plain.state_of_terminal() == plain.before

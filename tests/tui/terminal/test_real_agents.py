@@ -16,8 +16,8 @@ from atomic.testing.conformance.agents import AGENTS
 from tests.chat.test_real_agents import CACHE, COLOUR, prepare
 from tests.cli.command import User, processes
 from tests.cli.files import agent as agent_file
+from tests.support.waits import wait_until
 from tests.tui.terminal.tmux import Tmux, in_tmux
-from tests.tui.terminal.window import eventually
 
 pytestmark = pytest.mark.ci
 
@@ -79,7 +79,7 @@ def _talk(user: User, name: str) -> None:
         text = tmux.shows("EXIT CODE 0")
         found = re.search(r"atomic chat --resume (\S+)", text)
         assert found is not None, text
-    eventually(lambda: not processes(user.home), "end of all processes")
+    wait_until(lambda: not processes(user.home), "end of all processes")
     with atomic(user, "chat", "--resume", found[1]) as tmux:
         tmux.shows("Still here.")
         _say(tmux, "@@again@@ what was it?")

@@ -20,9 +20,11 @@ from tests.cli.command import User, processes
 from tests.cli.flows import ledger, session, workflow
 from tests.ralph.agents import AGENT_NAMES, Stage, stage_for
 from tests.ralph.agents_game import APPROVAL
+from tests.support.processes import is_alive
+from tests.support.waits import wait_until
 from tests.tui.terminal.test_real_agents import ATOMIC, atomic
 from tests.tui.terminal.tmux import Tmux
-from tests.tui.terminal.window import Window, eventually, is_alive, tree, window
+from tests.tui.terminal.window import Window, tree, window
 
 pytestmark = pytest.mark.ci
 
@@ -44,7 +46,7 @@ def test_a_workflow_is_paused_by_escape_and_goes_on(user: User) -> None:
     with atomic(user, "-a", AGENT) as tmux:
         tmux.shows("puppet")
         _command(tmux, "/steps build it")
-        eventually(lambda: "slow" in ledger(user), "the second step")
+        wait_until(lambda: "slow" in ledger(user), "the second step")
         tmux.shows("steps")
         tmux.keys("Escape")
         text = tmux.shows("atomic resume")
@@ -60,7 +62,7 @@ def _under_way(one: Window, user: User) -> str:
     """A workflow that waits in its second step; the id of its session."""
     one.shows("puppet")
     one.type("/steps build it\r")
-    eventually(lambda: "slow" in ledger(user), "the second step")
+    wait_until(lambda: "slow" in ledger(user), "the second step")
     one.shows("slow")
     return session(user)["id"]
 
@@ -89,8 +91,8 @@ def test_who_leaves_a_workflow_is_told_how_to_resume_it(user: User, how: str, ex
         assert one.exit_code() == exit_code
         assert one.modes_left() == set()
         one.shows(f"Resume with: atomic resume {id[:20]}")
-        eventually(lambda: session(user)["status"] == "paused", "pause")
-    eventually(lambda: not processes(user.home), "end of all processes")
+        wait_until(lambda: session(user)["status"] == "paused", "pause")
+    wait_until(lambda: not processes(user.home), "end of all processes")
 
 
 def test_a_closed_window_pauses_a_workflow(user: User) -> None:
@@ -101,7 +103,7 @@ def test_a_closed_window_pauses_a_workflow(user: User) -> None:
         one.hang_up()
         assert one.process.wait(20) == 129
     assert session(user)["status"] == "paused"
-    eventually(lambda: not processes(user.home), "end of all processes")
+    wait_until(lambda: not processes(user.home), "end of all processes")
 
 
 def test_a_run_outlives_a_screen_that_is_killed(user: User) -> None:
@@ -110,15 +112,15 @@ def test_a_run_outlives_a_screen_that_is_killed(user: User) -> None:
     with window((*ATOMIC, "-a", AGENT), env=user.env, cwd=user.project) as one:
         one.shows("puppet")
         one.type("/steps build it\r")
-        eventually(lambda: "slow" in ledger(user), "the second step")
+        wait_until(lambda: "slow" in ledger(user), "the second step")
         one.shows("slow")
         os.kill(tree(one.process.pid)[1], signal.SIGKILL)
         assert one.exit_code() == 1
         assert one.modes_left() == set()
         one.shows("atomic attach")
         (user.project / "go").touch()
-        eventually(lambda: ledger(user)[-1] == "over", "end of the run")
-    eventually(lambda: not processes(user.home), "end of all processes")
+        wait_until(lambda: ledger(user)[-1] == "over", "end of the run")
+    wait_until(lambda: not processes(user.home), "end of all processes")
 
 
 def test_a_question_of_a_workflow_is_answered_on_the_screen(user: User) -> None:
@@ -165,7 +167,7 @@ def _close_the_window(user: User) -> None:
         pids = list(processes(user.home))
         one.hang_up()
         assert one.process.wait(20) == 129
-        eventually(lambda: not any(map(is_alive, pids)), "end of all processes")
+        wait_until(lambda: not any(map(is_alive, pids)), "end of all processes")
 
 
 @pytest.fixture(params=AGENT_NAMES)
@@ -188,7 +190,7 @@ def _ralph(stage: Stage) -> None:
         tmux.shows(stage.name)
         _command(tmux, "/ralph --workers 2 --verify true --tasks todo.json")
         tmux.shows("Write a.txt")
-        eventually(lambda: len(stage.model.begun) == 2, "two workers")
+        wait_until(lambda: len(stage.model.begun) == 2, "two workers")
         tmux.keys("Escape")
         tmux.shows("paused")
         ask = [[stage.words.ask([COLOUR])], *stage.work({"a.txt": "a\n"})]

@@ -9,9 +9,11 @@ from time import monotonic
 
 import pytest
 
+from tests.support.processes import is_alive
+from tests.support.waits import wait_until
 from tests.timing import judge
 from tests.tui.terminal.conftest import ROOT, SCRIPTED
-from tests.tui.terminal.window import Window, cpu_seconds, eventually, is_alive, tree, window
+from tests.tui.terminal.window import Window, cpu_seconds, tree, window
 
 GO_ON = "Go on with: atomic chat --resume 0f5e2c1a-scripted"
 
@@ -83,7 +85,7 @@ def test_a_killed_screen_leaves_no_engine_and_a_usable_terminal(screen: Window) 
     assert screen.exit_code() == 1
     assert screen.modes_left() == set()
     assert screen.lines[1] == "Resume with: atomic chat --resume 0f5e2c1a-scripted"
-    eventually(lambda: not any(map(is_alive, below)), "end of the engine")
+    wait_until(lambda: not any(map(is_alive, below)), "end of the engine")
 
 
 def test_an_engine_that_dies_is_told_and_the_next_prompt_has_another(screen: Window) -> None:
@@ -119,7 +121,7 @@ def test_ctrl_c_twice_leaves_at_any_moment(screen: Window, moment: str) -> None:
     assert screen.exit_code() in (0, 130)
     judge(monotonic() - began, 5)
     assert screen.modes_left() == set()
-    eventually(lambda: not any(map(is_alive, below)), "end of all processes")
+    wait_until(lambda: not any(map(is_alive, below)), "end of all processes")
 
 
 def test_two_clears_with_letters_in_between_do_not_leave(screen: Window) -> None:
@@ -146,7 +148,7 @@ def test_a_closed_window_leaves_no_process(screen: Window) -> None:
     below = tree(screen.process.pid)[1:]
     screen.hang_up()
     assert screen.process.wait(20) == 129
-    eventually(lambda: not any(map(is_alive, below)), "end of all processes")
+    wait_until(lambda: not any(map(is_alive, below)), "end of all processes")
 
 
 def test_a_mistake_in_the_configuration_is_one_line(env: dict[str, str], tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from time import monotonic
 
 import pytest
 
+from tests.support.processes import is_alive
+from tests.support.waits import wait_until
 from tests.timing import judge
-from tests.tui.terminal.window import Window, eventually, is_alive, tree, window
+from tests.tui.terminal.window import Window, tree, window
 
 ROOT = Path(__file__).parents[3]
 SMALL = (sys.executable, "-m", "tests.tui.terminal.small_screen")
@@ -117,7 +119,7 @@ def test_a_supervisor_that_is_killed_leaves_the_terminal_to_the_screen(env: dict
         supervisor, screen = tree(one.process.pid)[1:]
         os.kill(supervisor, signal.SIGKILL)
         one.shows("atomic chat --resume abc")
-        eventually(lambda: not is_alive(screen), "end of the screen")
+        wait_until(lambda: not is_alive(screen), "end of the screen")
         assert_as_before(one)
         one.type("hello\r")
         one.shows("the shell heard: hello")
@@ -128,7 +130,7 @@ def test_ctrl_c_twice_leaves_also_if_the_loop_is_dead(small: Window) -> None:
     small.type("stuck\r")
     small.shows("STUCK")
     screen = the_screen(small)
-    eventually(lambda: _sleeps(screen), "sleep")
+    wait_until(lambda: _sleeps(screen), "sleep")
     began = monotonic()
     small.type("\x03\x03")
     assert small.exit_code() == 130

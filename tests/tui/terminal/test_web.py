@@ -18,9 +18,11 @@ import pytest
 
 from tests.chat.puppets import AGENT, has_puppet, steps
 from tests.cli.command import User
+from tests.support.processes import is_alive, kill
+from tests.support.waits import wait_until
 from tests.tui.terminal.conftest import ROOT
 from tests.tui.terminal.emulator import Emulator
-from tests.tui.terminal.window import end, eventually, is_alive, tree
+from tests.tui.terminal.window import tree
 
 pytestmark = pytest.mark.ci
 
@@ -68,7 +70,7 @@ def serving(env: dict[str, str], words: Sequence[str] = SERVER, cwd: Path = ROOT
         yield Server(process)
     finally:
         for pid in tree(process.pid):
-            end(pid)
+            kill(pid)
         process.wait(20)
         assert process.stdout is not None
         process.stdout.close()
@@ -167,10 +169,10 @@ class Tab:
         self.page.keyboard.press("Enter")
 
     def shows(self, words: str) -> None:
-        eventually(lambda: self._look(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}")
+        wait_until(lambda: self._look(lambda: self.screen.has(words)), f"{words!r}:\n{self.screen.text}")
 
     def closes(self) -> None:
-        eventually(lambda: self._look(lambda: not self.is_open), "end of the connection")
+        wait_until(lambda: self._look(lambda: not self.is_open), "end of the connection")
 
     def _look(self, is_so: object) -> bool:
         """Frames arrive only while playwright is at work."""
@@ -211,7 +213,7 @@ def test_the_command_itself_with_an_agent_of_the_person(tmp_path: Path, tab: Tab
         tab.say(steps({"say": "Aye"}, {"say": " aye."}))
         tab.shows("Aye aye.")
         tab.page.keyboard.press("Control+d")
-        eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
+        wait_until(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
         assert server.process.returncode == 0
         assert server.process.stdout is not None
         assert "Resume with: atomic chat --resume" in server.process.stdout.read()
@@ -237,7 +239,7 @@ def test_a_server_that_is_killed_takes_its_screens_along(server: Server, tab: Ta
     below = tree(server.process.pid)[1:]
     assert len(below) >= 2, "a screen and its engine"
     os.kill(server.process.pid, signal.SIGKILL)
-    eventually(lambda: not any(map(is_alive, below)), "end of the screen")
+    wait_until(lambda: not any(map(is_alive, below)), "end of the screen")
     tab.closes()
 
 
@@ -247,7 +249,7 @@ def test_a_screen_that_ends_ends_the_server(server: Server, tab: Tab) -> None:
     tab.say("hello")
     tab.shows("You said: hello")
     tab.page.keyboard.press("Control+d")
-    eventually(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
+    wait_until(lambda: tab.page.wait_for_timeout(20) or server.process.poll() is not None, "end of the server")
     assert server.process.returncode == 0
 
 
@@ -264,6 +266,6 @@ def test_a_tab_that_is_closed_ends_its_screen_and_can_come_back(server: Server, 
     tab.open(server.address)
     below = tree(server.process.pid)[1:]
     tab.page.reload()
-    eventually(lambda: tab.page.wait_for_timeout(20) or not any(map(is_alive, below)), "end of the first screen")
+    wait_until(lambda: tab.page.wait_for_timeout(20) or not any(map(is_alive, below)), "end of the first screen")
     tab.page.wait_for_selector("body.-first-byte", state="attached", timeout=30_000)
     assert server.process.poll() is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import signal
 import struct
 import subprocess
 import termios
@@ -13,9 +12,10 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, perf_counter, sleep
+from time import monotonic, perf_counter
 from typing import Any
 
+from tests.support.processes import kill
 from tests.tui.terminal.emulator import Emulator
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -135,7 +135,7 @@ class Window:
             return
         self._is_closed = True
         for pid in {*tree(self.process.pid), *_of_session(self.process.pid)}:
-            end(pid)
+            kill(pid)
         self.process.wait()
         self._stop_reading()
         for number in (self._keyboard, self._screen):
@@ -186,22 +186,6 @@ def window(words: Sequence[str | Path], **options: Any) -> Generator[Window]:
         one.close()
 
 
-def eventually(is_so: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
-    """Wait for something that no screen tells."""
-    end = monotonic() + timeout
-    while not is_so():
-        assert monotonic() < end, f"no {what} after {timeout} s"
-        sleep(0.01)
-
-
-def end(pid: int) -> None:
-    """Kill a process that is ours."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
 def tree(pid: int) -> list[int]:
     """A process and its descendants that are alive."""
     found, todo = list[int](), [pid]
@@ -226,14 +210,6 @@ def _stat(pid: int, field: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[field])
     except (FileNotFoundError, ProcessLookupError):
         return -1
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
