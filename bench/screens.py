@@ -19,11 +19,10 @@ from time import monotonic, perf_counter, sleep
 
 from environments import ROOT
 
-from tests.support.processes import is_alive
-from tests.support.waits import wait_until
-
 sys.path.insert(0, str(ROOT))
 
+from tests.support.processes import is_alive  # found from anywhere
+from tests.support.waits import wait_until
 from tests.tui.terminal.window import Window, memory_mb, tree
 
 SIZE = (80, 24)
