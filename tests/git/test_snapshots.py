@@ -1,4 +1,4 @@
-"""Two pictures tell what happened between them, whatever an agent did with git; taking them touches nothing."""
+"""Two snapshots show what changed between them, however an agent used git; taking them changes nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.git import FileChange, GitError, Picture, Pictures, find_repository
+from atomic.git import FileChange, FolderSnapshot, GitError, SnapshotStore, find_repository
 from atomic.git import folder_changes as watch_module
 from atomic.git import repository as repository_module
 from atomic.git import scratch as scratch_module
-from atomic.git import snapshots as pictures_module
+from atomic.git import snapshots as snapshots_module
 from atomic.git.calls import run_git
 from tests.git.shop import commit, git, new_repository, write
 from tests.git.test_strangers import canaries, hostile, sung
@@ -22,25 +22,25 @@ from tests.git.test_strangers import canaries, hostile, sung
 __all__ = ["canaries"]  # a fixture
 
 
-def pictures_of(project: Path) -> Pictures:
-    return Pictures(project.parent / "session" / "pictures", project)
+def store_of(project: Path) -> SnapshotStore:
+    return SnapshotStore(project.parent / "session" / "pictures", project)
 
 
-async def statuses(pictures: Pictures, before: Picture, after: Picture) -> dict[str, str]:
-    return {change.path: change.status for change in await pictures.changes(before, after)}
+async def statuses(store: SnapshotStore, before: FolderSnapshot, after: FolderSnapshot) -> dict[str, str]:
+    return {change.path: change.status for change in await store.changes(before, after)}
 
 
 async def test_changes_are_told_committed_or_not_tracked_or_not_but_no_ignored_file(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n2\n", "b": "x\n", "c": "c\n", ".gitignore": "*.log\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     write(one, {"a": "1\nthree\nfour\n", "new": "n\n"})
     commit(one, "Work")
     write(one, {"c": "C\n", "folder/untracked": "u\nv\n", "build.log": "no\n"})
     git(one, "add", "c")
     (one / "b").unlink()
-    after = await pictures.take()
-    assert await pictures.changes(before, after) == [
+    after = await store.take()
+    assert await store.changes(before, after) == [
         FileChange("a", "modified", 2, 1),
         FileChange("b", "deleted", 0, 1),
         FileChange("c", "modified", 1, 1),
@@ -48,16 +48,16 @@ async def test_changes_are_told_committed_or_not_tracked_or_not_but_no_ignored_f
         FileChange("new", "added", 1, 0),
     ]
     assert after.head == git(one, "rev-parse", "HEAD").strip()
-    assert await pictures.take() == after
+    assert await store.take() == after
 
 
-async def test_the_same_files_are_the_same_picture_in_another_process_too(tmp_path: Path) -> None:
+async def test_the_same_files_are_the_same_snapshot_in_another_process_too(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     write(one, {"untracked": "u\n"})
-    before = await pictures_of(one).take()
-    kept = msgspec.json.decode(msgspec.json.encode(before), type=Picture)
+    before = await store_of(one).take()
+    kept = msgspec.json.decode(msgspec.json.encode(before), type=FolderSnapshot)
     (one / "readme").touch()
-    again = pictures_of(one)
+    again = store_of(one)
     assert await again.take() == kept
     write(one, {"untracked": "changed\n"})
     assert await statuses(again, kept, await again.take()) == {"untracked": "modified"}
@@ -68,16 +68,16 @@ async def test_nothing_of_the_users_repository_is_touched(tmp_path: Path) -> Non
     write(one, {"staged": "s\n", "loose": "l\n"})
     git(one, "add", "staged")
     files = {path: path.read_bytes() for path in (one / ".git").rglob("*") if path.is_file()}
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     write(one, {"loose": "m\n"})
-    after = await pictures.take()
-    await pictures.changes(before, after)
-    await pictures.patch(before, after, max_bytes=1000)
+    after = await store.take()
+    await store.changes(before, after)
+    await store.patch(before, after, max_bytes=1000)
     assert {path: path.read_bytes() for path in (one / ".git").rglob("*") if path.is_file()} == files
-    store = tmp_path / "session" / "pictures"
-    assert store.stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in store.glob("tmp-*")] == []
+    folder = tmp_path / "session" / "pictures"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in folder.glob("tmp-*")] == []
 
 
 async def test_nothing_that_a_repository_brings_along_runs(tmp_path: Path, canaries: Path) -> None:
@@ -88,23 +88,23 @@ async def test_nothing_that_a_repository_brings_along_runs(tmp_path: Path, canar
     assert sung(canaries)  # the trap works
     for canary in canaries.glob("sang-*"):
         canary.unlink()
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     write(one, {"a": "3\n", "b": "new\n"})
-    after = await pictures.take()
-    assert await statuses(pictures, before, after) == {"a": "modified", "b": "added"}
-    assert "+3" in (await pictures.patch(before, after, max_bytes=10_000))[0]
-    assert await pictures.commits(Picture(None, ""), after) == [(after.head, "first")]
+    after = await store.take()
+    assert await statuses(store, before, after) == {"a": "modified", "b": "added"}
+    assert "+3" in (await store.patch(before, after, max_bytes=10_000))[0]
+    assert await store.commits(FolderSnapshot(None, ""), after) == [(after.head, "first")]
     assert sung(canaries) == []
 
 
 async def test_names_with_lines_blanks_every_script_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     names = ["line\nbreak", " blank ", "größe 名前", 'quo"te', "tab\t", ":(top)x", "-rf", os.fsdecode(b"caf\xe9")]
     write(one, dict.fromkeys(names, "x\n"))
-    changes = await pictures.changes(before, await pictures.take())
+    changes = await store.changes(before, await store.take())
     assert {change.path for change in changes} == {*names[:-1], "caf\\xe9"}
     assert {change.status for change in changes} == {"added"}
     msgspec.json.encode(changes)
@@ -112,56 +112,56 @@ async def test_names_with_lines_blanks_every_script_and_bytes_that_are_no_text(t
 
 async def test_a_patch_shows_all_but_bytes_and_is_cut_behind_a_line(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     (one / "picture").write_bytes(bytes(range(256)))
     (one / "latin").write_bytes("café\n".encode("latin-1"))
     write(one, {"text": "".join(f"line {number}\n" for number in range(1000))})
-    after = await pictures.take()
-    patch, was_cut = await pictures.patch(before, after, max_bytes=100_000)
+    after = await store.take()
+    patch, was_cut = await store.patch(before, after, max_bytes=100_000)
     assert not was_cut
     assert "+line 999\n" in patch
     assert "Binary files" in patch
     assert "+caf\ufffd" in patch
-    patch, was_cut = await pictures.patch(before, after, max_bytes=2000)
+    patch, was_cut = await store.patch(before, after, max_bytes=2000)
     assert was_cut
     assert len(patch.encode()) <= 2000
     assert patch.endswith("\n")
-    assert await pictures.patch(after, after, max_bytes=10) == ("", False)
+    assert await store.patch(after, after, max_bytes=10) == ("", False)
 
 
 async def test_commits_are_those_of_the_later_head_alone(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
-    pictures = pictures_of(one)
-    start = await pictures.take()
+    store = store_of(one)
+    start = await store.take()
     first, second = commit(one, "Add größe"), commit(one, "Second\n\nbody")
-    later = await pictures.take()
-    assert await pictures.commits(start, later) == [(first, "Add größe"), (second, "Second")]
-    assert await pictures.commits(later, later) == []
-    assert await pictures.commits(later, start) == []  # rewound
+    later = await store.take()
+    assert await store.commits(start, later) == [(first, "Add größe"), (second, "Second")]
+    assert await store.commits(later, later) == []
+    assert await store.commits(later, start) == []  # rewound
     git(one, "reset", "-q", "--hard", first)
     amended = commit(one, "Other")
-    assert await pictures.commits(later, await pictures.take()) == [(amended, "Other")]
+    assert await store.commits(later, await store.take()) == [(amended, "Other")]
     git(one, "checkout", "-q", "--orphan", "unrelated")
     lonely = commit(one, "Alone")
-    assert await pictures.commits(later, await pictures.take()) == [(lonely, "Alone")]
+    assert await store.commits(later, await store.take()) == [(lonely, "Alone")]
 
 
 async def test_a_folder_outside_of_git_and_one_that_becomes_a_repository(tmp_path: Path) -> None:
     one = tmp_path / "one"
     write(one, {"a": "1\n", "deep/b": "2\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     assert before.head is None
     write(one, {"a": "one\n"})
-    between = await pictures.take()
-    assert await statuses(pictures, before, between) == {"a": "modified"}
-    assert await pictures.commits(before, between) == []
+    between = await store.take()
+    assert await statuses(store, before, between) == {"a": "modified"}
+    assert await store.commits(before, between) == []
     git(one, "init", "-q", "-b", "main")
     made = commit(one, "Begin")
-    after = await pictures.take()
+    after = await store.take()
     assert (after.head, after.tree) == (made, between.tree)
-    assert await pictures.commits(between, after) == [(made, "Begin")]
+    assert await store.commits(between, after) == [(made, "Begin")]
 
 
 async def test_too_many_files_outside_of_git_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,40 +169,40 @@ async def test_too_many_files_outside_of_git_are_refused(tmp_path: Path, monkeyp
     one = tmp_path / "one"
     write(one, {str(number): "" for number in range(4)})
     with pytest.raises(GitError, match="more than 3 files"):
-        await pictures_of(one).take()
+        await store_of(one).take()
 
 
 async def test_a_folder_that_was_moved_away_is_an_error(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
-    pictures = pictures_of(one)
-    await pictures.take()
+    store = store_of(one)
+    await store.take()
     one.rename(tmp_path / "two")
     with pytest.raises(GitError, match="not there any more"):
-        await pictures.take()
+        await store.take()
 
 
 async def test_a_file_is_seen_though_git_ignores_it_if_it_is_committed_or_was_seen_before(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
     write(one, {"cache": "1\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     write(one, {"a.log": "1\n"})
     git(one, "add", "-f", "a.log")
-    between = await pictures.take()
-    assert await statuses(pictures, before, between) == {"a.log": "added"}
+    between = await store.take()
+    assert await statuses(store, before, between) == {"a.log": "added"}
     write(one, {".gitignore": "*.log\ncache\n"})
-    ignored = await pictures.take()
+    ignored = await store.take()
     write(one, {"cache": "2\n", "a.log": "2\n"})
-    assert await statuses(pictures, ignored, await pictures.take()) == {"a.log": "modified", "cache": "modified"}
+    assert await statuses(store, ignored, await store.take()) == {"a.log": "modified", "cache": "modified"}
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
 async def test_rules_that_come_later_hide_nothing(tmp_path: Path, is_resumed: bool) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n", "deep/er/.gitignore": "/only\nany\n!keep.log\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     if is_resumed:
-        pictures = pictures_of(one)
+        store = store_of(one)
     write(tmp_path, {"users": "users.txt\n"})
     git(one, "config", "core.excludesFile", str(tmp_path / "users"))
     (one / ".git" / "info").mkdir(exist_ok=True)
@@ -219,28 +219,28 @@ async def test_rules_that_come_later_hide_nothing(tmp_path: Path, is_resumed: bo
     del hidden["again.log"]  # the first rules hide it still
     changed = {".gitignore": "modified", "new/.gitignore": "added", "deep/er/x/only": "added"}
     expected = {**changed, **dict.fromkeys(hidden, "added")}
-    assert await statuses(pictures, before, await pictures.take()) == expected
+    assert await statuses(store, before, await store.take()) == expected
 
 
 async def test_new_rules_for_the_outputs_of_tools_count(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     outputs = {"target/debug/a": "x", "sub/node_modules/b/c.js": "x", ".venv/lib/d.py": "x", ".venv/.gitignore": "*\n"}
     write(one, {**outputs, ".gitignore": "/target\nhelper.py\n", "sub/.gitignore": "node_modules/\n", "helper.py": "x"})
     visible = {".gitignore": "added", "sub/.gitignore": "added", "helper.py": "added"}
-    assert await statuses(pictures, before, await pictures.take()) == visible
+    assert await statuses(store, before, await store.take()) == visible
 
 
 async def test_flags_that_hide_files_from_git_hide_nothing(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n", "b": "1\n", "c": "1\n"})
     git(one, "update-index", "--assume-unchanged", "a")
     git(one, "update-index", "--skip-worktree", "b")
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     git(one, "update-index", "--assume-unchanged", "c")
     write(one, {"a": "2\n", "b": "2\n", "c": "2\n"})
-    assert await statuses(pictures, before, await pictures.take()) == dict.fromkeys("abc", "modified")
+    assert await statuses(store, before, await store.take()) == dict.fromkeys("abc", "modified")
 
 
 async def test_links_folders_programs_and_conflicts(tmp_path: Path) -> None:
@@ -252,8 +252,8 @@ async def test_links_folders_programs_and_conflicts(tmp_path: Path) -> None:
     write(one, {"file": "main\n"})
     commit(one)
     git(one, "merge", "side", check=False)
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     (one / "d").rename(tmp_path / "elsewhere")
     (one / "d").symlink_to(tmp_path / "elsewhere")
     (one / "file").unlink()
@@ -261,7 +261,7 @@ async def test_links_folders_programs_and_conflicts(tmp_path: Path) -> None:
     (one / "tool").chmod(0o755)
     (one / "pipe").unlink()
     os.mkfifo(one / "pipe")
-    assert await statuses(pictures, before, await pictures.take()) == {
+    assert await statuses(store, before, await store.take()) == {
         "d": "added",
         "d/x": "deleted",
         "file": "deleted",
@@ -273,30 +273,30 @@ async def test_links_folders_programs_and_conflicts(tmp_path: Path) -> None:
 
 async def test_work_in_a_repository_within_the_project_is_seen(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     for folder in ("game", "game/engine"):
         (one / folder).mkdir()
         git(one / folder, "init", "-q")
         write(one / folder, {"main.py": "1\n", "x.log": "no\n"})
-    after = await pictures.take()
-    assert await statuses(pictures, before, after) == {"game/main.py": "added", "game/engine/main.py": "added"}
+    after = await store.take()
+    assert await statuses(store, before, after) == {"game/main.py": "added", "game/engine/main.py": "added"}
     commit(one / "game/engine", "inner")
-    assert await pictures.take() == after
+    assert await store.take() == after
 
 
 async def test_a_file_too_big_to_keep_is_seen_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures_module, "MAX_FILE", 1000)
+    monkeypatch.setattr(snapshots_module, "MAX_FILE", 1000)
     one = new_repository(tmp_path / "one")
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     write(one, {"big": "x" * 1001})
-    between = await pictures.take()
-    assert await statuses(pictures, before, between) == {"big": "added"}
-    assert "1001 bytes" in (await pictures.patch(before, between, max_bytes=10_000))[0]
-    assert await pictures.take() == between
+    between = await store.take()
+    assert await statuses(store, before, between) == {"big": "added"}
+    assert "1001 bytes" in (await store.patch(before, between, max_bytes=10_000))[0]
+    assert await store.take() == between
     write(one, {"big": "y" * 1002})
-    assert await statuses(pictures, between, await pictures.take()) == {"big": "modified"}
+    assert await statuses(store, between, await store.take()) == {"big": "modified"}
 
 
 async def test_a_session_within_the_project_is_no_work(tmp_path: Path) -> None:
@@ -304,50 +304,50 @@ async def test_a_session_within_the_project_is_no_work(tmp_path: Path) -> None:
     session = one / "home" / "session"
     session.mkdir(parents=True)
     (session / "journal.db").write_text("1")
-    pictures = Pictures(session / "pictures", one, ignored=[one / "home" / "other"])
-    before = await pictures.take()
+    store = SnapshotStore(session / "pictures", one, ignored=[one / "home" / "other"])
+    before = await store.take()
     write(one, {"home/session/journal.db": "2", "home/other/x": "x"})
-    assert await pictures.take() == before
+    assert await store.take() == before
 
 
-async def test_pictures_at_the_same_time_and_after_a_kill(tmp_path: Path) -> None:
+async def test_snapshots_at_the_same_time_and_after_a_kill(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     write(one, {f"files/{number}": f"{number}\n" for number in range(50)})
-    taken = await asyncio.gather(*(pictures_of(one).take() for _ in range(6)))
+    taken = await asyncio.gather(*(store_of(one).take() for _ in range(6)))
     assert len(set(taken)) == 1
-    store = tmp_path / "session" / "pictures"
-    (store / "tmp-1-0-index.lock").touch()  # somebody was killed
+    folder = tmp_path / "session" / "pictures"
+    (folder / "tmp-1-0-index.lock").touch()  # left by a killed process
     write(one, {"files/1": "changed\n"})
-    pictures = pictures_of(one)
-    assert await statuses(pictures, taken[0], await pictures.take()) == {"files/1": "modified"}
-    assert list(store.glob("tmp-*")) == []
+    store = store_of(one)
+    assert await statuses(store, taken[0], await store.take()) == {"files/1": "modified"}
+    assert list(folder.glob("tmp-*")) == []
 
 
-async def test_the_second_picture_reads_only_what_has_changed(tmp_path: Path) -> None:
+async def test_the_second_snapshot_reads_only_what_has_changed(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     write(one, {f"files/{number}": f"{number}\n" for number in range(200)})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     loose = set((tmp_path / "session" / "pictures" / "objects").glob("??/*"))
     write(one, {"files/7": "seven\n"})
-    after = await pictures.take()
+    after = await store.take()
     new = set((tmp_path / "session" / "pictures" / "objects").glob("??/*")) - loose
-    assert await statuses(pictures, before, after) == {"files/7": "modified"}
+    assert await statuses(store, before, after) == {"files/7": "modified"}
     assert len(new) == 3  # the file and the two folders above it
 
 
-async def test_those_who_ask_meanwhile_share_the_next_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_calls_during_a_snapshot_share_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, asked = new_repository(tmp_path / "one"), programs_started(monkeypatch)
-    pictures = pictures_of(one)
-    await pictures.take()
+    store = store_of(one)
+    await store.take()
     asked.clear()
-    first = asyncio.create_task(pictures.take())
+    first = asyncio.create_task(store.take())
     while not asked:  # until it is being taken: it may not see what comes now
         await asyncio.sleep(0)
     write(one, {"new": "n\n"})
-    later = await asyncio.gather(*(pictures.take() for _ in range(5)))
-    assert {*later} == {await pictures.take()}
-    assert (await statuses(pictures, await first, later[0])) in ({"new": "added"}, {})
+    later = await asyncio.gather(*(store.take() for _ in range(5)))
+    assert {*later} == {await store.take()}
+    assert (await statuses(store, await first, later[0])) in ({"new": "added"}, {})
     assert asked.count("update-index") == 1
 
 
@@ -355,10 +355,10 @@ async def test_where_nothing_has_changed_one_call_of_git_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, asked = new_repository(tmp_path / "one"), programs_started(monkeypatch)
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     asked.clear()
-    assert await pictures.take() == before
+    assert await store.take() == before
     assert asked == ["ls-files"]
 
 
@@ -407,14 +407,14 @@ def programs_started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_of_a_file_with_a_secret_only_the_hash_is_kept(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "a\n", "committed": "API_KEY=correct-horse-battery\n"})
     write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn1\n", "plain": "p\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
-    assert await pictures.not_kept(before, [".env", "a", "committed", "plain"]) == {".env"}
-    assert await pictures.take() == before
+    store = store_of(one)
+    before = await store.take()
+    assert await store.not_kept(before, [".env", "a", "committed", "plain"]) == {".env"}
+    assert await store.take() == before
     write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn2\n"})
-    after = await pictures.take()
-    assert await statuses(pictures, before, after) == {".env": "modified"}
-    patch, _ = await pictures.patch(before, after, max_bytes=10_000)
+    after = await store.take()
+    assert await statuses(store, before, after) == {".env": "modified"}
+    patch, _ = await store.patch(before, after, max_bytes=10_000)
     assert "Not kept here" in patch
     assert "Zk8s" not in patch
 
@@ -422,26 +422,26 @@ async def test_of_a_file_with_a_secret_only_the_hash_is_kept(tmp_path: Path) -> 
 async def test_a_file_with_a_secret_is_the_same_before_and_after_it_is_committed(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "a\n"})
     write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn1\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     commit(one, "Take it along")
-    after = await pictures.take()
-    assert await pictures.changes(before, after) == []
-    assert await pictures.uncommitted(after) == frozenset()
-    assert await pictures.uncommitted(before) == {".env"}
+    after = await store.take()
+    assert await store.changes(before, after) == []
+    assert await store.uncommitted(after) == frozenset()
+    assert await store.uncommitted(before) == {".env"}
 
 
 @pytest.mark.parametrize("is_seen_before", [False, True])
 async def test_a_repository_that_becomes_a_submodule_is_one_change(tmp_path: Path, is_seen_before: bool) -> None:
     other = new_repository(tmp_path / "other", {"lib.py": "x\n"})
     one = new_repository(tmp_path / "one", {"a": "1\n"})
-    pictures = pictures_of(one)
-    before = await pictures.take()
+    store = store_of(one)
+    before = await store.take()
     git(one, "clone", "-q", str(other), "vendor/other")
     if is_seen_before:
-        assert await statuses(pictures, before, await pictures.take()) == {"vendor/other/lib.py": "added"}
+        assert await statuses(store, before, await store.take()) == {"vendor/other/lib.py": "added"}
     git(one, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "vendor/other")
-    after = await pictures.take()
-    assert await statuses(pictures, before, after) == {".gitmodules": "added", "vendor/other": "added"}
+    after = await store.take()
+    assert await statuses(store, before, after) == {".gitmodules": "added", "vendor/other": "added"}
     commit(one / "vendor" / "other", "more")
-    assert await statuses(pictures, after, await pictures.take()) == {"vendor/other": "modified"}
+    assert await statuses(store, after, await store.take()) == {"vendor/other": "modified"}

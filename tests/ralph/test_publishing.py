@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from atomic.base.redaction import Redactor
-from atomic.git.snapshots import Picture
+from atomic.git.snapshots import FolderSnapshot
 from atomic.ralph.evidence import Diffstat, Evidence, write_evidence
 from atomic.ralph.options import Options
 from atomic.ralph.pull_request import PublishError, publish
@@ -164,7 +164,7 @@ class Project:
             options=Options(mode="plan", goal=self.goal, pr=True),
             cwd=str(self.cwd),
             session_dir=str(self.session),
-            start=Picture(self.start, "e" * 40),
+            start=FolderSnapshot(self.start, "e" * 40),
             reviews=[Review("approve")],
             over=True,
         )

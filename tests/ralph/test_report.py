@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from atomic.base.usage import Usage
-from atomic.git.snapshots import Picture
+from atomic.git.snapshots import FolderSnapshot
 from atomic.loading.project_check import Gate
 from atomic.ralph.evidence import CheckResult, Diffstat, Evidence, write_evidence
 from atomic.ralph.options import Options
@@ -68,7 +68,7 @@ class Run:
             **facts,
         }
         write_evidence(self.facts, Evidence(task=task, gates=gates, **known))
-        self.spans[task] = [Span(Picture(before, "e" * 40), Picture(known["commit"], known["tree"]))]
+        self.spans[task] = [Span(FolderSnapshot(before, "e" * 40), FolderSnapshot(known["commit"], known["tree"]))]
 
     def call(self, role: str, **facts: Any) -> None:
         known: dict[str, Any] = {"provider": "claude", "model": "sonnet", "seconds": 12.0, "reason": "done", **facts}
@@ -78,7 +78,7 @@ class Run:
         write_call(self.facts, record)
 
     def state(self, **facts: Any) -> RalphState:
-        known: dict[str, Any] = {"start": Picture(START, "e" * 40), "spans": self.spans, **self.more, **facts}
+        known: dict[str, Any] = {"start": FolderSnapshot(START, "e" * 40), "spans": self.spans, **self.more, **facts}
         return RalphState(options=self.options, **known)
 
     def end(self, status: str = "completed", reason: str = "done", message: str = "", **facts: Any) -> RunEnd:
@@ -215,7 +215,7 @@ def test_the_state_may_come_as_plain_data(finished: Run) -> None:
 
 def test_a_completed_task_without_evidence_is_not_taken_for_proven(finished: Run) -> None:
     finished.tasks(done("t1"), done("t2"), done("t3"), done("t4"))
-    finished.spans["t4"] = [Span(Picture(START, "e" * 40), Picture(START, "f" * 40))]
+    finished.spans["t4"] = [Span(FolderSnapshot(START, "e" * 40), FolderSnapshot(START, "f" * 40))]
     report = finished.report()
     assert "4 of 4 tasks are done (1 of them before this run)" in report
     assert "nobody has verified it here" in report.partition("### `t3`")[2].partition("###")[0]
@@ -398,7 +398,7 @@ def test_uncommitted_work_can_be_put_away_without_losing_it(run: Run) -> None:
 def test_outside_git_the_files_are_listed(run: Run) -> None:
     run.tasks(done("t1"))
     run.evidence("t1", before=None, commit=None)
-    told = section(run.report(over=True, start=Picture(None, "e" * 40)), "Commands to accept or undo")
+    told = section(run.report(over=True, start=FolderSnapshot(None, "e" * 40)), "Commands to accept or undo")
     assert "in no git repository" in told
     assert "- `t1`: `t1.py`" in told
     assert "git revert" not in told
@@ -425,7 +425,7 @@ def test_the_commands_do_what_they_say(run: Run, tmp_path: Path, monkeypatch: py
         (project / name).write_text("new")
     run.evidence("t3", before=heads[-1], commit=heads[-1], changed_files=tuple(odd))
     run.tasks(done("t1"), done("t2"), done("t3"))
-    commands = section(run.report(start=Picture(heads[0], "e" * 40)), "Commands to accept or undo").splitlines()
+    commands = section(run.report(start=FolderSnapshot(heads[0], "e" * 40)), "Commands to accept or undo").splitlines()
 
     assert len(sh(next(line for line in commands if line.startswith("git status"))).splitlines()) == len(odd)
     sh(next(line for line in commands if line.startswith("git stash")))

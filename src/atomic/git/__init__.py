@@ -11,25 +11,25 @@ from atomic.git.folder_changes import Changes, FileWatch, watching
 from atomic.git.patches import split_mail, split_patch
 from atomic.git.refs import Refs, read_refs
 from atomic.git.repository import Repository, find_repository
-from atomic.git.snapshots import FileChange, Picture, Pictures, shared_pictures
+from atomic.git.snapshots import FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
 from atomic.git.submodules import uncommitted_in_submodules
 
 __all__ = [
     "Changes",
     "FileChange",
     "FileWatch",
+    "FolderSnapshot",
     "GitError",
     "PatchError",
-    "Picture",
-    "Pictures",
     "Refs",
     "RemoteAddress",
     "Repository",
+    "SnapshotStore",
     "apply_changes",
     "find_repository",
     "read_address",
     "read_refs",
-    "shared_pictures",
+    "shared_snapshot_store",
     "split_mail",
     "split_patch",
     "uncommitted_in_submodules",

@@ -1,4 +1,4 @@
-"""Pictures of a working folder that are kept: what differs between two of them, however it came about.
+"""SnapshotStore of a working folder that are kept: what differs between two of them, however it came about.
 
 A picture is a tree of all files, committed or not, tracked or not, but for those that git ignored when the first one
 was taken: whoever changes the rules later hides nothing (but see `ignore_rules.OUTPUT_FOLDERS`). It is kept in a
@@ -47,7 +47,7 @@ ChangeStatus = Literal["added", "modified", "deleted"]
 _STATUS: dict[str, ChangeStatus] = {"A": "added", "D": "deleted"}
 
 
-class Picture(msgspec.Struct, frozen=True):
+class FolderSnapshot(msgspec.Struct, frozen=True):
     """What was there: the commit that was checked out (None: there is none) and the tree of all files."""
 
     head: str | None
@@ -84,7 +84,7 @@ class _RulesFile:
         put_file(self._file, rules)
 
 
-class Pictures:
+class SnapshotStore:
     """The pictures of a project, kept in a folder that only the user may read.
 
     Whoever makes several on the same folder shares what they keep. All raise GitError.
@@ -106,8 +106,8 @@ class Pictures:
         self._store, self._project = store.resolve(), project.resolve()
         self._hidden = [os.path.realpath(path) for path in (self._own_folder(), *ignored)]
         self._scratch: Scratch | None = None
-        self._current: asyncio.Task[Picture] | None = None  # is being taken
-        self._next: asyncio.Task[Picture] | None = None  # has been asked for, and is not begun
+        self._current: asyncio.Task[FolderSnapshot] | None = None  # is being taken
+        self._next: asyncio.Task[FolderSnapshot] | None = None  # has been asked for, and is not begun
         self._trees: dict[bytes, str] = {}  # by the checksum of an index
         self._compared: dict[tuple[str, str], tuple[_Facts, ...]] = {}  # by the hashes of two trees
         self._tracked: tuple[Mark, set[str]] = None, set()
@@ -117,7 +117,7 @@ class Pictures:
         self._has_secret = has_secret or Redactor.of_environment().finds_in_file
         self._searched: dict[str, tuple[_Stamp, bool]] = {}  # by path: the file as it was, and whether it has a secret
 
-    async def take(self) -> Picture:
+    async def take(self) -> FolderSnapshot:
         """A picture of what is there now. Outside of a repository it raises GitError if there are over 10,000 files.
 
         Those who ask while another picture is being taken all get the next one.
@@ -126,7 +126,7 @@ class Pictures:
             self._next = asyncio.create_task(self._take_after(self._current))
         return await asyncio.shield(self._next)
 
-    async def _take_after(self, current: asyncio.Task[Picture] | None) -> Picture:
+    async def _take_after(self, current: asyncio.Task[FolderSnapshot] | None) -> FolderSnapshot:
         if current is not None:
             await asyncio.wait([current])
         self._current, self._next = self._next, None
@@ -134,19 +134,19 @@ class Pictures:
             scratch = await self._open()
             head = None if scratch.repository is None else (await scratch.repository.head())[0]
             async with self._working_index(scratch) as index:
-                return Picture(head, await self._look(scratch, index))
+                return FolderSnapshot(head, await self._look(scratch, index))
         finally:
             self._current = None
 
-    async def changes(self, before: Picture, after: Picture) -> list[FileChange]:
+    async def changes(self, before: FolderSnapshot, after: FolderSnapshot) -> list[FileChange]:
         """The files that differ, by their paths; one that was renamed is deleted and added."""
         return [_file_change(*facts) for facts in await self._differing(before, after)]
 
-    async def changed_names(self, before: Picture, after: Picture) -> set[str]:
+    async def changed_names(self, before: FolderSnapshot, after: FolderSnapshot) -> set[str]:
         """Return the paths of files that differ, as the file system has them: other bytes than text are surrogates."""
         return {facts[0] for facts in await self._differing(before, after)}
 
-    async def _differing(self, before: Picture, after: Picture) -> tuple[_Facts, ...]:
+    async def _differing(self, before: FolderSnapshot, after: FolderSnapshot) -> tuple[_Facts, ...]:
         """Return the facts of each file that differs. Git is asked once: a tree never changes."""
         if before.tree == after.tree:
             return ()
@@ -170,7 +170,7 @@ class Pictures:
             if not _is_same_content(*facts.split(" ")[2:4])
         )
 
-    async def not_kept(self, picture: Picture, paths: Sequence[str]) -> frozenset[str]:
+    async def not_kept(self, picture: FolderSnapshot, paths: Sequence[str]) -> frozenset[str]:
         """Return those of the files whose content the picture does not keep: too big, unreadable, or with a secret."""
         if not paths:
             return frozenset()
@@ -185,15 +185,15 @@ class Pictures:
                     found.add(_shown(path))
         return frozenset(found)
 
-    async def names(self, picture: Picture) -> list[str]:
+    async def names(self, picture: FolderSnapshot) -> list[str]:
         """Return the paths of all files, as the file system has them."""
         return split(await (await self._opened()).git("ls-tree", "-r", "-z", "--name-only", picture.tree))
 
-    async def uncommitted(self, picture: Picture) -> frozenset[str]:
+    async def uncommitted(self, picture: FolderSnapshot) -> frozenset[str]:
         """Return the files that are not as the commit has them that was checked out then; none if there was none."""
         return frozenset(_shown(path) for path in await self.uncommitted_names(picture))
 
-    async def uncommitted_names(self, picture: Picture) -> frozenset[str]:
+    async def uncommitted_names(self, picture: FolderSnapshot) -> frozenset[str]:
         """Return the same as `uncommitted`, with paths as the file system has them.
 
         A file that git stores in other bytes, with other line ends or through a filter, is as the commit has it if
@@ -201,7 +201,7 @@ class Pictures:
         """
         if picture.head is None:
             return frozenset()
-        committed = Picture(picture.head, picture.head)  # git takes a commit for its tree
+        committed = FolderSnapshot(picture.head, picture.head)  # git takes a commit for its tree
         kinds = {path: kind for path, kind, _, _ in await self._differing(committed, picture)}
         modified = [path for path, kind in kinds.items() if kind == "M"]
         repository = (await self._opened()).repository
@@ -209,7 +209,7 @@ class Pictures:
             return frozenset(kinds)
         return frozenset(kinds.keys() - await clean_files(repository, picture.head, modified))
 
-    async def patch(self, before: Picture, after: Picture, *, max_bytes: int) -> tuple[str, bool]:
+    async def patch(self, before: FolderSnapshot, after: FolderSnapshot, *, max_bytes: int) -> tuple[str, bool]:
         """What differs, as a patch for people to read, and whether it is cut (behind a whole line)."""
         if before.tree == after.tree:
             return "", False
@@ -222,7 +222,7 @@ class Pictures:
             return text.decode(), False
         return text[: text.rfind(b"\n", 0, max_bytes) + 1].decode(), True
 
-    async def commits(self, before: Picture, after: Picture) -> list[tuple[str, str]]:
+    async def commits(self, before: FolderSnapshot, after: FolderSnapshot) -> list[tuple[str, str]]:
         """The commits (hash, subject) that are reached from the later HEAD and not from the earlier; oldest first."""
         if after.head is None or after.head == before.head:
             return []
@@ -395,21 +395,21 @@ class Pictures:
             path.unlink(missing_ok=True)
 
 
-_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[Path, Path], Pictures]] = WeakKeyDictionary()
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[Path, Path], SnapshotStore]] = WeakKeyDictionary()
 
 
-def shared_pictures(
+def shared_snapshot_store(
     store: Path,
     project: Path,
     *,
     ignored: Collection[Path] = (),
     has_secret: Callable[[bytes], bool] | None = None,
     first_rules: FirstRules | None = None,
-) -> Pictures:
+) -> SnapshotStore:
     """The pictures of a project that all of this event loop share: what one has found out, the others know."""
     known = _shared.setdefault(asyncio.get_running_loop(), {})
     if (store, project) not in known:
-        known[store, project] = Pictures(
+        known[store, project] = SnapshotStore(
             store, project, ignored=ignored, has_secret=has_secret, first_rules=first_rules
         )
     return known[store, project]

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from atomic.git import Picture, find_repository
+from atomic.git import FolderSnapshot, find_repository
 from atomic.loading.project_check import Gate
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.checks import NOT_FOUND
@@ -32,7 +32,7 @@ class Checked(msgspec.Struct, frozen=True):
     """The results of the checks, the files after them, and the files that changed while they ran."""
 
     results: Sequence[CheckResult]
-    after: Picture
+    after: FolderSnapshot
     moved: Sequence[str] = ()
 
     @property
@@ -50,7 +50,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 async def check_tree(
-    run: RunFolder, *, now: Picture | None = None, runs: int = 1, work: Collection[str] = ()
+    run: RunFolder, *, now: FolderSnapshot | None = None, runs: int = 1, work: Collection[str] = ()
 ) -> Checked:
     """Run the checks, and again, up to `runs` times, while files change that checks do not write.
 
@@ -107,8 +107,8 @@ def deleting(paths: Sequence[str]) -> str:
 
 
 async def watch_checks(
-    run: RunFolder, before: Picture, checks: Callable[[], Awaitable[ResultT]]
-) -> tuple[ResultT, Picture]:
+    run: RunFolder, before: FolderSnapshot, checks: Callable[[], Awaitable[ResultT]]
+) -> tuple[ResultT, FolderSnapshot]:
     """Run checks, compare the user's files, and return the result and a snapshot after the checks."""
     checkout = Checkout(run)
     await checkout.begin_checks(before)
@@ -121,7 +121,7 @@ async def watch_checks(
     return result, after
 
 
-async def moved_files(run: RunFolder, before: Picture, after: Picture) -> list[str]:
+async def moved_files(run: RunFolder, before: FolderSnapshot, after: FolderSnapshot) -> list[str]:
     """Return the files that differ, except Python caches."""
     return [one.path for one in await run.snapshots.changes(before, after) if not is_cache(one.path)]
 
@@ -135,7 +135,7 @@ def moving(paths: Sequence[str], when: str) -> str:
     )
 
 
-async def is_known_green(run: RunFolder, state: RalphState, now: Picture) -> bool:
+async def is_known_green(run: RunFolder, state: RalphState, now: FolderSnapshot) -> bool:
     """Return whether all checks that count were green on exactly these files."""
     if now.tree in {snapshot.tree for snapshot in state.checked.values()}:
         return True

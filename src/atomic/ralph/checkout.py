@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.git import Picture, Repository, find_repository
+from atomic.git import FolderSnapshot, Repository, find_repository
 from atomic.graph import Suspend
 from atomic.ralph.hidden_files import HiddenFiles
 from atomic.ralph.run_folder import RunFolder, read_turns
@@ -139,7 +139,7 @@ class Checkout:
 
     # at the start --------------------------------------------------------------------------------------------------
 
-    async def begin(self, now: Picture) -> None:
+    async def begin(self, now: FolderSnapshot) -> None:
         """Record the branch of the work and the user's uncommitted files, before any check runs.
 
         On a resume, troubles of files that an earlier start recorded are kept, and files that checks wrote are not
@@ -186,7 +186,7 @@ class Checkout:
         if files.unreadable:
             self._run.say(f"Uncommitted work in {named(files.unreadable)} is not protected: git cannot read it")
 
-    async def _keep_existing(self, root: Path, now: Picture, commands: str) -> None:
+    async def _keep_existing(self, root: Path, now: FolderSnapshot, commands: str) -> None:
         """Keep copies of the files that exist before the first turn of a run without a commit."""
         if self._facts.get(EXISTING) is not None:
             return
@@ -206,7 +206,7 @@ class Checkout:
 
     # around checks -------------------------------------------------------------------------------------------------
 
-    async def begin_checks(self, before: Picture) -> None:
+    async def begin_checks(self, before: FolderSnapshot) -> None:
         """Attribute the changes since the last turn to the user, so that later changes belong to the checks."""
         known = self._known()
         repository = find_repository(self._run.cwd)
@@ -220,7 +220,7 @@ class Checkout:
         if self.files.files and not self._facts.get(CHECKING):
             self._facts.set(CHECKING, True)
 
-    async def end_checks(self, before: Picture) -> Picture:
+    async def end_checks(self, before: FolderSnapshot) -> FolderSnapshot:
         """Report what the checks have done to the user's files, and return a snapshot after them."""
         _open_checks[self._run.session] -= 1
         after = await self._run.snapshots.take() if self._run.cwd.is_dir() else before
@@ -311,7 +311,7 @@ class Checkout:
         moved = await self._moved(known, known.seen.position, await _position(repository), repository)
         self._note(msgspec.structs.replace(moved, told=None))
 
-    async def _see(self, task: str, snapshot: Picture | None = None) -> None:
+    async def _see(self, task: str, snapshot: FolderSnapshot | None = None) -> None:
         """Record the checkout: changes until the next turn begins belong to the user."""
         known = self._known()
         repository = find_repository(self._run.cwd)
@@ -360,7 +360,7 @@ class Checkout:
             code=REASON,
         )
 
-    async def _adopt(self, seen: Seen, repository: Repository, snapshot: Picture | None = None) -> None:
+    async def _adopt(self, seen: Seen, repository: Repository, snapshot: FolderSnapshot | None = None) -> None:
         """Attribute the changes since then to the user: no turn has run."""
         position = await _position(repository)
         if position.head is None:
@@ -368,7 +368,7 @@ class Checkout:
         if snapshot is None:
             snapshot = await self._run.snapshots.take()
         staged = await self._staged(repository, position)
-        changed = await self._run.snapshots.changed_names(Picture(None, seen.tree), snapshot)
+        changed = await self._run.snapshots.changed_names(FolderSnapshot(None, seen.tree), snapshot)
         changed |= {path for path in self.files.files if is_staged_otherwise(path, seen.staged, staged)}
         changed |= {path for path, content in seen.inner if content_of(repository.root / path) != content}
         if seen.position.head is not None and seen.position.head != position.head:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.git.snapshots import Picture
+from atomic.git.snapshots import FolderSnapshot
 from atomic.ralph.calls import Call, calls_of
 from atomic.ralph.checkout import commit_hooks
 from atomic.ralph.checks import CheckHistory
@@ -44,7 +44,7 @@ class ReportState(msgspec.Struct, frozen=True):
     """The fields of a run's state that a report needs."""
 
     options: Options
-    start: Picture | None = None
+    start: FolderSnapshot | None = None
     spans: dict[str, list[Span]] = {}
     tries: dict[str, list[Try]] = {}
     said: dict[str, str] = {}

@@ -10,7 +10,7 @@ import msgspec
 
 from atomic.base.redaction import MARK
 from atomic.base.terminal import harmless
-from atomic.git import Pictures, find_repository, shared_pictures
+from atomic.git import SnapshotStore, find_repository, shared_snapshot_store
 from atomic.graph import Suspend
 from atomic.ralph.calls import calls_of, has_answer
 from atomic.ralph.checks import CheckHistory
@@ -59,8 +59,8 @@ class RunFolder:
         return self._ctx.deps.timed(what)
 
     @property
-    def snapshots(self) -> Pictures:
-        return shared_pictures(
+    def snapshots(self) -> SnapshotStore:
+        return shared_snapshot_store(
             self.session / SNAPSHOTS,
             self.cwd,
             ignored=(self.notes,),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from atomic.git import Picture
+from atomic.git import FolderSnapshot
 from atomic.ralph.options import Options
 from atomic.ralph.review import Finding, Review
 from atomic.workflows import State, reducers
@@ -20,8 +20,8 @@ MAX_ATTEMPTS = 3
 class Span(msgspec.Struct, frozen=True):
     """The folder before and after one turn. The turn changed `files`, or if None all files that differ."""
 
-    before: Picture
-    after: Picture
+    before: FolderSnapshot
+    after: FolderSnapshot
     files: tuple[str, ...] | None = None
 
 
@@ -48,7 +48,7 @@ class RalphState(State):
     options: Options
     cwd: str = ""
     session_dir: str = ""
-    start: Picture | None = None  # the folder before the first change
+    start: FolderSnapshot | None = None  # the folder before the first change
 
     plan_problem: str = ""  # what was wrong with the last plan
     planned: bool = False
@@ -61,8 +61,10 @@ class RalphState(State):
     tries: Annotated[dict[str, list[Try]], reducers.merge] = {}
     forgiven: Annotated[dict[str, int], reducers.merge] = {}  # by task: how many of its tries no longer count
 
-    checked: Annotated[dict[str, Picture], reducers.merge] = {}  # by task: the folder on which the checks were green
-    settled: Picture | None = None  # the folder that was checked, and is to be reviewed
+    checked: Annotated[
+        dict[str, FolderSnapshot], reducers.merge
+    ] = {}  # by task: the folder on which the checks were green
+    settled: FolderSnapshot | None = None  # the folder that was checked, and is to be reviewed
     moves: int = 0  # how often it had changed after the reviews
 
     reviews: Annotated[list[Review], reducers.concat] = []  # of all rounds, in the order of the reviewers

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.git import FileChange, Picture
+from atomic.git import FileChange, FolderSnapshot
 from atomic.graph import Postpone, Suspend
 from atomic.providers.errors import ProviderError
 from atomic.ralph.calls import ask_once
@@ -201,10 +201,10 @@ async def give_up(ctx: Ralph) -> NodeResult:
 
 async def _examine(
     ctx: Ralph, run: RunFolder, task: Task, *, attempt: int
-) -> tuple[Evidence, Try | None, Picture | None]:
+) -> tuple[Evidence, Try | None, FolderSnapshot | None]:
     """Return the evidence of an attempt, what was missing, and a snapshot if all checks are green on it."""
     state = ctx.state
-    green: Picture | None = None
+    green: FolderSnapshot | None = None
     spans = state.spans[task.id]
     now = await run.snapshots.take()
     changes = await changes_of(run.snapshots, spans)
@@ -240,7 +240,7 @@ async def evidence_of(
     task: str,
     attempt: int,
     spans: Sequence[Span],
-    now: Picture,
+    now: FolderSnapshot,
     results: Sequence[CheckResult],
     reason: str,
 ) -> Evidence:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from atomic.git import FileChange, Picture, Pictures, find_repository
+from atomic.git import FileChange, FolderSnapshot, SnapshotStore, find_repository
 from atomic.git.snapshots import ChangeStatus
 from atomic.ralph.calls import has_answer
 from atomic.ralph.run_folder import Ralph, RunFolder
@@ -31,8 +31,8 @@ _CACHES = ("__pycache__/", ".pyc")
 class _Cut(msgspec.Struct, frozen=True):
     """A turn of a step that has not ended, as the journal has it."""
 
-    before: Picture
-    after: Picture | None = None
+    before: FolderSnapshot
+    after: FolderSnapshot | None = None
     files: tuple[str, ...] | None = None
 
 
@@ -143,7 +143,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-async def changes_of(snapshots: Pictures, spans: Sequence[Span]) -> list[FileChange]:
+async def changes_of(snapshots: SnapshotStore, spans: Sequence[Span]) -> list[FileChange]:
     """Return the files that turns have changed, sorted by path, without Python caches."""
     changes: dict[str, FileChange] = {}
     for span in joined(spans):
