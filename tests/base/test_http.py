@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from atomic.base.http import Body, HttpError, LoopbackClient, TooLongError, read_all
-from atomic.base.loopback import listening
+from atomic.base.http_server import listen
 
 BIG = b"x" * 3_000_000
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -31,7 +31,7 @@ async def server(*answer: bytes, seen: list[bytes] | None = None) -> AsyncGenera
         await writer.wait_closed()
 
     failures: list[BaseException] = []
-    async with listening(serve, failures.append, limit=2**16) as port:
+    async with listen(serve, failures.append) as port:
         yield LoopbackClient(f"http://127.0.0.1:{port}/", user="atomic", password="p:ä")
     assert not failures
 
@@ -113,7 +113,7 @@ async def test_leaving_hangs_up_at_once() -> None:
             pass
         gone.set()
 
-    async with listening(serve, _nothing, limit=2**16) as port:
+    async with listen(serve, _nothing) as port:
         client = LoopbackClient(f"http://127.0.0.1:{port}", user="", password="")
         async with client.request("GET", "/events") as response:
             assert await response.body.read() == b"first"
@@ -129,9 +129,9 @@ async def test_a_body_beyond_its_limit_is_not_read() -> None:
         await read_all(Body(asyncio.StreamReader(), {"content-length": "5"}), 4)
 
 
-async def test_an_answer_beyond_its_limit_is_said_to_be_too_long_and_not_to_be_no_http() -> None:
+async def test_an_answer_that_is_too_long_is_not_called_invalid() -> None:
     async with server(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as client:
-        with pytest.raises(HttpError, match=r"^its answer is longer than 4 bytes$"):
+        with pytest.raises(HttpError, match=r"^its answer is too long: its body is longer than 4 bytes$"):
             async with client.request("GET", "/") as response:
                 await read_all(response.body, 4)
 

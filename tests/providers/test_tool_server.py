@@ -17,8 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from atomic.base.http import MAX_HEAD
 from atomic.providers import CustomTool, tool, tool_server
-from atomic.providers.tool_http import MAX_BODY
-from atomic.providers.tool_server import ToolServer, serving_tools
+from atomic.providers.tool_server import MAX_BODY, ToolServer, serving_tools
 
 LIMIT = 60
 

@@ -15,6 +15,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Re
 
 import msgspec
 
+from atomic.base.sse import SseEvent, SseReader
 from atomic.mcp.model import McpEntry, Transport
 from atomic.mcp.tool_list import Budget, Json, TalkError, asking_for_tools, messages_in, reply_to, result_in
 
@@ -95,15 +96,17 @@ def _over_events(web: _Web) -> list[str]:
     with closing(web.open("GET", web.url, None, {"Accept": _EVENTS})) as stream:
         web.require_kind(stream, _EVENTS)
         events = web.events(stream)
-        place = web.nearby(next((data for event, data in events if event == "endpoint"), ""))
+        place = web.nearby(
+            next((event.data.decode("utf-8", "replace") for event in events if event.name == "endpoint"), "")
+        )
 
         def exchange(message: Json) -> Json:
             web.post(place, message, {}).close()
             return _awaited(message) if "id" in message else {}
 
         def _awaited(question: Json) -> Json:
-            for event, data in events:
-                for message in messages_in(data) if event == "message" else ():
+            for event in events:
+                for message in messages_in(event.data) if event.name == "message" else ():
                     result = result_in(message, question)
                     if result is not None:
                         return result
@@ -161,27 +164,18 @@ class _Web:
     def messages(self, response: HTTPResponse) -> Iterator[Json]:
         """Yield the messages of a response, which is one body or a stream of events."""
         if _kind(response) == _EVENTS:
-            for event, data in self.events(response):
-                if event == "message":
-                    yield from messages_in(data)
+            for event in self.events(response):
+                if event.name == "message":
+                    yield from messages_in(event.data)
         else:
             self.require_kind(response, _JSON)
             yield from messages_in(self._read(lambda: response.read(self._budget.left + 1)))
 
-    def events(self, response: HTTPResponse) -> Iterator[tuple[str, str]]:
-        """Yield the events of a stream with their data."""
-        event, data = "", list[str]()
+    def events(self, response: HTTPResponse) -> Iterator[SseEvent]:
+        """Yield the events of a stream."""
+        reader = SseReader()
         while line := self._read(lambda: response.readline(self._budget.left + 1)):
-            text = line.decode("utf-8", "replace").rstrip("\r\n")
-            name, _, value = text.partition(":")
-            if not text:
-                if data:
-                    yield event or "message", "\n".join(data)
-                event, data = "", []
-            elif name == "event":
-                event = value.removeprefix(" ")
-            elif name == "data":
-                data.append(value.removeprefix(" "))
+            yield from reader.feed(line)
 
     def require_kind(self, response: HTTPResponse, wanted: str) -> None:
         if (kind := _kind(response)) != wanted:

@@ -17,13 +17,20 @@ from typing import cast
 
 import msgspec
 
-from atomic.base.http import MAX_HEAD
-from atomic.base.loopback import HOST, listening
+from atomic.base.http_server import (
+    HOST,
+    BadRequestError,
+    Request,
+    ResponseWriter,
+    listen,
+    read_request_body,
+    read_request_head,
+)
 from atomic.providers.base import CustomTool
-from atomic.providers.tool_http import Answer, BadRequestError, Request, read_body, read_head
 from atomic.providers.tool_protocol import PARSE_ERROR, Json, ToolProtocol, failed, is_request
 
 PATH = "/mcp"
+MAX_BODY = 64 * 1024 * 1024
 HEARTBEAT = 10.0  # seconds
 _SESSION = "mcp-session-id"
 _log = logging.getLogger(__name__)
@@ -41,7 +48,7 @@ async def serving_tools(tools: Sequence[CustomTool]) -> AsyncGenerator[ToolServe
     """Serve the tools in this context; leaving it ends all calls and connections."""
     token = secrets.token_urlsafe(32)
     handler = _Handler(ToolProtocol(tools), token)
-    async with listening(handler.serve, _log_failure, limit=MAX_HEAD) as port:
+    async with listen(handler.serve, _log_failure) as port:
         yield ToolServer(f"http://{HOST}:{port}{PATH}", token)
 
 
@@ -58,10 +65,10 @@ class _Handler:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer requests of one connection until it ends."""
-        answer = Answer(writer)
-        with suppress(ConnectionError):  # the client closed the connection
+        answer = ResponseWriter(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # the client closed the connection
             try:
-                while (head := await read_head(reader)) is not None:
+                while (head := await read_request_head(reader)) is not None:
                     if not await self._exchange(head, reader, answer):
                         break
             except BadRequestError as error:
@@ -69,12 +76,12 @@ class _Handler:
             writer.close()
             await writer.wait_closed()
 
-    async def _exchange(self, head: Request, reader: asyncio.StreamReader, answer: Answer) -> bool:
+    async def _exchange(self, head: Request, reader: asyncio.StreamReader, answer: ResponseWriter) -> bool:
         """Answer one request and return whether the connection may be used again."""
         if not self._is_authorized(head):
             await answer.send(HTTPStatus.UNAUTHORIZED, headers={"www-authenticate": "Bearer"}, last=True)
             return False
-        body = await read_body(reader, head)
+        body = await read_request_body(reader, head, limit=MAX_BODY)
         if head.path != PATH:
             await answer.send(HTTPStatus.NOT_FOUND)
         elif head.method == "DELETE":
@@ -89,7 +96,7 @@ class _Handler:
         scheme, _, token = head.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and secrets.compare_digest(token.strip().encode(), self._token.encode())
 
-    async def _messages(self, head: Request, body: bytes, reader: asyncio.StreamReader, answer: Answer) -> bool:
+    async def _messages(self, head: Request, body: bytes, reader: asyncio.StreamReader, answer: ResponseWriter) -> bool:
         try:
             given: object = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -111,12 +118,12 @@ class _Handler:
         return False
 
     async def _stream_answers(
-        self, client: str, requests: Sequence[Json], reader: asyncio.StreamReader, answer: Answer
+        self, client: str, requests: Sequence[Json], reader: asyncio.StreamReader, answer: ResponseWriter
     ) -> None:
         """Answer as a stream: a call may take long, and the client may cancel it by
         closing.
         """
-        await answer.begin_events({_SESSION: client})
+        await answer.begin_events({_SESSION: client, "connection": "close"})
         leaving = asyncio.create_task(reader.read(1))  # ends if the client closes the connection
         try:
             for request in requests:
@@ -127,14 +134,16 @@ class _Handler:
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
 
-    async def _answer_one(self, client: str, request: Json, leaving: asyncio.Task[bytes], answer: Answer) -> None:
+    async def _answer_one(
+        self, client: str, request: Json, leaving: asyncio.Task[bytes], answer: ResponseWriter
+    ) -> None:
         async with self._protocol.calling(request, client) as call:
             while not call.done() and not leaving.done():
                 await asyncio.wait({call, leaving}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
                 if not call.done() and not leaving.done():
                     await answer.send_heartbeat()
             if call.done() and not call.cancelled():  # else the client cancelled it
-                await answer.event(_encoded(call.result()))
+                await answer.send_event(_encoded(call.result()))
 
 
 def _encoded(message: Json) -> bytes:

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from atomic.base.sse import MAX_EVENT, SseEvent
 from atomic.providers.opencode import messages
-from atomic.providers.opencode.sse import MAX_EVENT, SseEvent
 
 _log = logging.getLogger(__name__)
 _SESSION = re.compile(rb'"sessionID"\s*:\s*"(\w+)"')

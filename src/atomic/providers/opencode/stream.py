@@ -8,8 +8,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from atomic.base.http import HttpError, LoopbackClient
+from atomic.base.sse import SseEvent, SseReader
 from atomic.providers.opencode.router import Gap, Router
-from atomic.providers.opencode.sse import SseEvent, SseReader
 
 _MAX_FAILURES = 4  # connections in a row without an event
 _FIRST_EVENT_SECONDS = 10.0  # the server sends it at once

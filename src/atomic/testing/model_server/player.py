@@ -115,7 +115,7 @@ class Player:
             await self._response.whole(fail.status, self._encoder.error(fail), fail.headers)
             return
         await self._send(self._encoder.failure(fail))
-        await self._response.close_stream()
+        await self._response.end_events()
 
     async def _end(self) -> None:
         await self._close_text()
@@ -123,11 +123,11 @@ class Player:
             await self._response.whole(200, self._encoder.whole())
             return
         await self._send(self._encoder.end())
-        await self._response.close_stream()
+        await self._response.end_events()
 
     async def _open(self) -> None:
         if self._stream and not self._response.is_open:
-            await self._response.open_stream()
+            await self._response.begin_events({})
             await self._send(self._encoder.begin())
 
     async def _send(self, events: Iterable[Event]) -> None:

@@ -10,19 +10,20 @@ from typing import Any, Self
 
 import msgspec
 
-from atomic.base.loopback import HOST, listening
+from atomic.base.http_server import HOST, BadRequestError, Request, listen, read_request_body, read_request_head
 from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
 from atomic.testing.model_server.calls import CallState, Ledger, ModelCall, OtherRequest
 from atomic.testing.model_server.conversation import Conversation, Named, Protocol
 from atomic.testing.model_server.encoder import Encoder
 from atomic.testing.model_server.errors import NotRunningError
-from atomic.testing.model_server.http import LINE_LIMIT, BadRequestError, CutError, Request, Response, read_request
+from atomic.testing.model_server.http import CutError, Response, decode_body
 from atomic.testing.model_server.openai_chat import ChatEncoder, read_chat
 from atomic.testing.model_server.openai_responses import ResponsesEncoder, read_responses
 from atomic.testing.model_server.playbook import Choice, Playbook
 from atomic.testing.model_server.player import Player, StallError
 from atomic.testing.model_server.script import DEFAULT, MODELS, SIDE_TEXT, Script, ScriptFile, Stop, Tokens, Turn, Word
 
+_MAX_BODY = 1024 * 1024 * 1024
 _READERS: Mapping[str, Callable[[bytes], Conversation]] = {
     "/messages": read_anthropic,
     "/chat/completions": read_chat,
@@ -96,7 +97,7 @@ class ModelServer:
     # life --------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._life = listening(self._serve, self._bugs.append, port=self._port, limit=LINE_LIMIT)
+        self._life = listen(self._serve, self._bugs.append, port=self._port)
         self._port = await self._life.__aenter__()
         self._is_open = True
         return self
@@ -114,33 +115,39 @@ class ModelServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            line = await reader.readline()
-            while line:
-                line = await self._exchange(line, reader, writer)
+            try:
+                head = await read_request_head(reader)
+                while head is not None:
+                    head = await self._exchange(head, reader, writer)
+            except BadRequestError as error:
+                self._ledger.other.append(OtherRequest("", str(error), {}, b""))
+                await Response(writer).whole(400, {"error": {"message": str(error)}})
             writer.close()
             await writer.wait_closed()
 
-    async def _exchange(self, line: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        """Answer one request; give the first line of the next, or nothing where the connection is to end.
+    async def _exchange(
+        self, head: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Request | None:
+        """Answer one request; return the head of the next, or None to end the connection.
 
-        That line is awaited while the answer is sent: it is how a client that hangs up is noticed at once.
+        The next head is awaited while the answer is sent, which shows at once that the
+        client has closed the connection. Raises BadRequestError.
         """
-        response = Response(writer)
+        if head.headers.get("expect", "").lower() == "100-continue":
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = await read_request_body(reader, head, limit=_MAX_BODY)
+        encoding = head.headers.get("content-encoding", "identity").lower()
+        request = msgspec.structs.replace(head, body=decode_body(body, encoding))
+        answer = asyncio.create_task(self._answer(request, Response(writer)))
+        next_head = asyncio.create_task(read_request_head(reader))
         try:
-            request = await read_request(line, reader, writer)
-        except BadRequestError as error:
-            self._ledger.other.append(OtherRequest("", line.decode("latin-1").strip(), {}, str(error).encode()))
-            await response.whole(400, {"error": {"message": str(error)}})
-            return b""
-        answer = asyncio.create_task(self._answer(request, response))
-        next_line = asyncio.create_task(reader.readline())
-        try:
-            await asyncio.wait({answer, next_line}, return_when=asyncio.FIRST_COMPLETED)
-            has_gone = not answer.done() and (next_line.exception() is not None or not next_line.result())
-            goes_on = not has_gone and await answer and request.headers.get("connection", "").lower() != "close"
-            return await next_line if goes_on else b""
+            await asyncio.wait({answer, next_head}, return_when=asyncio.FIRST_COMPLETED)
+            has_gone = not answer.done() and (next_head.exception() is not None or next_head.result() is None)
+            if has_gone or not await answer or head.headers.get("connection", "").lower() == "close":
+                return None
+            return await next_head
         finally:
-            await _end(answer, next_line)
+            await _end(answer, next_head)
 
     async def _answer(self, request: Request, response: Response) -> bool:
         """Answer, and say whether the connection may be used again."""

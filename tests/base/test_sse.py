@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.providers.opencode.sse import HEAD, SseEvent, SseReader
+from atomic.base.sse import HEAD, SseEvent, SseReader
 
 STREAM = (
     b": hello\n\n"
