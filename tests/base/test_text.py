@@ -1,4 +1,4 @@
-"""Lengths of time and texts in columns, as messages show them."""
+"""Durations and texts in columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Measure, cut and lay out text in terminal columns, and format lengths of time. Pure."""
+"""Measure, cut and align text in terminal columns, and format durations. Pure.
+
+A wide character takes two columns, a combining mark none. Text from outside may also
+contain control characters: pass it through `base.terminal` before it is printed.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +10,59 @@ from collections.abc import Iterable, Sequence
 from unicodedata import category, east_asian_width
 
 
+def char_width(char: str) -> int:
+    """Return the number of columns of one character: 0, 1 or 2."""
+    is_joined_hangul = "\u1160" <= char <= "\u11ff"
+    if category(char) in ("Mn", "Me", "Cf") or is_joined_hangul:
+        return 0
+    return 2 if east_asian_width(char) in "WF" else 1
+
+
 def width(text: str) -> int:
-    """Return the number of columns; a wide character takes two, a combining mark none."""
-    return len(text) if text.isascii() else sum(map(_columns, text))
+    """Return the number of columns of a text in one line."""
+    return len(text) if text.isascii() else sum(map(char_width, text))
 
 
 def cut(text: str, limit: int, mark: str = "…") -> str:
-    """Return the text if it fits, else its beginning followed by the mark."""
-    return text if width(text) <= limit else head(text, limit - width(mark)) + mark
+    """Return the text if it fits in `limit` columns, else its beginning and the mark.
 
-
-def head(text: str, limit: int) -> str:
-    """Return the beginning of a text that fits; a wide character is never halved."""
-    used = 0
-    for at, character in enumerate(text):
-        used += _columns(character)
+    A wide character is never halved, so the result may be one column short.
+    """
+    if width(text) <= limit:
+        return text
+    used = width(mark)
+    end = 0
+    for char in text:
+        used += char_width(char)
         if used > limit:
-            return text[:at]
-    return text
+            break
+        end += 1
+    return text[:end] + mark
 
 
-def one_line(text: str) -> str:
-    """Return a text without line ends and double blanks."""
-    return " ".join(text.split())
-
-
-def padded(text: str, columns: int) -> str:
-    """Return the text filled with blanks to a number of columns."""
+def pad(text: str, columns: int) -> str:
+    """Return the text filled with spaces to a number of columns."""
     return text + " " * (columns - width(text))
+
+
+def collapse_spaces(text: str) -> str:
+    """Return the text in one line, with single spaces. `terminal.one_line` also cleans it."""
+    return " ".join(text.split())
 
 
 def table(rows: Iterable[Sequence[str]], limit: int | None = None) -> list[str]:
     """Return lines with aligned columns; a line beyond the limit is cut."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
+    cells = [[collapse_spaces(cell) for cell in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(padded(cell, columns) for cell, columns in zip(row, widths, strict=True)) for row in cells]
-    return [line.rstrip() if limit is None else cut(line.rstrip(), limit) for line in lines]
+    lines: list[str] = []
+    for row in cells:
+        line = "  ".join(pad(cell, columns) for cell, columns in zip(row, widths, strict=True)).rstrip()
+        lines.append(line if limit is None else cut(line, limit))
+    return lines
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time as flags take it: 0.4s, 12s, 90s, 3m05s, 30m, 1h30m."""
+    """Return a duration in the form that flags take: 0.4s, 12s, 90s, 3m05s, 30m, 1h30m."""
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f}".removesuffix(".0") + "s"
     whole = round(seconds)
@@ -56,9 +73,3 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes:02}m" if minutes else f"{hours}h"
     return f"{minutes}m{rest:02}s" if rest else f"{minutes}m"
-
-
-def _columns(character: str) -> int:
-    if category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if east_asian_width(character) in "WF" else 1

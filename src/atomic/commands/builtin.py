@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from atomic.base.errors import did_you_mean
-from atomic.base.text import cut, one_line, table
+from atomic.base.text import collapse_spaces, cut, table
 from atomic.commands.context import CommandContext
 from atomic.commands.errors import BusyError, CommandError, CommandUsageError
 from atomic.commands.help import command_help, commands_help
@@ -149,7 +149,7 @@ def _show_servers(context: CommandContext, servers: McpList, answers: Sequence[M
     rows = table(_server_row(entry, answer) for entry, answer in zip(servers.entries, asked, strict=True))
     lines = list[str]()
     for row, answer in zip(rows, asked, strict=True):
-        more = [] if answer is None else [cut(f"  {one_line(_tools_of(answer))}", context.width)]
+        more = [] if answer is None else [cut(f"  {collapse_spaces(_tools_of(answer))}", context.width)]
         lines += [row, *more]
     context.show("\n".join(lines) or "There are no MCP servers.")
 

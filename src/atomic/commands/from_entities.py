@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from atomic.base.lazy_types import deferred
-from atomic.base.text import one_line
+from atomic.base.text import collapse_spaces
 from atomic.commands.context import AgentTask, CommandContext, TurnPrompt
 from atomic.commands.dispatch import agent_task
 from atomic.commands.parse import CommandCall, is_callable
@@ -43,7 +43,7 @@ def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
         kind,
         _spawning(entity) if kind is Category.AGENT else _asking(entity, entities),
         tuple(alias for alias in entity.aliases if is_callable(alias) and entities.find(kind, alias) is entity),
-        one_line(entity.argument_hint),
+        collapse_spaces(entity.argument_hint),
         entity.hidden,
         _origin(entity),
         tuple(map(_origin, entities.hides(entity))),

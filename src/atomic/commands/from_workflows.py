@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from atomic.base.flags import Flag, config_flags
 from atomic.base.lazy_types import deferred
-from atomic.base.text import one_line
+from atomic.base.text import collapse_spaces
 from atomic.commands.context import CommandContext
 from atomic.commands.parse import CommandCall, is_callable
 from atomic.commands.registry import Category, Command, Run
@@ -31,11 +31,11 @@ def workflow_command(definition: WorkflowDefinition) -> Command:
     flags = config_flags(definition.default_config, definition.config_descriptions)
     return Command(
         definition.name,
-        one_line(definition.description),
+        collapse_spaces(definition.description),
         Category.WORKFLOW,
         _running(definition.name),
         tuple(alias for alias in definition.aliases if is_callable(alias)),
-        _hint(one_line(definition.argument_hint), flags),
+        _hint(collapse_spaces(definition.argument_hint), flags),
         origin=f"{definition.path or 'Atomic'} ({definition.source})",
         flags=[(flag.usage, flag.help) for flag in flags],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atomic.base.text import one_line, table
+from atomic.base.text import collapse_spaces, table
 from atomic.commands.hints import short_hint
 from atomic.commands.registry import Category, Command, CommandRegistry
 
@@ -44,7 +44,7 @@ def command_help(command: Command, registry: CommandRegistry) -> str:
     hides = [*command.hides, *(_described(one.command) for one in hidden)]
     lines = [
         f"/{command.name} {command.argument_hint}".rstrip(),
-        one_line(command.description),
+        collapse_spaces(command.description),
         "",
         f"category: {_TITLES[command.category]}",
         f"aliases: {', '.join(f'/{alias}' for alias in command.aliases)}" if command.aliases else "",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from atomic.base.arguments import Arguments, parse
 from atomic.base.flags import HELP, RUN, config_flags
-from atomic.base.text import one_line, table
+from atomic.base.text import collapse_spaces, table
 from atomic.commands.parse import split_words
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class WorkflowCall:
         """Return the text of `--help`: the flags of every run and those of the workflow."""
         definition = self.definition
         own_flags = config_flags(definition.default_config, definition.config_descriptions)
-        lines = [f"/{definition.name} [flags] [PROMPT...]: {one_line(definition.description)}"]
+        lines = [f"/{definition.name} [flags] [PROMPT...]: {collapse_spaces(definition.description)}"]
         for title, flags in (("flags:", (*RUN, HELP)), ("the workflow's own flags:", own_flags)):
             if flags:
                 rows = table((f"{', '.join(flag.names)} {flag.value}".strip(), flag.help) for flag in flags)

@@ -12,23 +12,12 @@ from collections.abc import Iterator
 from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
-from unicodedata import category, east_asian_width
+
+from atomic.base.text import char_width, width
 
 UNKNOWN = "…"
 # Terminals disagree about their width, and the text is readable without them.
 _JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
-
-
-def width(text: str) -> int:
-    """Return the number of cells that a text takes."""
-    return len(text) if text.isascii() else sum(map(_cells, text))
-
-
-def _cells(char: str) -> int:
-    # Marks, and Hangul that joins the previous character.
-    if category(char) in ("Mn", "Me") or "\u1160" <= char <= "\u11ff":
-        return 0
-    return 2 if east_asian_width(char) in "WF" else 1
 
 
 def pieces(text: str) -> Iterator[tuple[str, int]]:
@@ -36,12 +25,12 @@ def pieces(text: str) -> Iterator[tuple[str, int]]:
     sign = ""
     cells = 0
     for char in text:
-        if cells and _cells(char):
+        if cells and char_width(char):
             yield sign, cells
             sign = ""
             cells = 0
         sign += char
-        cells += _cells(char)
+        cells += char_width(char)
     if sign:
         yield sign, cells
 
@@ -63,7 +52,7 @@ def clean(text: str) -> str:
     """Return the text on one line, without characters that move a cursor or change direction."""
     joined = " ".join(str(text).split())
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in joined if char not in _JOINERS)
-    return f"◌{shown}" if shown and not _cells(shown[0]) else shown  # a mark needs a base character
+    return f"◌{shown}" if shown and not char_width(shown[0]) else shown  # a mark needs a base character
 
 
 def seconds(number: float) -> str:
