@@ -1,4 +1,4 @@
-"""A host that writes down what it was asked, and commands to fill a registry with."""
+"""A host that records the calls of commands, and commands to fill a registry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def command(name: str, category: str = "skill", *aliases: str, hint: str = "", h
 
 
 class FakeHost(LimitedContext):
-    """Can do everything, and does nothing but to remember it in `done`."""
+    """A host that supports everything, and only records each call in `done`."""
 
     def __init__(self, *commands: Command, agents: Sequence[str] = ()) -> None:
         self.commands = CommandRegistry.of([*builtin_commands(), *commands])
@@ -110,7 +110,7 @@ class FakeHost(LimitedContext):
 
 
 class BareHost(LimitedContext):
-    """Can show texts, and nothing else."""
+    """A host that can only show texts."""
 
     name = "A bare host"
 

@@ -33,7 +33,7 @@ TABLE = [
 ]
 
 
-def test_names_aliases_and_hints_are_those_of_the_table() -> None:
+def test_names_aliases_and_hints_match_the_specification() -> None:
     assert [(one.name, tuple(one.aliases), one.argument_hint) for one in builtin_commands()] == TABLE
     assert all(one.description and one.category == "builtin" and not one.hidden for one in builtin_commands())
 
@@ -182,7 +182,7 @@ async def test_an_mcp_server_is_switched(verb: str, state: bool) -> None:
         await dispatch(f"/mcp {verb} fils", host)
 
 
-async def test_no_servers_are_said_to_be_none() -> None:
+async def test_mcp_without_servers_shows_that_there_are_no_servers() -> None:
     host = FakeHost()
     await dispatch("/mcp", host)
     assert host.shown == ["There are no MCP servers."]
@@ -223,7 +223,7 @@ async def test_help_fits_the_width() -> None:
 
 
 @pytest.mark.parametrize("typed", ["/help model", "/? /model", "/h M"])
-async def test_help_tells_one_command_in_detail(typed: str) -> None:
+async def test_help_shows_one_command_in_detail(typed: str) -> None:
     assert (await help_of(typed)).splitlines() == [
         "/model select | refresh | list [provider] | <model>",
         "pick a model, or switch to it",
@@ -233,7 +233,7 @@ async def test_help_tells_one_command_in_detail(typed: str) -> None:
     ]
 
 
-async def test_help_tells_what_a_command_hides() -> None:
+async def test_help_shows_the_commands_that_a_command_hides() -> None:
     shown = await help_of("/help plan", command("plan", "skill"), command("Plan", "agent"))
     assert shown.splitlines()[-1] == "hides: the agent /Plan"
 
@@ -248,7 +248,7 @@ async def test_help_of_an_unknown_command_is_an_error_with_the_nearest() -> None
     ["/clear", "/compact", "/model", "/model opus", "/model list", "/agent", "/agent claude", "/theme", "/theme dark",
      "/mcp", "/mcp enable x", "/sessions", "/resume 1", "/exit"],
 )  # fmt: skip
-async def test_what_a_host_cannot_do_is_refused_and_never_ignored(typed: str) -> None:
+async def test_a_host_refuses_unsupported_commands_instead_of_ignoring_them(typed: str) -> None:
     host = BareHost()
     with pytest.raises(UnsupportedError, match=r"^A bare host cannot "):
         await dispatch(typed, host)

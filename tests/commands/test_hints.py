@@ -1,4 +1,4 @@
-"""What the prompt shows while somebody types: the table of the specification, and a prompt used at random."""
+"""Hints while a user types: the table of the specification, and random use of a prompt."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_letters_filter_the_suggestions() -> None:
     assert len(at_end("/").suggestions) == len(REGISTRY.all()) - 1
 
 
-def test_the_hint_is_that_of_the_command() -> None:
+def test_the_hint_comes_from_the_command() -> None:
     assert at_end("/commit ") == Hint(HINT, "[message]")
     assert at_end("/m ") == Hint(HINT, "select | refresh | list [provider] | <model>")
     assert at_end("/commit f") == Hint(ARGS)
@@ -119,7 +119,7 @@ def test_a_long_hint_is_cut_by_columns(text: str, short: str) -> None:
 
 
 def columns(text: str) -> int:
-    """As a terminal counts, for the letters that the law uses."""
+    """Count columns as a terminal does, for the letters of this test."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
@@ -131,7 +131,7 @@ def test_a_short_hint_never_takes_more_than_23_columns(text: str) -> None:
 
 
 class Prompt(RuleBasedStateMachine):
-    """Somebody types, deletes, moves, completes, escapes and pastes.
+    """A user types, deletes, moves, completes, escapes and pastes.
 
     The oracle walks through the table of the specification letter by letter, from an empty prompt to the text.
     """
@@ -204,9 +204,9 @@ KNOWN = {word.lower(): one for one in REGISTRY.all() for word in (one.name, *one
 
 
 def walked(text: str) -> HintState:
-    """The state after these letters, each typed at the end of those before it, by the rows of the table."""
+    """Return the state after typing these letters in order, by the rows of the table."""
     state, name = IDLE, ""
-    is_lost = False  # what has been typed can become no command any more
+    is_lost = False  # the typed text can no longer become a command
     for letter in text:
         if is_lost:
             continue

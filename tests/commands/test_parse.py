@@ -1,4 +1,4 @@
-"""What is a slash command, what names agents, and what is only text."""
+"""Tell slash commands, mentions of agents and plain text apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atomic.commands.parse import split_words
 
 AGENTS = {"planner", "worker", "team:lead"}
 
-# What a file may be called (SPEC 4.2), as far as it can be typed behind a slash.
+# Names that a file can have (SPEC 4.2) and that can be typed after a slash.
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zs", "Zl", "Zp"]), min_size=1, max_size=64).filter(
     lambda name: "/" not in name and not name.startswith("*") and name == name.strip()
 )
@@ -74,7 +74,7 @@ def mentions(text: str) -> list[tuple[str, str]]:
         ("@planner one @worker", [("planner", "one"), ("worker", "")]),
         ("@planner: one, @worker, two", [("planner", "one,"), ("worker", "two")]),
         ("@team:lead go", [("team:lead", "go")]),
-        ("@planner read @src/worker.py and @nobody", [("planner", "read @src/worker.py and @nobody")]),
+        ("@planner read @src/worker.py and @unknown", [("planner", "read @src/worker.py and @unknown")]),
         ("@planner write to me@worker and a@b.c", [("planner", "write to me@worker and a@b.c")]),
         ("@planner/x", []),
         ("@src/main.py explain @planner", []),
@@ -89,7 +89,7 @@ def test_agents_are_named_at_the_beginning_of_words(text: str, found: list[tuple
     assert mentions(text) == found
 
 
-def test_a_mention_says_agent_and_task() -> None:
+def test_a_mention_names_an_agent_and_its_task() -> None:
     assert parse_mentions("@x y", lambda name: True) == [Mention("x", "y")]
 
 
@@ -97,7 +97,7 @@ TASKS = st.from_regex(r"[a-z.]+( [a-z.]+(@[a-z]+)?)*", fullmatch=True)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(AGENTS)), TASKS)))
-def test_each_agent_gets_just_its_own_words(asked: list[tuple[str, str]]) -> None:
+def test_each_agent_gets_only_its_own_text(asked: list[tuple[str, str]]) -> None:
     assert mentions(" ".join(f"@{agent} {task}" for agent, task in asked)) == asked
 
 
@@ -105,7 +105,7 @@ def test_each_agent_gets_just_its_own_words(asked: list[tuple[str, str]]) -> Non
 
 
 @given(st.text(alphabet="ab \t\n\"'\\-="))
-def test_words_are_those_of_a_shell_wherever_its_quotes_match(text: str) -> None:
+def test_text_is_split_as_a_shell_splits_it_if_quotes_match(text: str) -> None:
     words = split_words(text)
     assert [word.start for word in words] == sorted({word.start for word in words})
     assert all(not text[word.start].isspace() for word in words)

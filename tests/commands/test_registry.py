@@ -54,7 +54,7 @@ def test_a_clash_is_an_error_and_leaves_the_registry_unchanged(clashing: Command
     assert (registry.get("x"), registry.get("y"), registry.get("ci")) == (None, None, commit)
 
 
-def test_what_was_taken_away_is_free_again() -> None:
+def test_a_removed_name_is_free_again() -> None:
     registry = CommandRegistry([command("commit", "skill", "ci")])
     assert registry.unregister("COMMIT")
     assert (registry.get("commit"), registry.get("ci"), registry.all()) == (None, None, [])
@@ -63,7 +63,7 @@ def test_what_was_taken_away_is_free_again() -> None:
     assert registry.get("commit") is registry.get("ci") is not None
 
 
-def test_an_alias_like_the_own_name_is_no_clash() -> None:
+def test_an_alias_equal_to_its_own_name_does_not_clash() -> None:
     registry = CommandRegistry([command("commit", "skill", "Commit", "ci", "CI")])
     assert registry.unregister("commit")
     assert registry.get("ci") is None
@@ -112,7 +112,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest() -> None:
         registry.require("zzz")
 
 
-def test_a_category_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_category_is_refused() -> None:
     wrong = Command("x", "", "builtins", nothing)  # pyright: ignore[reportArgumentType]  # a plain text is let through
     with pytest.raises(CommandError, match='"/x" has no category "builtins": it is one of builtin, workflow,'):
         CommandRegistry([wrong])

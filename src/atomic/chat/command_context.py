@@ -18,7 +18,7 @@ from atomic.commands import (
     SessionSummary,
     TurnPrompt,
 )
-from atomic.commands.workflow_call import WorkflowCall
+from atomic.commands.from_workflows import WorkflowCall
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import ModelInfo
 from atomic.sessions.model import SessionRecord

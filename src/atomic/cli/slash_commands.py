@@ -30,7 +30,7 @@ from atomic.commands import (
     agent_prompt,
     dispatch,
 )
-from atomic.commands.workflow_call import WorkflowCall
+from atomic.commands.from_workflows import WorkflowCall
 from atomic.hosts import choose_provider, list_models
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded

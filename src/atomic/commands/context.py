@@ -1,6 +1,7 @@
-"""What a command may ask of its host: the screen, `atomic -p`, a test.
+"""The interface between commands and their host: the screen, `atomic -p`, a test.
 
-A command sees nothing else, so it behaves the same in each host. A host refuses what it cannot do with one sentence.
+A command uses nothing else, so it behaves the same in each host. A host raises
+UnsupportedError, with one sentence, for operations that it does not have.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ class TurnPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of the conversation, with the options of an entity."""
 
     text: str
-    model: str | None = None  # None: that of the conversation
+    model: str | None = None  # None: the model of the conversation
     original_model: str | None = None  # as written in its file, for the provider of that file
     provider: str = ""  # the provider that the file was written for
     tools: Sequence[str] | None = None  # None: all
     denied_tools: Sequence[str] = ()
     system_prompt: str | None = None  # of the agent that does it
-    subtask: bool = False  # in its own session, so that what it reads does not fill the conversation
+    subtask: bool = False  # in its own session, so that its reading does not fill the conversation
     agents: Sequence[AgentLike] = ()  # named in its text; the turn can call them
 
 
@@ -53,7 +54,7 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
 
 class CommandContext(Protocol):
-    """A host of commands. Its methods raise AtomicError, and UnsupportedError for what it cannot do."""
+    """A host of commands. Its methods raise AtomicError, and UnsupportedError if the host cannot do it."""
 
     @property
     def commands(self) -> CommandRegistry:
@@ -76,30 +77,24 @@ class CommandContext(Protocol):
 
     def show(self, text: str) -> None:
         """Show a text. It may be untrusted: control characters are shown, not obeyed."""
-        ...
 
     async def turn(self, prompt: TurnPrompt) -> None:
-        """Run one turn of the conversation to its end."""
-        ...
+        """Run one turn of the conversation and wait for it."""
 
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
-        """Run sub-agents at the same time to their end, and show the answer of each."""
-        ...
+        """Run sub-agents at the same time, wait for all, and show the answer of each."""
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
-        """Run a workflow to its end; one without a graph gives its prompt to the conversation.
+        """Run a workflow and wait for it; one without a graph gives its prompt to the conversation.
 
         `arguments` are flags and the prompt; `attached` follows the prompt, and nothing in it is a flag.
         """
-        ...
 
     async def new_conversation(self) -> None:
         """Start a new conversation."""
-        ...
 
     async def compact(self, focus: str) -> None:
         """Summarise the context; the transcript stays."""
-        ...
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
         """Return the models of a provider, by default of the current one; `refresh` asks it again."""
@@ -107,19 +102,15 @@ class CommandContext(Protocol):
 
     async def pick_model(self) -> None:
         """Let the user choose a model."""
-        ...
 
     async def set_model(self, model: str) -> None:
         """Use another model from now on."""
-        ...
 
     async def pick_provider(self) -> None:
         """Let the user choose a provider."""
-        ...
 
     async def switch_provider(self, name: str) -> None:
-        """Continue with another provider, which gets a summary of the conversation."""
-        ...
+        """Switch to another provider and give it a summary of the conversation."""
 
     def themes(self) -> Sequence[str]:
         """Return the names of the themes."""
@@ -127,11 +118,9 @@ class CommandContext(Protocol):
 
     async def pick_theme(self) -> None:
         """Let the user choose a theme, with a preview."""
-        ...
 
     async def set_theme(self, name: str) -> None:
         """Use a theme from now on."""
-        ...
 
     def mcp_servers(self) -> McpList:
         """Return the MCP servers of all tools."""
@@ -143,30 +132,28 @@ class CommandContext(Protocol):
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
         """Switch a server on or off."""
-        ...
 
     async def sessions(self) -> Sequence[SessionSummary]:
         """Return runs and conversations, newest first."""
         ...
 
     async def open_session(self, id: str) -> None:
-        """Continue one of them."""
-        ...
+        """Open one of them."""
 
     async def leave(self) -> None:
         """End the program, pause a running workflow and print how to resume it."""
-        ...
 
 
 class LimitedContext:
-    """A host that refuses everything; real hosts override what they can do."""
+    """A host that refuses everything; real hosts override the methods that they support."""
 
     name = "This host"
     reason = ""  # the reason in all refusals
 
     def refusal(self, what: str) -> UnsupportedError:
         """Return the error for something that this host cannot do."""
-        return UnsupportedError(f"{self.name} cannot {what}{f' ({self.reason})' if self.reason else ''}")
+        reason = f" ({self.reason})" if self.reason else ""
+        return UnsupportedError(f"{self.name} cannot {what}{reason}")
 
     @property
     def is_streaming(self) -> bool:

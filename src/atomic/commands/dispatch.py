@@ -5,7 +5,7 @@ from __future__ import annotations
 from atomic.commands.context import AgentTask, CommandContext
 from atomic.commands.parse import CommandCall, parse, parse_mentions
 
-_NO_TASK = "No task was given: do what your instructions say."
+_NO_TASK = "No task was given: follow your instructions."
 
 
 async def dispatch(text: str, context: CommandContext, *, attached: str = "") -> bool:
@@ -25,15 +25,16 @@ async def dispatch(text: str, context: CommandContext, *, attached: str = "") ->
 async def call_agents(text: str, context: CommandContext, *, attached: str = "") -> bool:
     """Run the sub-agents that a text mentions; return False if it mentions none."""
     mentions = parse_mentions(text, context.is_agent)
-    if mentions:
-        await context.spawn([agent_task(mention.agent, _with(mention.task, attached)) for mention in mentions])
-    return bool(mentions)
+    if not mentions:
+        return False
+    tasks: list[AgentTask] = []
+    for mention in mentions:
+        task = "\n\n".join(part for part in (mention.task, attached) if part)
+        tasks.append(agent_task(mention.agent, task))
+    await context.spawn(tasks)
+    return True
 
 
 def agent_task(agent: str, task: str) -> AgentTask:
     """Return a task for an agent; without words the agent follows its own instructions."""
     return AgentTask(agent, task or _NO_TASK)
-
-
-def _with(text: str, attached: str) -> str:
-    return "\n\n".join(part for part in (text, attached) if part)

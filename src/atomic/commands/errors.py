@@ -15,7 +15,9 @@ class CommandClashError(CommandError):
     """A name or an alias is taken."""
 
     def __init__(self, word: str, command: str, taken_by: str) -> None:
-        self.word, self.command, self.taken_by = word, command, taken_by
+        self.word = word
+        self.command = command
+        self.taken_by = taken_by
         owner = f'"/{taken_by}"' if taken_by.casefold() == word.casefold() else f'an alias of "/{taken_by}"'
         what = "The name" if word == command else f'The alias "/{word}" of'
         super().__init__(f'{what} "/{command}" is taken: there is {owner} already')
@@ -35,7 +37,7 @@ class CommandUsageError(CommandError):
 
 
 class UnsupportedError(CommandError):
-    """The host cannot do what the command needs."""
+    """The host cannot run this command."""
 
 
 class BusyError(CommandError):

@@ -13,7 +13,7 @@ from atomic.base.text import collapse_spaces
 from atomic.commands.context import AgentTask, CommandContext, TurnPrompt
 from atomic.commands.dispatch import agent_task
 from atomic.commands.parse import CommandCall, is_callable
-from atomic.commands.registry import Category, Command, Run
+from atomic.commands.registry import Category, Command
 from atomic.entities import KNOWN_TOOLS
 from atomic.providers import AgentSpec
 
@@ -37,11 +37,23 @@ def entity_commands(entities: EntityRegistry) -> list[Command]:
 def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
     """Return the command that runs an entity: an agent as a sub-agent, others as a turn of the conversation."""
     kind = Category(entity.kind)
+
+    async def run(call: CommandCall, context: CommandContext) -> None:
+        if kind is Category.AGENT:
+            await context.spawn([agent_task(entity.name, call.text)])
+            return
+        text = entity.expand(call.text)
+        agent = entities.find(Category.AGENT, entity.agent) if entity.agent else None
+        if agent is not None and entity.subtask:
+            await context.spawn([AgentTask(agent.name, text)])
+        else:
+            await context.turn(_turn(entity, agent, text, named_agents(entity, entities)))
+
     return Command(
         entity.name,
         entity.description,
         kind,
-        _spawning(entity) if kind is Category.AGENT else _asking(entity, entities),
+        run,
         tuple(alias for alias in entity.aliases if is_callable(alias) and entities.find(kind, alias) is entity),
         collapse_spaces(entity.argument_hint),
         entity.hidden,
@@ -53,18 +65,6 @@ def entity_command(entity: Entity, entities: EntityRegistry) -> Command:
 def agent_prompt(entity: Entity, task: str) -> TurnPrompt:
     """Return a task as one turn of an agent, for a host without sub-agents or with only one."""
     return _prompt(entity, task, system_prompt=entity.prompt)
-
-
-def _asking(entity: Entity, entities: EntityRegistry) -> Run:
-    async def run(call: CommandCall, context: CommandContext) -> None:
-        text = entity.expand(call.text)
-        agent = entities.find(Category.AGENT, entity.agent) if entity.agent else None
-        if agent is not None and entity.subtask:
-            await context.spawn([AgentTask(agent.name, text)])
-        else:
-            await context.turn(_turn(entity, agent, text, named_agents(entity, entities)))
-
-    return run
 
 
 def _turn(entity: Entity, agent: Entity | None, text: str, agents: Sequence[AgentSpec]) -> TurnPrompt:
@@ -109,13 +109,6 @@ def _prompt(
         subtask=entity.subtask,
         agents=agents,
     )
-
-
-def _spawning(entity: Entity) -> Run:
-    async def run(call: CommandCall, context: CommandContext) -> None:
-        await context.spawn([agent_task(entity.name, call.text)])
-
-    return run
 
 
 def _origin(entity: Entity) -> str:

@@ -1,17 +1,18 @@
-"""Commands made from workflows. Lists, hints and completion run no code of workflow files."""
+"""Make commands from workflows, and parse their flags. Nothing here runs code of workflow files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from atomic.base.flags import Flag, config_flags
+from atomic.base.arguments import Arguments, parse
+from atomic.base.flags import HELP, RUN, Flag, config_flags
 from atomic.base.lazy_types import deferred
-from atomic.base.text import collapse_spaces
+from atomic.base.text import collapse_spaces, table
 from atomic.commands.context import CommandContext
-from atomic.commands.parse import CommandCall, is_callable
-from atomic.commands.registry import Category, Command, Run
+from atomic.commands.parse import CommandCall, is_callable, split_words
+from atomic.commands.registry import Category, Command
 
 if TYPE_CHECKING:
     from atomic.workflows import WorkflowDefinition
@@ -29,11 +30,15 @@ def workflow_commands(definitions: Iterable[WorkflowDefinition]) -> list[Command
 def workflow_command(definition: WorkflowDefinition) -> Command:
     """Return the command that runs a workflow; flags and the prompt follow its name."""
     flags = config_flags(definition.default_config, definition.config_descriptions)
+
+    async def run(call: CommandCall, context: CommandContext) -> None:
+        await context.run_workflow(definition.name, call.args, call.attached)
+
     return Command(
         definition.name,
         collapse_spaces(definition.description),
         Category.WORKFLOW,
-        _running(definition.name),
+        run,
         tuple(alias for alias in definition.aliases if is_callable(alias)),
         _hint(collapse_spaces(definition.argument_hint), flags),
         origin=f"{definition.path or 'Atomic'} ({definition.source})",
@@ -51,8 +56,29 @@ def _hint(written: str, flags: Iterable[Flag]) -> str:
     return f"{f'[flags] {written}'.rstrip()} (flags: {more})" if more else written
 
 
-def _running(name: str) -> Run:
-    async def run(call: CommandCall, context: CommandContext) -> None:
-        await context.run_workflow(name, call.args, call.attached)
+class WorkflowCall:
+    """The flags and the prompt of a call; `prompt` is as it was typed, with its quotes and line breaks."""
 
-    return run
+    def __init__(self, definition: WorkflowDefinition, typed: str) -> None:
+        """Raise UsageError for a flag that neither a run nor the workflow has."""
+        words = split_words(typed)
+        own_flags = config_flags(definition.default_config, definition.config_descriptions)
+        self.definition = definition
+        self.arguments: Arguments = parse([word.text for word in words], (*RUN, HELP, *own_flags))
+        prompt_start = len(words) - len(self.arguments.words)
+        self.prompt_words: Sequence[str] = self.arguments.words
+        self.prompt = typed[words[prompt_start].start :] if self.prompt_words else ""
+        self.flag_words: Sequence[str] = [word.text for word in words[:prompt_start]]
+        if self.arguments.is_marked:
+            self.flag_words = self.flag_words[:-1]  # without the `--`
+
+    def help(self) -> str:
+        """Return the text of `--help`: flags of every run and of the workflow."""
+        definition = self.definition
+        own_flags = config_flags(definition.default_config, definition.config_descriptions)
+        lines = [f"/{definition.name} [flags] [PROMPT...]: {collapse_spaces(definition.description)}"]
+        for title, flags in (("flags:", (*RUN, HELP)), ("the workflow's own flags:", own_flags)):
+            if flags:
+                rows = table((f"{', '.join(flag.names)} {flag.value}".strip(), flag.help) for flag in flags)
+                lines += ["", title, *(f"  {row}" for row in rows)]
+        return "\n".join(lines)

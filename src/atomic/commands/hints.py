@@ -1,4 +1,4 @@
-"""What the prompt offers while the user types: pure functions of text, cursor and "dismissed".
+"""Hints next to the prompt while the user types: pure functions of text, cursor and "dismissed".
 
 Nothing is kept between two keys, so nothing can disagree with the text.
 """
@@ -17,7 +17,7 @@ HINT_COLUMNS = 23
 
 
 class HintState(StrEnum):
-    """What the prompt shows."""
+    """The state of the hints next to the prompt."""
 
     IDLE = "IDLE"
     SHOWING_SUGGESTIONS = "SHOWING_SUGGESTIONS"
@@ -38,15 +38,17 @@ def hint_state(text: str, cursor: int, dismissed: bool, registry: CommandRegistr
     typed = text.lstrip()
     if dismissed or cursor != len(text) or not typed.startswith("/"):
         return Hint()
-    name, blank, rest = _split(typed[1:])
+    end = next((at for at, character in enumerate(typed) if character.isspace()), len(typed))
+    name = typed[1:end]
+    after = typed[end:]
     if name and not is_callable(name):  # a path, or a comment
         return Hint()
-    if not blank:
+    if not after:
         return Hint(HintState.SHOWING_SUGGESTIONS, suggestions=tuple(registry.search(name)))
     command = registry.get(name)
     if command is None:
         return Hint()
-    if blank == " " and not rest and command.argument_hint:
+    if after == " " and command.argument_hint:
         return Hint(HintState.SHOWING_HINT, command.argument_hint)
     return Hint(HintState.TYPING_ARGS)
 
@@ -60,9 +62,3 @@ def complete(text: str, suggestion: Command) -> str:
 def short_hint(text: str) -> str:
     """Return a hint as the list of suggestions shows it."""
     return cut(text, HINT_COLUMNS, "...")
-
-
-def _split(typed: str) -> tuple[str, str, str]:
-    """Split a text into the name, the first blank after it, and the rest."""
-    at = next((place for place, character in enumerate(typed) if character.isspace()), len(typed))
-    return typed[:at], typed[at : at + 1], typed[at + 1 :]

@@ -1,4 +1,4 @@
-"""Parse what was typed: a slash command, or agents with their tasks. Pure; it knows no command."""
+"""Parse the typed text: a slash command, or agents with their tasks. Pure; it knows no command."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import msgspec
 
-# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may be that of a file.
+# A path (`/home/me/x`), a comment (`/* x */`) and `//x` are text. Any other name may belong to a file.
 _CALL = re.compile(r"\s*/([^\s/*\x00-\x1f\x7f-\x9f][^\s/\x00-\x1f\x7f-\x9f]*)(?:\s+(.*))?", re.DOTALL)
 _MENTION = re.compile(r"(?<!\S)@(\S+)")
 _PART = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\.|[^ \t\r\n]""", re.DOTALL)
 _WORD = re.compile(f"(?:{_PART.pattern})+", re.DOTALL)
-_ESCAPED = re.compile(r'\\(["\\])')  # what a backslash escapes inside double quotes
+_ESCAPED = re.compile(r'\\(["\\])')  # characters that a backslash escapes in double quotes
 _PUNCTUATION = ",:;"
 
 
@@ -74,7 +74,13 @@ def parse_mentions(text: str, is_agent: Callable[[str], bool]) -> list[Mention]:
     A word after `@` that names no agent is text: a file, or part of an address. Agents side by side share the
     text that follows them.
     """
-    found = [(match, name) for match in _MENTION.finditer(text) if (name := _agent_in(match[1], is_agent))]
+    found: list[tuple[re.Match[str], str]] = []
+    for match in _MENTION.finditer(text):
+        word = match[1]
+        for name in (word, word.rstrip(_PUNCTUATION)):  # as in `@planner:`
+            if name and is_agent(name):
+                found.append((match, name))
+                break
     if not found or text[: found[0][0].start()].strip():
         return []
     ends = [match.start() for match, _ in found[1:]] + [len(text)]
@@ -84,8 +90,3 @@ def parse_mentions(text: str, is_agent: Callable[[str], bool]) -> list[Mention]:
         task = text[match.end() : end].strip() or task
         mentions.append(Mention(name, task))
     return mentions[::-1]
-
-
-def _agent_in(word: str, is_agent: Callable[[str], bool]) -> str:
-    """Return the agent that a word names, as in `@planner:`, or an empty text."""
-    return next((name for name in (word, word.rstrip(_PUNCTUATION)) if name and is_agent(name)), "")

@@ -1,4 +1,4 @@
-"""Find a slash command by its name, and list those that begin with what was typed.
+"""Find a slash command by its name, and list commands that begin with the typed text.
 
 Names are compared without case. Registering a name that is taken is an error. `CommandRegistry.of` is lenient: it joins
 the files of every tool, and keeps a command that loses its name as hidden by the winner.
@@ -26,7 +26,7 @@ Run = Callable[[CommandCall, CommandContext], Awaitable[None]]
 
 
 class Category(StrEnum):
-    """What a command was made from."""
+    """The origin of a command."""
 
     BUILTIN = "builtin"
     WORKFLOW = "workflow"
@@ -41,7 +41,7 @@ _LISTED = {name: place for place, name in enumerate((*list(Category)[1:], Catego
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command, and what it does."""
+    """A command and its handler."""
 
     name: str
     description: str
@@ -139,24 +139,22 @@ class CommandRegistry:
 
     def _add_group(self, group: Iterable[Command]) -> None:
         """Add commands of one kind; names first, so that no alias takes the name of another."""
-        winners = [command for command in group if self._add_name(command)]
+        winners: list[Command] = []
+        for command in group:
+            if self.get(command.name) is None:
+                self._add(msgspec.structs.replace(command, aliases=()))
+                winners.append(command)
+            else:
+                self._losers.append((command.name, command))
         for command in winners:
-            aliases = tuple(alias for alias in command.aliases if self._is_free(alias, command))
-            self._add(msgspec.structs.replace(command, aliases=aliases))
-
-    def _add_name(self, command: Command) -> bool:
-        if self.get(command.name) is not None:
-            self._losers.append((command.name, command))
-            return False
-        self._add(msgspec.structs.replace(command, aliases=()))
-        return True
-
-    def _is_free(self, alias: str, command: Command) -> bool:
-        owner = self.get(alias)
-        if owner is None or owner.name == command.name:
-            return True
-        self._losers.append((alias, command))
-        return False
+            aliases: list[str] = []
+            for alias in command.aliases:
+                owner = self.get(alias)
+                if owner is None or owner.name == command.name:
+                    aliases.append(alias)
+                else:
+                    self._losers.append((alias, command))
+            self._add(msgspec.structs.replace(command, aliases=tuple(aliases)))
 
     def _add(self, command: Command) -> None:
         self._sorted = None
@@ -165,7 +163,9 @@ class CommandRegistry:
 
     def _in_order(self) -> list[tuple[Command, tuple[str, ...]]]:
         if self._sorted is None:
-            commands = sorted(self._commands.values(), key=_place)
+            commands = sorted(
+                self._commands.values(), key=lambda command: (_LISTED[command.category], _fold(command.name))
+            )
             self._sorted = [(command, _words(command)) for command in commands]
         return self._sorted
 
@@ -180,10 +180,6 @@ def _category(command: Command) -> Category:
 
 def _words(command: Command) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_fold(word) for word in (command.name, *command.aliases)))
-
-
-def _place(command: Command) -> tuple[int, str]:
-    return _LISTED[command.category], _fold(command.name)
 
 
 def _fold(word: str) -> str:
