@@ -9,8 +9,8 @@ from atomic.base.flags import config_flags
 from atomic.base.text import duration
 from atomic.ralph.definition import DEFAULTS
 from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, plain, shell, word
-from atomic.ralph.report_costs import check_lines, cost_section
 from atomic.ralph.report_data import ReportData
+from atomic.ralph.report_sections import check_lines, cost_section
 from atomic.ralph.run_folder import TASKS
 from atomic.runs.limits import SHORT_TURN_LIMIT, TURN_LIMIT
 from atomic.tasks import Task

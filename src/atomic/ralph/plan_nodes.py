@@ -18,7 +18,6 @@ from atomic.loading.project_check import Gate
 from atomic.providers.environment import GIT_VARIABLES
 from atomic.providers.errors import ProviderError
 from atomic.questions import Option, Question
-from atomic.ralph.calls import ask_once
 from atomic.ralph.check_runs import watch_checks
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.checks import NOT_EXECUTABLE, NOT_FOUND
@@ -27,7 +26,7 @@ from atomic.ralph.options import PLAN, has_secret, read_list, red_checks_of, ref
 from atomic.ralph.plan import PlanError, check_in, plan_in, plan_tool, read_plan
 from atomic.ralph.prompts import planner_prompt
 from atomic.ralph.pull_request import obstacle
-from atomic.ralph.run_folder import Ralph, RunFolder
+from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.store import SessionStore
 from atomic.tasks import TaskList, TaskStatus

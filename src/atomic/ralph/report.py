@@ -7,19 +7,22 @@ which of several parallel tasks ended first, so that two runs can be compared.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from atomic.ralph.dry_report import dry_sections
-from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, plain
-from atomic.ralph.notes import NOTES, read_notes
-from atomic.ralph.report_costs import choices_section, cost_section
+from atomic.ralph.markdown import bullets, code, line, paragraphs, plain
 from atomic.ralph.report_data import ReportData, read_report_data
-from atomic.ralph.report_tasks import done_section, findings_section, open_section
+from atomic.ralph.report_sections import (
+    choices_section,
+    cost_section,
+    done_section,
+    findings_section,
+    open_section,
+)
 from atomic.ralph.report_undo import undo_section
-from atomic.ralph.report_warnings import late_warning, warnings
-from atomic.ralph.run_folder import SNAPSHOTS
-from atomic.ralph.users_files import CHECKS, STORE, changed_late, describe, named, shown
+from atomic.ralph.report_warnings import harm, late, late_warning, warnings
+from atomic.ralph.run_folder import NOTES, SNAPSHOTS, read_notes
+from atomic.ralph.users_files import STORE, changed_late
 from atomic.workflows.definition import EndNote, RunEnd
 
 REPORT = "report.md"
@@ -39,7 +42,7 @@ def at_end(end: RunEnd) -> EndNote | None:
     needs_copies = data.users.troubles or data.late or data.versions or existing.troubles or changed_late(existing)
     if not needs_copies:
         shutil.rmtree(session / STORE, ignore_errors=True)
-    message = sentence(data, completed=True) + plain(_harm(data) + _late(data), 1000)
+    message = sentence(data, completed=True) + plain(harm(data) + late(data), 1000)
     if data.record.pr:
         message += f"; pull request: {plain(data.record.pr)}"
     message += f"; report: {session / REPORT}"
@@ -69,9 +72,6 @@ def report_of(session_dir: Path, ending: RunEnd) -> str:
 def pull_request_body(data: ReportData) -> str:
     """Return the parts of a report that belong in a pull request: what is done, and what proves it."""
     return paragraphs(f"{line(sentence(data, completed=True), 500)}.", warnings(data), done_section(data)) + "\n"
-
-
-# the sentence --------------------------------------------------------------------------------------------------------
 
 
 def sentence(data: ReportData, *, completed: bool) -> str:
@@ -123,14 +123,11 @@ def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-# the head ------------------------------------------------------------------------------------------------------------
-
-
 def _head(data: ReportData, ending: RunEnd) -> str:
     completed = ending.status == "completed"
-    title = f"# Ralph{_status_words(data, ending)}: {line(sentence(data, completed=completed), 500)}{_harm(data)}"
+    title = f"# Ralph{_status_words(data, ending)}: {line(sentence(data, completed=completed), 500)}{harm(data)}"
     if completed:  # otherwise a resume takes late changes for the user's
-        title += _late(data)
+        title += late(data)
     unknown = ""
     if data.state is None:
         unknown = "The run's state is not known: reviews and the authors of commits are missing here."
@@ -160,43 +157,6 @@ def _status_words(data: ReportData, ending: RunEnd) -> str:
     words = {"failed": " failed", "cancelled": " was cancelled"}
     return words.get(ending.status, f" is {plain(ending.status)}")
 
-
-def _harm(data: ReportData) -> str:
-    """Return what may have been lost or left out, as the end of a sentence."""
-    parts: list[str] = []
-    if files := data.uncommitted:
-        number = "1 file is" if len(files) == 1 else f"{len(files)} files are"
-        hooks = codes(data.hooks, " or ")
-        parts.append(f"{number} not committed, perhaps because the commit hook {hooks} refused")
-    if troubles := data.users.troubles:
-        by_checks = all(trouble.task == CHECKS for trouble in troubles.values())
-        who = "" if by_checks else " by a turn or by you"
-        touched = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
-        parts.append(f"your uncommitted work was touched{who}: {_first_three(touched)}")
-    if commits := data.users.committed:
-        committed = [f"{code(shown(path))} (commit {commit[:12]})" for path, commit in commits.items()]
-        parts.append(f"committed during a turn, probably by you: {_first_three(committed)}")
-    if deleted := list(data.existing.troubles):
-        number = "1 file of yours that was in no commit was"
-        if len(deleted) > 1:
-            number = f"{len(deleted)} files of yours that were in no commit were"
-        parts.append(f"{number} deleted: {named(deleted, most=3)}")
-    if data.lost_refs:
-        parts.append(_first_three([line(ref.said) for ref in data.lost_refs]))
-    return "".join(f"; {part}" for part in parts)
-
-
-def _late(data: ReportData) -> str:
-    """Return that files of the user changed after the last comparison."""
-    return f"; changed after the last turn: {named(data.late, most=3)}" if data.late else ""
-
-
-def _first_three(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
-    return f"{', '.join(texts[:3])}{more}"
-
-
-# what to do next -----------------------------------------------------------------------------------------------------
 
 _NEXT_STEPS = {
     "question": 'answer it (`atomic answer {id} "ANSWER"`), or continue with `atomic resume {id}`.',

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from atomic.git.snapshots import FolderSnapshot
-from atomic.ralph.calls import Call, calls_of
 from atomic.ralph.checkout import commit_hooks
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.definition import DEFAULTS
@@ -19,7 +18,7 @@ from atomic.ralph.hidden_files import REVIEW, hidden_changes_of
 from atomic.ralph.options import Options
 from atomic.ralph.prompts import role_of
 from atomic.ralph.review import Finding, Review
-from atomic.ralph.run_folder import TASKS
+from atomic.ralph.run_folder import TASKS, calls_of
 from atomic.ralph.state import Span, Try
 from atomic.ralph.users_files import (
     UsersFiles,
@@ -32,7 +31,7 @@ from atomic.ralph.users_files import (
 from atomic.ralph.users_refs import LostRef, lost_refs
 from atomic.ralph.yolo import TASK as YOLO
 from atomic.runs.kept_tasks import read_kept_tasks
-from atomic.runs.spending import Spent, read_past
+from atomic.runs.spending import CallRecord, Spent, read_past
 from atomic.sessions.facts import CHANGED_COPIES
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TasksError
@@ -65,7 +64,7 @@ class ReportData:
     task_list: TaskList
     evidence: Mapping[str, Evidence]
     checks: CheckHistory
-    calls: Sequence[Call]
+    calls: Sequence[CallRecord]
     spent: Spent
     users: UsersFiles  # the user's uncommitted files
     existing: UsersFiles  # all files that existed, where the run began without a commit
@@ -155,7 +154,7 @@ class ReportData:
         tasks = [task for task in self.tasks if (role_of(task) == "fixer") is repairs]
         return sum(task.status.is_done for task in tasks), len(tasks)
 
-    def by_role(self) -> Iterator[tuple[str, list[Call]]]:
+    def by_role(self) -> Iterator[tuple[str, list[CallRecord]]]:
         """Yield the calls of each role, in an order that does not depend on which came first."""
         roles = {call.who for call in self.calls}
         known = [role for role in _ROLES if role in roles]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from atomic.ralph.evidence import Evidence
 from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, shell, word
 from atomic.ralph.report_data import ReportData
-from atomic.ralph.report_tasks import MAX_FILES
+from atomic.ralph.report_sections import MAX_FILES
 from atomic.ralph.state import Span
 
 _TITLE = "## Commands to accept or undo"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from atomic.ralph.markdown import bullets, code, codes, line, paragraphs, quote, shell, word
 from atomic.ralph.report_data import ReportData
-from atomic.ralph.users_files import MOST_NAMED, Trouble, UsersFile, describe, named, shown, take_out
+from atomic.ralph.users_files import CHECKS, MOST_NAMED, Trouble, UsersFile, describe, named, shown, take_out
 
 
 def warnings(data: ReportData) -> str:
@@ -143,3 +145,38 @@ def _changed_copies(data: ReportData) -> str:
         f"**Another program changed {codes(data.changed_copies)} in the session's folder.** These are copies; this"
         " report is made from the journal. Ask which program wrote there, and why."
     )
+
+
+def harm(data: ReportData) -> str:
+    """Return what may have been lost or left out, as the end of a sentence."""
+    parts: list[str] = []
+    if files := data.uncommitted:
+        number = "1 file is" if len(files) == 1 else f"{len(files)} files are"
+        hooks = codes(data.hooks, " or ")
+        parts.append(f"{number} not committed, perhaps because the commit hook {hooks} refused")
+    if troubles := data.users.troubles:
+        by_checks = all(trouble.task == CHECKS for trouble in troubles.values())
+        who = "" if by_checks else " by a turn or by you"
+        touched = [describe(code(shown(path)), trouble) for path, trouble in troubles.items()]
+        parts.append(f"your uncommitted work was touched{who}: {_first_three(touched)}")
+    if commits := data.users.committed:
+        committed = [f"{code(shown(path))} (commit {commit[:12]})" for path, commit in commits.items()]
+        parts.append(f"committed during a turn, probably by you: {_first_three(committed)}")
+    if deleted := list(data.existing.troubles):
+        number = "1 file of yours that was in no commit was"
+        if len(deleted) > 1:
+            number = f"{len(deleted)} files of yours that were in no commit were"
+        parts.append(f"{number} deleted: {named(deleted, most=3)}")
+    if data.lost_refs:
+        parts.append(_first_three([line(ref.said) for ref in data.lost_refs]))
+    return "".join(f"; {part}" for part in parts)
+
+
+def late(data: ReportData) -> str:
+    """Return that files of the user changed after the last comparison."""
+    return f"; changed after the last turn: {named(data.late, most=3)}" if data.late else ""
+
+
+def _first_three(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
+    return f"{', '.join(texts[:3])}{more}"

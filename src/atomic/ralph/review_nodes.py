@@ -10,7 +10,6 @@ import msgspec
 from atomic.base.files import replace_file
 from atomic.graph import RunStatus, Suspend
 from atomic.providers.errors import ProviderError
-from atomic.ralph.calls import ask_once, calls_of
 from atomic.ralph.check_runs import (
     MAX_RUNS,
     check_tree,
@@ -38,7 +37,7 @@ from atomic.ralph.review import (
     review_tool,
     strictest,
 )
-from atomic.ralph.run_folder import Ralph, RunFolder
+from atomic.ralph.run_folder import Ralph, RunFolder, ask_once, calls_of
 from atomic.ralph.state import Halt, RalphState
 from atomic.tasks import Task, TaskList
 from atomic.workflows import NodeResult

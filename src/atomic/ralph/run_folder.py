@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import stat
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,15 +15,14 @@ from atomic.base.redaction import MARK
 from atomic.base.terminal import harmless
 from atomic.git import SnapshotStore, find_repository, shared_snapshot_store
 from atomic.graph import Suspend
-from atomic.ralph.calls import calls_of, has_answer
 from atomic.ralph.checks import CheckHistory
 from atomic.ralph.evidence import Evidence, read_evidence, write_evidence
-from atomic.ralph.notes import NOTES
 from atomic.ralph.options import most_iterations
 from atomic.ralph.prompts import PromptContext
 from atomic.ralph.state import RalphState
 from atomic.ralph.users_files import read_users_files
 from atomic.runs.agent_calls import CutOff
+from atomic.runs.spending import CallRecord, read_calls
 from atomic.sessions.facts import Facts
 from atomic.sessions.files import make_folder
 from atomic.sessions.store import notes_of
@@ -32,8 +34,12 @@ ITERATIONS = "iterations.json"
 FIRST_RULES = "first_rules"
 SNAPSHOTS = "pictures"  # a folder of the session
 TASKS = "tasks.json"
+NOTES = "notes.md"  # what workers write for each other, outside of the session's folder
+MAX_NOTES = 256 * 1024  # bytes that are kept with the session
 MAX_SAID = 2_000  # characters of an agent's last message that are kept
+AnswerT = TypeVar("AnswerT")
 _WORKING = ("worker", "fixer")
+_ANSWER = "answer"
 
 
 class RunFolder:
@@ -203,3 +209,42 @@ def _was_limited(facts: Facts, task: str) -> bool:
     """Return whether the last turn of a task ended at a limit of its agent."""
     ends = [call.reason for call in calls_of(facts) if call.who in _WORKING and (call.task or "") == task]
     return ends[-1:] == ["limit"]
+
+
+def calls_of(facts: Mapping[str, Any]) -> list[CallRecord]:
+    """Return the agent calls that have ended, oldest first."""
+    return [call for call in read_calls(facts) if call.is_over and call.id]
+
+
+def has_answer(ctx: Ralph) -> bool:
+    """Return whether the journal has the answer to this step's turn.
+
+    A process was killed after the turn and before it recorded the step.
+    """
+    return ctx.remembered(_ANSWER) is not None
+
+
+async def ask_once(ctx: Ralph, kind: type[AnswerT], ask: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+    """Return the answer to the one turn of this step.
+
+    The answer is in the journal before anything else is done with it. A step that is
+    killed while it looks at the files does not pay for its turn again.
+    """
+    kept = ctx.remembered(_ANSWER)
+    if kept is not None:
+        return msgspec.convert(kept, kind)
+    answer = await ask()
+    await ctx.remember(_ANSWER, answer)
+    return answer
+
+
+def read_notes(session: Path) -> str:
+    """Return the notes of a run; empty if there is no regular file."""
+    try:
+        file = os.open(notes_of(session) / NOTES, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(file, "rb") as notes:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return ""
+        return notes.read(MAX_NOTES).decode("utf-8", "replace")

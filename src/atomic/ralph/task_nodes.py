@@ -13,7 +13,6 @@ from atomic.base.errors import AtomicError
 from atomic.git import FileChange, FolderSnapshot
 from atomic.graph import Postpone, Suspend
 from atomic.providers.errors import ProviderError
-from atomic.ralph.calls import ask_once
 from atomic.ralph.check_runs import (
     check_tree,
     deleted_by_checks,
@@ -25,7 +24,7 @@ from atomic.ralph.check_runs import (
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.evidence import CheckResult, Evidence, diffstat, protected
 from atomic.ralph.prompts import aim_of, check_output, is_check_repair, role_of, worker_prompt
-from atomic.ralph.run_folder import Ralph, RunFolder
+from atomic.ralph.run_folder import Ralph, RunFolder, ask_once
 from atomic.ralph.state import MAX_ATTEMPTS, Span, Try
 from atomic.ralph.turn_changes import changes_of, has_committed, has_moved, joined, watch_turn
 from atomic.tasks import Task

@@ -16,8 +16,7 @@ import msgspec
 
 from atomic.git import FileChange, FolderSnapshot, SnapshotStore, find_repository
 from atomic.git.snapshots import ChangeStatus
-from atomic.ralph.calls import has_answer
-from atomic.ralph.run_folder import Ralph, RunFolder
+from atomic.ralph.run_folder import Ralph, RunFolder, has_answer
 from atomic.ralph.state import Span
 
 ResultT = TypeVar("ResultT")
