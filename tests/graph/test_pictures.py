@@ -204,6 +204,14 @@ def test_edges_are_told_in_the_order_in_which_they_are_asked() -> None:
     assert "from lint, types, coverage, report, res…" in text
 
 
+def test_edges_in_a_row_are_drawn_like_a_chain() -> None:
+    nodes = [tool("last"), tool("first"), tool("second")]
+    edges = [("first", "second"), ("second", "last")]
+    by_edges = compile_graph(GraphConfig(name="row", start_node="first", state=Review, nodes=nodes, edges=edges))
+    chain = graph(Review).then([tool("first"), tool("second"), tool("last")]).compile(name="row")
+    assert by_edges.draw() == chain.draw()
+
+
 def test_a_node_that_only_errors_lead_to_says_so() -> None:
     assert "✗ on error" in GRAPHS["edges"].draw(100)
     assert "on failure: tool" in GRAPHS["review"].draw(100)

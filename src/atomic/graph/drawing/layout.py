@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from atomic.graph.drawing.edge_list import list_sketch
 from atomic.graph.drawing.parts import Box, Marker, Shape, Sketch, Stroke, column, marked, stem
 from atomic.graph.drawing.tree import Chain, Flow, Fork, Frame, Item, Step, Web
-from atomic.graph.drawing.web import web_sketch
 from atomic.graph.drawing.words import clean, cut, width
 from atomic.graph.engine.node import NodeKind
 
@@ -43,7 +43,7 @@ class Layout:
 
     def whole(self, flow: Flow, limit: int) -> Sketch:
         if isinstance(flow, Web):
-            return web_sketch(flow, limit, self.item, marked("start", Marker.START))
+            return list_sketch(flow, limit, self.item)
         body = self.flow(flow, limit)
         parts = [marked("start", Marker.START), body]
         return column([*parts, marked("end", Marker.END, leaves=False)] if body.leaves else parts, limit)
@@ -73,7 +73,7 @@ class Layout:
 
     def _flow(self, flow: Flow, limit: int) -> Sketch:
         if isinstance(flow, Web):
-            return web_sketch(flow, limit, self.item, stem())
+            return list_sketch(flow, limit, self.item)
         sketches = [self.item(item, limit) for item in flow.items] or [stem()]
         if flow.catcher is not None:
             sketches.append(self._aside(flow.catcher, limit, leaves=sketches[-1].leaves))

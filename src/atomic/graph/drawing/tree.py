@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from atomic.graph.drawing.words import clean, condition, cut, seconds
@@ -157,6 +158,9 @@ def _flow(compiled: CompiledGraph[Any], prefix: str) -> Flow:
     links = [link for node in compiled.block.nodes for link in _links_of(node, leaving.get(node.id, []), back)]
     items = {node.id: drawer.item(node, in_web=True) for node in compiled.block.nodes}
     order = _in_order(items, links, compiled.start)
+    ways = {(link.from_, link.to, link.label) for link in links}
+    if ways == {(name, following, "") for name, following in pairwise([*order, None])}:
+        return Chain(tuple(items[name] for name in order))
     return Web({name: items[name] for name in order}, tuple(links), compiled.start)
 
 
