@@ -10,7 +10,7 @@ import msgspec
 from atomic.base.errors import AtomicError
 from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Signal, SignalKind
 from atomic.graph.engine.control import Duration, RetryLike
-from atomic.graph.engine.node import Mapped, OnError
+from atomic.graph.engine.node import OnError
 from atomic.graph.engine.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
 from atomic.graph.engine.state import StateT
 from atomic.workflows.errors import SubagentError
@@ -80,7 +80,7 @@ def agent_node(
         problems = (*problems, "give an id, or agent= with the agent's name")
     return Node(
         id=node_id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems, mapped=Mapped(run, output_mapper),
+        on_error=on_error, model=model, recovery=recovery, problems=problems,
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def subagent_node(
 
     return Node(
         id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, mapped=Mapped(run, output_mapper),
+        on_error=on_error, model=model, recovery=recovery,
     )  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def parallel_subagent_node(
     )
     return Node(
         id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems, mapped=Mapped(run, merge),
+        on_error=on_error, model=model, recovery=recovery, problems=problems,
     )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ def _entity_node(
         )
         return mapped(ctx.output_key, answer, ctx.state, output_mapper)
 
-    return Node(id=node_id, kind=NodeKind.AGENT, run=run, mapped=Mapped(run, output_mapper), **options)
+    return Node(id=node_id, kind=NodeKind.AGENT, run=run, **options)
 
 
 def skill_node(
@@ -255,7 +255,7 @@ def clear_context_node(id: str, *, session: str, name: str = "", description: st
     async def run(ctx: Context[Any]) -> None:
         await runtime_of(ctx).sessions.clear(session)
 
-    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, mapped=Mapped(run))
+    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description)
 
 
 def context_monitor_node(
@@ -290,9 +290,7 @@ def context_monitor_node(
         problems = (f'unknown action "{action}"; there are summarize, recreate, warn',)
     if not 0 <= threshold <= 100:
         problems = (*problems, f"threshold is {threshold}; it is a percentage from 0 to 100")
-    return Node(
-        id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, problems=problems, mapped=Mapped(run)
-    )
+    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, problems=problems)
 
 
 def custom_tool_node(
@@ -320,5 +318,5 @@ def custom_tool_node(
 
     return Node(
         id=id, kind=NodeKind.TOOL, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery, mapped=Mapped(run, output_mapper), tool=tool,
+        on_error=on_error, recovery=recovery, tool=tool,
     )  # fmt: skip

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, cast
+from functools import lru_cache
+from types import FunctionType
+from typing import Any, Generic, cast
 
 import msgspec
 
@@ -12,7 +17,7 @@ from atomic.graph.engine.builder import GraphOptions, MigrateState
 from atomic.graph.engine.compiled import CompiledGraph
 from atomic.graph.engine.control import END, Duration, Retry, seconds_of
 from atomic.graph.engine.edits import Edits
-from atomic.graph.engine.errors import GraphError, Problem, StateError
+from atomic.graph.engine.errors import GraphError, Problem, StateError, conflict_text
 from atomic.graph.engine.node import (
     Block,
     Condition,
@@ -26,10 +31,7 @@ from atomic.graph.engine.node import (
 )
 from atomic.graph.engine.nodes import not_plain_functions
 from atomic.graph.engine.program import END_PC, ForkOp, IfOp, LoopOp, Program, RouteOp, StepOp, UntilOp
-from atomic.graph.engine.state import StateSpec, StateT
-
-if TYPE_CHECKING:
-    from atomic.graph.engine.writes import Writes
+from atomic.graph.engine.state import RESERVED, StateSpec, StateT
 
 STRATEGIES = ("all", "race", "any")
 _RESERVED_IN_IDS = frozenset("/[]#|:")
@@ -120,7 +122,6 @@ class _Compiler(Generic[StateT]):
         self._spec = self._read_state(state)
         self._numbers: dict[str, int] = {}
         self._seen: set[str] = set()
-        self._writes: Writes | None = None
         self._check_options(options)
 
     def _read_state(self, state: type[StateT]) -> StateSpec[Any]:
@@ -282,21 +283,23 @@ class _Compiler(Generic[StateT]):
             self._check_count(node_id, "max_concurrency", body.max_concurrency)
 
     def _check_writes(self, node: Node[Any, Any], node_id: str, body: ParallelBody) -> None:
-        """Report fields for which the join of this parallel will certainly fail.
+        """Report fields that two branches certainly write, so that they cannot join.
 
-        A parallel with an `on_error` is not checked, because its run may still succeed.
+        Other conflicts are found at the join. A parallel with an `on_error` is not
+        checked, because its run may still succeed.
         """
         if body.strategy != "all" or body.merge is not None or node.on_error is not None:
             return
-        from atomic.graph.engine.writes import Writes  # it reads source files, and most graphs need none
-
-        self._writes = self._writes or Writes(self._spec.replaced)
-        for field, first, second in self._writes.clashes([block for _, block in body.branches]):
-            self.report(
-                node_id,
-                f"'{first}' and '{second}' both write '{field}', which has no reducer; "
-                "give it one, or give the parallel merge=",
-            )
+        writers: dict[str, tuple[str, str]] = {}
+        conflicts: dict[str, tuple[str, str]] = {}
+        for branch, block in body.branches:
+            for writer, fields in _first_writes(block):
+                for field in sorted(fields & self._spec.replaced - RESERVED):
+                    first_branch, first = writers.setdefault(field, (branch, writer))
+                    if first_branch != branch:
+                        conflicts.setdefault(field, (first, writer))
+        for field, (first, second) in conflicts.items():
+            self.report(node_id, conflict_text(field, first, second))
 
     # programs ----------------------------------------------------------------------------------------------
 
@@ -473,6 +476,37 @@ class _Compiler(Generic[StateT]):
         for node_id, pc in program.by_id.items():
             if pc not in reached:
                 self.report(node_id, "cannot be reached")
+
+
+def _first_writes(block: Block) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield a branch's first nodes with their fields, up to one that may write nothing or jump."""
+    for node in block.nodes:
+        may_skip = node.on_error is not None or node.recovery or block.catcher is not None
+        if may_skip or not isinstance(node.run, FunctionType):
+            return
+        fields = _literal_fields(node.run)
+        if not fields:
+            return
+        yield node.id, fields
+
+
+@lru_cache(maxsize=256)
+def _literal_fields(function: FunctionType) -> frozenset[str]:
+    """Return the fields of a function whose only `return` is a literal `{"field": …}` at its end."""
+    if hasattr(function, "__wrapped__"):
+        return frozenset()
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, SyntaxError):
+        return frozenset()
+    if not isinstance(tree, ast.AsyncFunctionDef) or tree.name != function.__name__:
+        return frozenset()
+    exits = [part for part in ast.walk(tree) if isinstance(part, (ast.Return, ast.Yield))]
+    last = tree.body[-1]
+    if exits != [last] or not isinstance(last, ast.Return) or not isinstance(last.value, ast.Dict):
+        return frozenset()
+    keys = [key.value for key in last.value.keys if isinstance(key, ast.Constant)]
+    return frozenset(key for key in keys if isinstance(key, str))
 
 
 def _ways_from(program: Program, op: Any) -> list[int]:

@@ -39,6 +39,11 @@ class StateError(AtomicError):
         super().__init__(f"{path}: {reason}" if path else reason)
 
 
+def conflict_text(field: str, first: str, second: str) -> str:
+    """Return why branches cannot join in which two nodes write the same field."""
+    return f"'{first}' and '{second}' both write '{field}', which has no reducer; give it one, or a merge function"
+
+
 class NodeError(AtomicError):
     """A node failed. The text starts with its id.
 

@@ -17,7 +17,7 @@ import msgspec
 from atomic.base.errors import AtomicError
 from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, ask_on_error, check_recovery
 from atomic.graph.engine.control import Abort, Goto, Retry, Skip, Suspend
-from atomic.graph.engine.errors import NodeError, StateError
+from atomic.graph.engine.errors import NodeError, StateError, conflict_text
 from atomic.graph.engine.failures import as_node_error
 from atomic.graph.engine.journal import JoinedBody, OpenedBody, RowKind, encode_row
 from atomic.graph.engine.program import ForkOp, Program
@@ -392,7 +392,4 @@ def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> 
 
 
 def conflict_error(node_id: str, conflict: tuple[str, str, str]) -> NodeError:
-    name, first, second = conflict
-    return NodeError(
-        node_id, f"'{first}' and '{second}' both write '{name}', which has no reducer; give it one, or a merge function"
-    )
+    return NodeError(node_id, conflict_text(*conflict))

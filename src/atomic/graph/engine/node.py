@@ -156,17 +156,6 @@ Condition = Callable[[StateT], Any]
 Merge = Callable[[Mapping[str, StateT], StateT], Mapping[str, Any] | None]
 
 
-class Mapped(msgspec.Struct, frozen=True, eq=False):
-    """How a factory's `run` answers, for the compiler.
-
-    It never returns a goto. Its update is what the mapper returns, or only `outputs`
-    without a mapper.
-    """
-
-    run: Callable[..., Any]
-    mapper: Callable[..., Any] | None = None
-
-
 class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     """A node of a graph. Use the factories (`tool_node`, `subagent_node` …) to make one.
 
@@ -186,7 +175,6 @@ class Node(msgspec.Struct, Generic[StateT, DepsT], frozen=True, eq=False):
     recovery: bool = False
     targets: tuple[str, ...] = ()  # nodes that its function may go to
     problems: tuple[str, ...] = ()  # found by the factory, reported when the graph is compiled
-    mapped: Mapped | None = None  # for the compiler, which cannot read a factory's `run`
     tool: str = ""  # the host's tool that it calls
 
     if not TYPE_CHECKING:  # the second parameter has a default, which typing learns in Python 3.13

@@ -19,7 +19,6 @@ from atomic.graph.engine.node import (
     IfBody,
     LoopBody,
     MapBody,
-    Mapped,
     Merge,
     Node,
     NodeContext,
@@ -97,7 +96,7 @@ def tool_node(
 
     return Node(
         id=id, kind=NodeKind.TOOL, run=run_tool, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery, problems=problems, mapped=Mapped(run_tool, output_mapper),
+        on_error=on_error, recovery=recovery, problems=problems,
     )  # fmt: skip
 
 
@@ -237,8 +236,7 @@ def ask_user_node(
             )
         return mapped(ctx.output_key, await ctx.ask(asked), ctx.state, output_mapper)
 
-    mapped_by = Mapped(ask, output_mapper)
-    return Node(id=id, kind=NodeKind.ASK, run=ask, name=name, description=description, mapped=mapped_by)
+    return Node(id=id, kind=NodeKind.ASK, run=ask, name=name, description=description)
 
 
 def wait_node(
@@ -262,10 +260,7 @@ def wait_node(
         return mapped(ctx.output_key, answer, ctx.state, None)
 
     problems = () if isinstance(auto_approve, bool) else not_plain_functions(auto_approve=auto_approve)
-    mapped_by = Mapped(wait, input_mapper if auto_approve is False else None)  # an automatic approval maps nothing
-    return Node(
-        id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=problems, mapped=mapped_by
-    )
+    return Node(id=id, kind=NodeKind.WAIT, run=wait, name=name, description=description, problems=problems)
 
 
 def block_of(sequel: Sequel[StateT]) -> Block:
