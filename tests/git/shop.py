@@ -1,4 +1,4 @@
-"""Repositories for tests, made with the real git and without the settings of whoever runs them."""
+"""Repositories for tests, made with the real git and without the user's settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENVIRONMENT = {
 
 
 def git(folder: Path, *words: str, check: bool = True, env: dict[str, str] | None = None) -> str:
-    """What git says."""
+    """Return the output of git."""
     done = subprocess.run(
         ["git", *words], cwd=folder, env={**ENVIRONMENT, **(env or {})}, capture_output=True, check=False
     )
@@ -28,7 +28,7 @@ def git(folder: Path, *words: str, check: bool = True, env: dict[str, str] | Non
 
 
 def commit(folder: Path, message: str = "more", *words: str, date: str = "") -> str:
-    """Commit all that is there; the commit's name."""
+    """Commit all files and return the commit's name."""
     env = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date} if date else None
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "--allow-empty", "-m", message, *words, env=env)
@@ -36,7 +36,7 @@ def commit(folder: Path, message: str = "more", *words: str, date: str = "") -> 
 
 
 def new_repository(folder: Path, files: dict[str, str] | None = None, *, date: str = "") -> Path:
-    """A repository with one commit; with a date it has the same id each time."""
+    """Make a repository with one commit; with a date it always has the same id."""
     folder.mkdir(parents=True)
     git(folder, "init", "-q", "-b", "main")
     write(folder, {"readme": "hello\n"} if files is None else files)
@@ -52,12 +52,12 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def copy(folder: Path, name: str) -> Path:
-    """A copy beside it, git folder and all."""
+    """Copy a folder with its git folder to a sibling."""
     return Path(shutil.copytree(folder, folder.parent / name, symlinks=True))
 
 
 def content(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """All files, with what kind of file each is; without the git folder."""
+    """Return kind and content of all files except the git folder."""
     found: dict[str, tuple[str, bytes]] = {}
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
@@ -74,7 +74,7 @@ def content(folder: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def state(folder: Path) -> tuple[str, str, str]:
-    """Where HEAD is, the history, and what git thinks of the files."""
+    """Return HEAD, the history and the status of a repository."""
     head = git(folder, "symbolic-ref", "-q", "HEAD", check=False)
     return (
         head,

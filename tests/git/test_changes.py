@@ -1,4 +1,4 @@
-"""What somebody changes in one copy of a repository is made again in another: files, commits, index and branch."""
+"""Changes of one copy of a repository are made again in another: files, commits, index, branch."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atomic.git import Changes, GitError, PatchError, apply_changes, find_repository, watching
-from atomic.git import folder_changes as watch_module
-from atomic.git import scratch as scratch_module
+from atomic.git import (
+    Changes,
+    GitError,
+    PatchError,
+    apply_changes,
+    find_repository,
+    folder_changes,
+    scratch,
+    watch_folder,
+)
 from tests.git.shop import commit, content, copy, git, new_repository, state, write
 
 
 async def changes_of(folder: Path, work: Callable[[], object], *, ignored: list[Path] | None = None) -> Changes:
-    """What the work changes."""
-    async with watching(folder, ignored=ignored or []) as watch:
+    """Return the changes that `work` makes."""
+    async with watch_folder(folder, ignored=ignored or []) as watch:
         work()
         return await watch.changes()
 
 
 def commits_of(folder: Path) -> list[str]:
-    """All commits, as if the same replay had made them."""
+    """Return all commits, as if the same replay had made them."""
     return git(folder, "rev-list", "--all", check=False).split() if (folder / ".git").exists() else []
 
 
-async def assert_made_again(one: Path, work: Callable[[], object], *, name: str = "other") -> Changes:
-    """Do the work in one copy, make the changes in another, and see that both are the same."""
+async def assert_applies(one: Path, work: Callable[[], object], *, name: str = "other") -> Changes:
+    """Do the work in one copy, apply the changes to another and compare both."""
     other = copy(one, name)
     index = (one / ".git" / "index").read_bytes() if (one / ".git" / "index").exists() else b""
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         if index:
             assert (one / ".git" / "index").read_bytes() == index  # looking changes nothing
         work()
@@ -69,7 +76,7 @@ async def test_files_that_were_written_changed_and_removed(tmp_path: Path) -> No
     assert "build.log" not in changes.patch
 
 
-async def test_bytes_names_in_every_script_and_text_that_is_no_utf8(tmp_path: Path) -> None:
+async def test_binary_files_unicode_names_and_text_that_is_not_utf8(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
 
     def work() -> None:
@@ -77,13 +84,13 @@ async def test_bytes_names_in_every_script_and_text_that_is_no_utf8(tmp_path: Pa
         (one / "latin").write_bytes("café\n".encode("latin-1"))
         write(one, {"größe 名前.txt": "ü\n", 'quo"te\\slash': "q\n", "tab\tand\nline": "t\n", " lead": "l\n"})
 
-    changes = await assert_made_again(one, work)
+    changes = await assert_applies(one, work)
     assert "GIT binary patch" in changes.patch
     assert "größe 名前.txt" in changes.patch
     changes.patch.encode()
 
 
-async def test_a_name_that_is_no_utf8_is_left_out_and_told(tmp_path: Path) -> None:
+async def test_a_name_that_is_not_utf8_is_left_out_and_reported(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     name = os.fsdecode(b"caf\xe9")
     changes = await changes_of(one, lambda: write(one, {name: "x\n", "fine": "y\n"}))
@@ -102,13 +109,13 @@ async def test_commits_are_made_again_with_the_same_ids(tmp_path: Path) -> None:
         commit(one, "nothing changed")
         write(one, {"left": "uncommitted\n"})
 
-    changes = await assert_made_again(one, work)
+    changes = await assert_applies(one, work)
     assert len(changes.commits) == 3
     assert "uncommitted" in changes.patch
     assert "Add a" not in changes.patch
 
 
-async def test_a_commit_may_take_in_what_git_ignores_and_let_it_go_again(tmp_path: Path) -> None:
+async def test_a_commit_may_add_and_remove_ignored_files(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
 
     def add() -> None:
@@ -116,13 +123,13 @@ async def test_a_commit_may_take_in_what_git_ignores_and_let_it_go_again(tmp_pat
         git(one, "add", "-f", "a.log")
         git(one, "commit", "-q", "-m", "a log")
 
-    await assert_made_again(one, add)
+    await assert_applies(one, add)
 
     def let_go() -> None:
         git(one, "rm", "-q", "--cached", "a.log")
         git(one, "commit", "-q", "-m", "no log")
 
-    await assert_made_again(one, let_go, name="third")
+    await assert_applies(one, let_go, name="third")
 
 
 async def test_git_am_reads_a_recorded_commit(tmp_path: Path) -> None:
@@ -140,7 +147,7 @@ async def test_git_am_reads_a_recorded_commit(tmp_path: Path) -> None:
     assert git(other, "log", "-1", "--format=%an %aI %B") == git(one, "log", "-1", "--format=%an %aI %B")
 
 
-async def test_what_was_changed_before_is_not_part_of_it_but_may_be_committed(tmp_path: Path) -> None:
+async def test_earlier_changes_are_recorded_only_if_they_are_committed(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n", "b": "1\n"})
     write(one, {"a": "mine\n", "untracked": "mine\n"})
 
@@ -148,7 +155,7 @@ async def test_what_was_changed_before_is_not_part_of_it_but_may_be_committed(tm
         write(one, {"b": "2\n"})
         git(one, "commit", "-q", "-m", "only b", "b")
 
-    changes = await assert_made_again(one, work)
+    changes = await assert_applies(one, work)
     assert "mine" not in changes.patch + "".join(changes.commits)
 
     def more() -> None:
@@ -156,11 +163,11 @@ async def test_what_was_changed_before_is_not_part_of_it_but_may_be_committed(tm
         commit(one, "all of it")
         write(one, {"a": "again\n"})
 
-    changes = await assert_made_again(one, more, name="third")
+    changes = await assert_applies(one, more, name="third")
     assert set(changes.dirty) == {"a", "untracked"}
 
 
-async def test_amending_and_taking_back(tmp_path: Path) -> None:
+async def test_amended_and_removed_commits(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n"})
     write(one, {"a": "2\n"})
     commit(one, "second")
@@ -169,11 +176,11 @@ async def test_amending_and_taking_back(tmp_path: Path) -> None:
         write(one, {"a": "3\n"})
         commit(one, "better", "--amend")
 
-    changes = await assert_made_again(one, amend)
+    changes = await assert_applies(one, amend)
     assert (changes.rewind, len(changes.commits)) == (1, 1)
-    changes = await assert_made_again(one, lambda: git(one, "reset", "-q", "--hard", "HEAD~1"), name="third")
+    changes = await assert_applies(one, lambda: git(one, "reset", "-q", "--hard", "HEAD~1"), name="third")
     assert (changes.rewind, changes.commits) == (1, ())
-    await assert_made_again(one, amend, name="fourth")  # the first commit of all
+    await assert_applies(one, amend, name="fourth")  # the first commit of all
 
 
 async def test_branches_and_merges(tmp_path: Path) -> None:
@@ -184,14 +191,14 @@ async def test_branches_and_merges(tmp_path: Path) -> None:
         write(one, {"f": "1\n"})
         commit(one, "on the branch")
 
-    assert (await assert_made_again(one, branch)).branch == "refs/heads/feature"
+    assert (await assert_applies(one, branch)).branch == "refs/heads/feature"
 
     def back() -> None:
         git(one, "checkout", "-q", "main")
         write(one, {"m": "1\n"})
         commit(one, "on main")
 
-    assert (await assert_made_again(one, back, name="third")).branch == "refs/heads/main"
+    assert (await assert_applies(one, back, name="third")).branch == "refs/heads/main"
 
     other = copy(one, "fourth")
     changes = await changes_of(one, lambda: git(one, "merge", "-q", "--no-edit", "feature"))
@@ -200,7 +207,7 @@ async def test_branches_and_merges(tmp_path: Path) -> None:
     assert git(other, "rev-parse", "HEAD^{tree}") == git(one, "rev-parse", "HEAD^{tree}")
     assert len(changes.commits) == 1
 
-    assert (await assert_made_again(one, lambda: git(one, "checkout", "-q", "--detach"), name="fifth")).branch == ""
+    assert (await assert_applies(one, lambda: git(one, "checkout", "-q", "--detach"), name="fifth")).branch == ""
 
 
 async def test_the_first_commit_of_a_repository(tmp_path: Path) -> None:
@@ -212,7 +219,7 @@ async def test_the_first_commit_of_a_repository(tmp_path: Path) -> None:
         write(one, {"a": "1\n"})
         commit(one, "first")
 
-    await assert_made_again(one, work)
+    await assert_applies(one, work)
 
 
 async def test_a_folder_without_git(tmp_path: Path) -> None:
@@ -223,11 +230,11 @@ async def test_a_folder_without_git(tmp_path: Path) -> None:
         write(one, {"a": "2\n", "c": "new\n"})
         (one / "sub" / "b").unlink()
 
-    changes = await assert_made_again(one, work)
+    changes = await assert_applies(one, work)
     assert changes.commits == ()
 
 
-async def test_a_folder_within_a_repository_and_a_worktree(tmp_path: Path) -> None:
+async def test_a_subfolder_of_a_repository_and_a_worktree(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"sub/a": "1\n"})
     other = copy(one, "other")
 
@@ -252,7 +259,7 @@ async def test_a_folder_within_a_repository_and_a_worktree(tmp_path: Path) -> No
     assert git(other, "rev-parse", "main") == git(one, "rev-parse", "main")
 
 
-async def test_other_repositories_within_are_left_alone(tmp_path: Path) -> None:
+async def test_repositories_inside_are_not_changed(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     new_repository(one / "inner")
     (one / "bare").mkdir()
@@ -262,7 +269,7 @@ async def test_other_repositories_within_are_left_alone(tmp_path: Path) -> None:
     assert "+++ b/a" in changes.patch
 
 
-async def test_what_is_there_already_stays_and_the_rest_is_made(tmp_path: Path) -> None:
+async def test_changes_that_exist_stay_and_the_rest_is_made(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n", "b": "1\n"})
     other = copy(one, "other")
     changes = await changes_of(one, lambda: write(one, {"a": "2\n", "b": "2\n", "new": "n\n"}))
@@ -291,7 +298,7 @@ async def test_a_patch_that_does_not_fit_changes_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("there", ["commits", "branch"])
-async def test_work_of_others_is_not_overwritten(tmp_path: Path, there: str) -> None:
+async def test_other_changes_are_not_overwritten(tmp_path: Path, there: str) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n"})
     other = copy(one, "other")
 
@@ -353,7 +360,7 @@ FORBIDDEN = [
 @pytest.mark.parametrize(
     ("name", "as_commit"), [*((name, False) for name in FORBIDDEN), *((name, True) for name in FORBIDDEN[::5])]
 )
-async def test_a_patch_writes_nowhere_else(tmp_path: Path, name: str, as_commit: bool) -> None:
+async def test_a_patch_writes_only_inside_the_repository(tmp_path: Path, name: str, as_commit: bool) -> None:
     one = new_repository(tmp_path / "one")
     (tmp_path / "outside").mkdir()
     (one / "link").symlink_to(tmp_path / "outside")
@@ -384,7 +391,7 @@ async def test_a_recorded_folder_does_not_lift_the_patch_above_the_repository(
     assert content(tmp_path) == before
 
 
-async def test_a_repository_in_the_home_folder_is_no_root_for_a_patch(
+async def test_a_patch_cannot_begin_in_a_repository_of_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = new_repository(tmp_path / "home", {"one/a": "1\n"})
@@ -395,7 +402,7 @@ async def test_a_repository_in_the_home_folder_is_no_root_for_a_patch(
 
 
 @pytest.mark.parametrize("steps", [1, 2, 99, -1])
-async def test_only_commits_of_the_same_replay_are_taken_back(tmp_path: Path, steps: int) -> None:
+async def test_only_commits_of_the_same_replay_are_removed(tmp_path: Path, steps: int) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n"})
     write(one, {"mine": "precious\n"})
     last = commit(one, "mine")
@@ -409,7 +416,7 @@ async def test_only_commits_of_the_same_replay_are_taken_back(tmp_path: Path, st
 async def test_a_branch_that_looks_like_a_flag_is_refused(tmp_path: Path, branch: str) -> None:
     one = new_repository(tmp_path / "one")
     before = state(one)
-    with pytest.raises(PatchError, match="branch that is none"):
+    with pytest.raises(PatchError, match="invalid branch"):
         await apply_changes(one, Changes(branch=branch))
     assert state(one) == before
 
@@ -441,9 +448,9 @@ async def test_format_patch_of_git_itself_is_read(tmp_path: Path) -> None:
 # -- bounds ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_too_big_is_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch_module, "MAX_FILE", 1000)
-    monkeypatch.setattr(scratch_module, "MAX_CHANGED", 1500)
+async def test_big_files_are_left_out_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch, "MAX_FILE", 1000)
+    monkeypatch.setattr(scratch, "MAX_CHANGED", 1500)
     one = new_repository(tmp_path / "one")
     changes = await changes_of(one, lambda: write(one, {"big": "x" * 2000, "b": "y" * 900, "c": "z" * 900, "d": "1\n"}))
     assert changes.left_out == ("big", "c")
@@ -453,15 +460,15 @@ async def test_what_is_too_big_is_left_out_and_told(tmp_path: Path, monkeypatch:
 async def test_a_folder_without_git_and_with_too_many_files_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_module, "MAX_FILES", 3)
+    monkeypatch.setattr(folder_changes, "MAX_FILES", 3)
     write(tmp_path, {f"f{n}": "" for n in range(4)})
     with pytest.raises(GitError, match="more than 3 files"):
         await changes_of(tmp_path, lambda: None)
 
 
-async def test_files_of_bytes_with_a_secret_are_left_out(tmp_path: Path) -> None:
+async def test_binary_files_with_a_secret_are_left_out(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         (one / "db").write_bytes(b"\0\1hunter2hunter2\0")
         (one / "fine").write_bytes(b"\0\1nothing\0")
         changes = await watch.changes(is_secret=lambda text: "hunter2" in text)
@@ -469,7 +476,7 @@ async def test_files_of_bytes_with_a_secret_are_left_out(tmp_path: Path) -> None
     assert "b/fine" in changes.patch
 
 
-async def test_the_recording_itself_and_the_scratch_folder_are_no_change(
+async def test_the_recording_and_the_scratch_folder_do_not_count_as_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = new_repository(tmp_path / "one")
@@ -523,13 +530,13 @@ def do(folder: Path, step: tuple[str, str, bytes]) -> None:
 
 
 def check_index(one: Path, other: Path) -> None:
-    """What is staged and not committed stays a matter of whoever staged it; the rest of the index follows."""
+    """Check that the index has the same files, except for staged changes."""
     git(other, "add", "-A")
     git(one, "add", "-A")
     assert git(other, "status", "--porcelain") == git(one, "status", "--porcelain")
 
 
-async def make_again(before: list[tuple[str, str, bytes]], work: list[tuple[str, str, bytes]]) -> None:
+async def apply_again(before: list[tuple[str, str, bytes]], work: list[tuple[str, str, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         one = new_repository(Path(folder) / "one", {"a": "1\n2\n", "d/c": "c\n"})
         for step in before:
@@ -546,7 +553,7 @@ async def make_again(before: list[tuple[str, str, bytes]], work: list[tuple[str,
 @settings(max_examples=8)
 @given(st.lists(STEPS, max_size=3), st.lists(STEPS, min_size=1, max_size=6))
 async def test_any_work_is_made_again(before: list[tuple[str, str, bytes]], work: list[tuple[str, str, bytes]]) -> None:
-    await make_again(before, work)
+    await apply_again(before, work)
 
 
 @pytest.mark.full
@@ -555,10 +562,10 @@ async def test_any_work_is_made_again(before: list[tuple[str, str, bytes]], work
 async def test_much_work_is_made_again(
     before: list[tuple[str, str, bytes]], work: list[tuple[str, str, bytes]]
 ) -> None:
-    await make_again(before, work)
+    await apply_again(before, work)
 
 
-async def test_a_file_is_no_repository_and_a_wrong_gitdir_neither(tmp_path: Path) -> None:
+async def test_a_file_and_a_wrong_gitdir_are_not_repositories(tmp_path: Path) -> None:
     write(tmp_path, {"x/.git": "gitdir: /nowhere\n", "y/.git/config": ""})
     assert find_repository(tmp_path / "x") is None
     assert find_repository(tmp_path / "y") is None

@@ -10,14 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.git import FileChange, FolderSnapshot, GitError, SnapshotStore, find_repository
-from atomic.git import folder_changes as watch_module
-from atomic.git import repository as repository_module
-from atomic.git import scratch as scratch_module
-from atomic.git import snapshots as snapshots_module
+from atomic.git import (
+    FileChange,
+    FolderSnapshot,
+    GitError,
+    SnapshotStore,
+    find_repository,
+    folder_changes,
+    repository,
+    scratch,
+    snapshots,
+)
 from atomic.git.calls import run_git
 from tests.git.shop import commit, git, new_repository, write
-from tests.git.test_strangers import canaries, hostile, sung
+from tests.git.test_strangers import canaries, hostile, triggered
 
 __all__ = ["canaries"]  # a fixture
 
@@ -30,7 +36,7 @@ async def statuses(store: SnapshotStore, before: FolderSnapshot, after: FolderSn
     return {change.path: change.status for change in await store.changes(before, after)}
 
 
-async def test_changes_are_told_committed_or_not_tracked_or_not_but_no_ignored_file(tmp_path: Path) -> None:
+async def test_all_changes_are_found_except_ignored_files(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n2\n", "b": "x\n", "c": "c\n", ".gitignore": "*.log\n"})
     store = store_of(one)
     before = await store.take()
@@ -51,7 +57,7 @@ async def test_changes_are_told_committed_or_not_tracked_or_not_but_no_ignored_f
     assert await store.take() == after
 
 
-async def test_the_same_files_are_the_same_snapshot_in_another_process_too(tmp_path: Path) -> None:
+async def test_the_same_files_are_the_same_snapshot_in_every_process(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     write(one, {"untracked": "u\n"})
     before = await store_of(one).take()
@@ -63,7 +69,7 @@ async def test_the_same_files_are_the_same_snapshot_in_another_process_too(tmp_p
     assert await statuses(again, kept, await again.take()) == {"untracked": "modified"}
 
 
-async def test_nothing_of_the_users_repository_is_touched(tmp_path: Path) -> None:
+async def test_the_users_repository_is_not_changed(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     write(one, {"staged": "s\n", "loose": "l\n"})
     git(one, "add", "staged")
@@ -80,12 +86,12 @@ async def test_nothing_of_the_users_repository_is_touched(tmp_path: Path) -> Non
     assert [path.name for path in folder.glob("tmp-*")] == []
 
 
-async def test_nothing_that_a_repository_brings_along_runs(tmp_path: Path, canaries: Path) -> None:
+async def test_no_program_of_a_repository_runs(tmp_path: Path, canaries: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n", ".gitattributes": "* filter=trap diff=trap\n"})
     hostile(one, canaries)
     write(one, {"a": "2\n"})
     git(one, "status", check=False)
-    assert sung(canaries)  # the trap works
+    assert triggered(canaries)  # the trap works
     for canary in canaries.glob("sang-*"):
         canary.unlink()
     store = store_of(one)
@@ -95,10 +101,10 @@ async def test_nothing_that_a_repository_brings_along_runs(tmp_path: Path, canar
     assert await statuses(store, before, after) == {"a": "modified", "b": "added"}
     assert "+3" in (await store.patch(before, after, max_bytes=10_000))[0]
     assert await store.commits(FolderSnapshot(None, ""), after) == [(after.head, "first")]
-    assert sung(canaries) == []
+    assert triggered(canaries) == []
 
 
-async def test_names_with_lines_blanks_every_script_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+async def test_names_with_newlines_blanks_unicode_and_other_bytes(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     store = store_of(one)
     before = await store.take()
@@ -110,7 +116,7 @@ async def test_names_with_lines_blanks_every_script_and_bytes_that_are_no_text(t
     msgspec.json.encode(changes)
 
 
-async def test_a_patch_shows_all_but_bytes_and_is_cut_behind_a_line(tmp_path: Path) -> None:
+async def test_a_patch_shows_text_and_is_cut_after_a_line(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     store = store_of(one)
     before = await store.take()
@@ -130,7 +136,7 @@ async def test_a_patch_shows_all_but_bytes_and_is_cut_behind_a_line(tmp_path: Pa
     assert await store.patch(after, after, max_bytes=10) == ("", False)
 
 
-async def test_commits_are_those_of_the_later_head_alone(tmp_path: Path) -> None:
+async def test_commits_are_those_that_only_the_later_head_has(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     store = store_of(one)
     start = await store.take()
@@ -165,7 +171,7 @@ async def test_a_folder_outside_of_git_and_one_that_becomes_a_repository(tmp_pat
 
 
 async def test_too_many_files_outside_of_git_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "MAX_FILES", 3)
+    monkeypatch.setattr(folder_changes, "MAX_FILES", 3)
     one = tmp_path / "one"
     write(one, {str(number): "" for number in range(4)})
     with pytest.raises(GitError, match="more than 3 files"):
@@ -177,11 +183,11 @@ async def test_a_folder_that_was_moved_away_is_an_error(tmp_path: Path) -> None:
     store = store_of(one)
     await store.take()
     one.rename(tmp_path / "two")
-    with pytest.raises(GitError, match="not there any more"):
+    with pytest.raises(GitError, match="no longer exists"):
         await store.take()
 
 
-async def test_a_file_is_seen_though_git_ignores_it_if_it_is_committed_or_was_seen_before(tmp_path: Path) -> None:
+async def test_an_ignored_file_is_found_if_it_is_committed_or_was_found_before(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n"})
     write(one, {"cache": "1\n"})
     store = store_of(one)
@@ -197,7 +203,7 @@ async def test_a_file_is_seen_though_git_ignores_it_if_it_is_committed_or_was_se
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
-async def test_rules_that_come_later_hide_nothing(tmp_path: Path, is_resumed: bool) -> None:
+async def test_later_ignore_rules_hide_nothing(tmp_path: Path, is_resumed: bool) -> None:
     one = new_repository(tmp_path / "one", {".gitignore": "*.log\n", "deep/er/.gitignore": "/only\nany\n!keep.log\n"})
     store = store_of(one)
     before = await store.take()
@@ -222,7 +228,7 @@ async def test_rules_that_come_later_hide_nothing(tmp_path: Path, is_resumed: bo
     assert await statuses(store, before, await store.take()) == expected
 
 
-async def test_new_rules_for_the_outputs_of_tools_count(tmp_path: Path) -> None:
+async def test_new_ignore_rules_for_output_folders_count(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n"})
     store = store_of(one)
     before = await store.take()
@@ -286,7 +292,7 @@ async def test_work_in_a_repository_within_the_project_is_seen(tmp_path: Path) -
 
 
 async def test_a_file_too_big_to_keep_is_seen_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots_module, "MAX_FILE", 1000)
+    monkeypatch.setattr(snapshots, "MAX_FILE", 1000)
     one = new_repository(tmp_path / "one")
     store = store_of(one)
     before = await store.take()
@@ -299,7 +305,7 @@ async def test_a_file_too_big_to_keep_is_seen_and_not_kept(tmp_path: Path, monke
     assert await statuses(store, between, await store.take()) == {"big": "modified"}
 
 
-async def test_a_session_within_the_project_is_no_work(tmp_path: Path) -> None:
+async def test_a_session_inside_the_project_does_not_count_as_work(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     session = one / "home" / "session"
     session.mkdir(parents=True)
@@ -323,7 +329,7 @@ async def test_snapshots_at_the_same_time_and_after_a_kill(tmp_path: Path) -> No
     assert list(folder.glob("tmp-*")) == []
 
 
-async def test_the_second_snapshot_reads_only_what_has_changed(tmp_path: Path) -> None:
+async def test_the_second_snapshot_reads_only_changed_files(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     write(one, {f"files/{number}": f"{number}\n" for number in range(200)})
     store = store_of(one)
@@ -337,7 +343,7 @@ async def test_the_second_snapshot_reads_only_what_has_changed(tmp_path: Path) -
 
 
 async def test_calls_during_a_snapshot_share_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, asked = new_repository(tmp_path / "one"), programs_started(monkeypatch)
+    one, asked = new_repository(tmp_path / "one"), record_git_calls(monkeypatch)
     store = store_of(one)
     await store.take()
     asked.clear()
@@ -351,10 +357,8 @@ async def test_calls_during_a_snapshot_share_the_next_one(tmp_path: Path, monkey
     assert asked.count("update-index") == 1
 
 
-async def test_where_nothing_has_changed_one_call_of_git_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, asked = new_repository(tmp_path / "one"), programs_started(monkeypatch)
+async def test_an_unchanged_folder_needs_one_call_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, asked = new_repository(tmp_path / "one"), record_git_calls(monkeypatch)
     store = store_of(one)
     before = await store.take()
     asked.clear()
@@ -362,7 +366,7 @@ async def test_where_nothing_has_changed_one_call_of_git_says_so(
     assert asked == ["ls-files"]
 
 
-async def test_head_is_where_git_says_that_it_is_however_it_is_kept(tmp_path: Path) -> None:
+async def test_head_is_found_in_every_form_that_git_keeps_it(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one")
     commit(one, "second")
     ways = (
@@ -391,20 +395,20 @@ async def head_of(folder: Path) -> str | None:
     return commit
 
 
-def programs_started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The calls of git that are made from now on, each by its command."""
+def record_git_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the commands of all calls of git from now on."""
     asked: list[str] = []
 
     async def noted(*words: str, **options: Any) -> str:
         asked.append(words[0])
         return await run_git(*words, **options)
 
-    for module in (repository_module, scratch_module):
+    for module in (repository, scratch):
         monkeypatch.setattr(module, "run_git", noted)
     return asked
 
 
-async def test_of_a_file_with_a_secret_only_the_hash_is_kept(tmp_path: Path) -> None:
+async def test_only_the_hash_of_a_file_with_a_secret_is_kept(tmp_path: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "a\n", "committed": "API_KEY=correct-horse-battery\n"})
     write(one, {".env": "API_KEY=Zk8sQ2v7Lr4Tn1\n", "plain": "p\n"})
     store = store_of(one)

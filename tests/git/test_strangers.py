@@ -1,4 +1,4 @@
-"""A repository can name programs in many places; none of them runs when Atomic itself calls git."""
+"""A repository can name programs in many settings; none runs when Atomic calls git."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.git import Changes, apply_changes, find_repository, watching
+from atomic.git import Changes, apply_changes, find_repository, watch_folder
 from tests.git.shop import commit, content, copy, git, new_repository, write
 
 HOOKS = [
@@ -18,7 +18,7 @@ HOOKS = [
 
 
 def hostile(folder: Path, canaries: Path) -> None:
-    """Let the repository name a program wherever it can, each with a canary of its own."""
+    """Make a repository name a program in every possible setting and hook."""
     trap = canaries / "trap.sh"
     trap.write_text(f'#!/bin/sh\ntouch "{canaries}/sang-$1"\nexec cat\n')
     trap.chmod(0o755)
@@ -66,7 +66,7 @@ def hostile(folder: Path, canaries: Path) -> None:
             (hooks / hook).chmod(0o755)
 
 
-def sung(canaries: Path) -> list[str]:
+def triggered(canaries: Path) -> list[str]:
     return sorted(path.name for path in canaries.glob("sang-*"))
 
 
@@ -76,7 +76,7 @@ def canaries(tmp_path: Path) -> Path:
     return tmp_path / "canaries"
 
 
-async def test_nothing_that_a_repository_names_runs(tmp_path: Path, canaries: Path) -> None:
+async def test_no_program_that_a_repository_names_runs(tmp_path: Path, canaries: Path) -> None:
     one = new_repository(tmp_path / "one", {"a": "1\n", ".gitattributes": "* filter=trap diff=trap merge=trap\n"})
     write(one, {"a": "1\nchanged\n"})
     worked = copy(one, "worked")
@@ -87,11 +87,11 @@ async def test_nothing_that_a_repository_names_runs(tmp_path: Path, canaries: Pa
     hostile(one, canaries)
     hostile(other, canaries)
     git(one, "status", check=False)
-    assert sung(canaries)  # the trap works
+    assert triggered(canaries)  # the trap works
     for canary in canaries.glob("sang-*"):
         canary.unlink()
 
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         for name in ("a", "b"):
             write(one, {name: (worked / name).read_text()})
         for path in (worked / ".git" / "objects").rglob("*"):
@@ -103,13 +103,13 @@ async def test_nothing_that_a_repository_names_runs(tmp_path: Path, canaries: Pa
         (one / ".git" / "refs" / "heads" / "main").write_text(head)
         changes = await watch.changes()
     await apply_changes(other, changes)
-    assert sung(canaries) == []
+    assert triggered(canaries) == []
     assert content(other) == content(worked)
     assert (other / ".git" / "refs" / "heads" / "main").read_text() == head
     assert len(changes.commits) == 1
 
 
-async def test_settings_of_the_user_count_as_far_as_they_are_data(
+async def test_only_settings_of_the_user_that_are_data_are_used(
     tmp_path: Path, canaries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ignore").write_text("*.mine\n")
@@ -121,12 +121,12 @@ async def test_settings_of_the_user_count_as_far_as_they_are_data(
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", f"touch {canaries}/sang-environment")
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     one = new_repository(tmp_path / "one")
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         write(one, {"a.mine": "x\n", "b": "y\n"})
         changes = await watch.changes()
     assert "a.mine" not in changes.patch
     assert "+++ b/b" in changes.patch
-    assert sung(canaries) == []
+    assert triggered(canaries) == []
     repository = find_repository(one)
     assert repository is not None
     assert (await repository.settings())["user.name"] == "Grace"
@@ -141,11 +141,11 @@ async def test_a_repository_that_lacks_objects_fetches_nothing(tmp_path: Path, c
     git(one, "config", "remote.origin.promisor", "true")
     git(one, "config", "remote.origin.url", f"ext::touch {canaries}/sang-remote")
     git(one, "config", "protocol.ext.allow", "always")
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         write(one, {"b": "2\n"})
         changes = await watch.changes()
     assert "+2" in changes.patch
-    assert sung(canaries) == []
+    assert triggered(canaries) == []
 
 
 async def test_attributes_do_not_change_bytes(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_attributes_do_not_change_bytes(tmp_path: Path) -> None:
     write(one, {".gitattributes": "*.txt text eol=crlf ident\n"})
     commit(one, "attributes")
     other = copy(one, "other")
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         (one / "b.txt").write_bytes(b"$Id$\r\nmixed\n\r\n")
         (one / "keep").write_bytes(b"y\r\n")
         changes = await watch.changes()
@@ -161,13 +161,13 @@ async def test_attributes_do_not_change_bytes(tmp_path: Path) -> None:
     assert content(other) == content(one)
 
 
-async def test_no_more_than_asked_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     one = new_repository(tmp_path / "one")
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    async with watching(one) as watch:
+    async with watch_folder(one) as watch:
         write(one, {"a": "1\n"})
         changes = await watch.changes()
     await apply_changes(copy(one, "other"), Changes(patch=changes.patch))

@@ -1,18 +1,21 @@
-"""Git as Atomic itself uses it: nothing that a repository brings along is run by it.
+"""Git as Atomic itself uses it: no program that a repository names is run.
 
-No hook, monitor, pager, external diff, filter or driver runs, no file that a setting includes is read: git gets other
-settings than the repository's, from which only what is plain data is taken over.
+Hooks, monitors, pagers, external diffs, filters and merge drivers do not run, and files
+that a configuration includes are not read. Git gets a configuration of our own with the
+repository's plain data in it (`repository.py`, the place to start reading).
+
+`snapshots.py` keeps the state of a folder, `folder_changes.py` records what changes
+while an agent works, and `apply.py` makes recorded changes again.
 """
 
 from atomic.git.addresses import RemoteAddress, read_address
-from atomic.git.apply import apply_changes
-from atomic.git.errors import GitError, PatchError
-from atomic.git.folder_changes import Changes, FileWatch, watching
+from atomic.git.apply import PatchError, apply_changes
+from atomic.git.calls import GitError
+from atomic.git.folder_changes import Changes, FileWatch, watch_folder
 from atomic.git.patches import split_mail, split_patch
 from atomic.git.refs import Refs, read_refs
-from atomic.git.repository import Repository, find_repository
+from atomic.git.repository import Repository, find_repository, uncommitted_in_submodules
 from atomic.git.snapshots import FileChange, FolderSnapshot, SnapshotStore, shared_snapshot_store
-from atomic.git.submodules import uncommitted_in_submodules
 
 __all__ = [
     "Changes",
@@ -33,5 +36,5 @@ __all__ = [
     "split_mail",
     "split_patch",
     "uncommitted_in_submodules",
-    "watching",
+    "watch_folder",
 ]

@@ -1,122 +1,136 @@
-"""Make recorded changes again: in the files, and as commits. All of it, or nothing."""
+"""Make recorded changes again, in files and as commits: all of them, or none."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
+from atomic.base.errors import AtomicError
 from atomic.base.steering import steers
-from atomic.git.errors import GitError, PatchError
+from atomic.git.calls import GitError, split
 from atomic.git.folder_changes import Changes
 from atomic.git.patches import Commit, Person, read_mail, split_patch
 from atomic.git.repository import Repository, find_repository
 from atomic.git.scratch import Change, Entry, Scratch, index_info, open_scratch
 
-_LOCKED = 20  # times that a locked index is tried again, a quarter of a second each
-_NOBODY = Person("Atomic", "atomic@localhost", "")
+# Attempts to write a locked index, a quarter of a second apart.
+_ATTEMPTS = 20
+_UNKNOWN_AUTHOR = Person("Atomic", "atomic@localhost", "")
+
+
+class PatchError(AtomicError):
+    """Recorded changes cannot be made here; the text names the file and the reason."""
 
 
 async def apply_changes(
     folder: str | os.PathLike[str], changes: Changes, *, own_commits: Collection[str] = ()
 ) -> list[str]:
-    """Make the changes again in a folder. What is there already is left as it is. Return the new commits.
+    """Make the changes in a folder, except those already present. Return the new commits.
 
-    A recording may come from a stranger: nothing is written outside of the folder's repository, inside of another
-    repository, or below a name that steers programs, and only `own_commits` are taken back.
+    A recording is untrusted. Nothing is written outside of the folder's repository, inside
+    of another repository, or to a file that steers programs, and only `own_commits` may be
+    removed.
 
-    Raises PatchError: a patch does not fit or writes where it may not, a file has changes that would be lost, or there
-    is no repository for a commit. Nothing has changed then.
+    Raises PatchError, before anything has changed, if a patch does not fit or writes to a
+    forbidden path, if changes of a file would be lost, or if commits have no repository.
     """
-    if not (changes.commits or changes.patch.strip() or changes.rewind or changes.branch is not None):
+    needs_repository = bool(changes.commits or changes.rewind or changes.branch is not None)
+    if not needs_repository and not changes.patch.strip():
         return []
-    root, repository = _root(folder, changes.folder)
-    if repository is None and (changes.commits or changes.rewind or changes.branch is not None):
+    root, repository = _find_root(folder, changes.folder)
+    if repository is None and needs_repository:
         raise PatchError(f"The recording has commits, but {root} is in no git repository")
     top = root if repository is None else repository.root
     try:
         async with open_scratch(top, repository) as scratch:
             return await _Application(scratch, root.relative_to(top).as_posix(), changes, own_commits).run()
     except GitError as error:
-        raise PatchError(_readable(error)) from error
+        lines = [line.removeprefix("error: ").removeprefix("fatal: ") for line in error.reason.splitlines()]
+        raise PatchError("; ".join(dict.fromkeys(line for line in lines if line))) from error
 
 
-def _root(folder: str | os.PathLike[str], recorded: str) -> tuple[Path, Repository | None]:
-    """The folder that the patches' paths begin at: above the given one only as far as its own path says so.
+def _find_root(folder: str | os.PathLike[str], recorded: str) -> tuple[Path, Repository | None]:
+    """Return the folder that the paths in patches begin at, and its repository.
 
-    Raises PatchError if the recording was made in another folder of its repository, or that root is none of this one.
+    It is above `folder` only if the end of its path equals `recorded`. Raises PatchError
+    for another folder, and for a root outside of the repository.
     """
-    place = Path(folder).resolve()
-    repository = find_repository(place)
+    start = Path(folder).resolve()
+    repository = find_repository(start)
     if not recorded:
-        return place, repository
+        return start, repository
     parts = PurePosixPath(recorded).parts
-    fits = ".." not in parts and place.parts[-len(parts) :] == parts
-    root = place.parents[len(parts) - 1] if fits and len(parts) <= len(place.parents) else None
-    if root is None:
-        raise PatchError(f"The recording was made in the folder {recorded} of its repository, and {place} is another")
+    if ".." in parts or start.parts[-len(parts) :] != parts or len(parts) > len(start.parents):
+        raise PatchError(f"The recording was made in the folder {recorded} of its repository, not in {start}")
+    root = start.parents[len(parts) - 1]
     if repository is None or not root.is_relative_to(repository.root) or Path.home().resolve().is_relative_to(root):
-        raise PatchError(f"The recording begins in {root}, which is not part of the repository of {place}")
+        raise PatchError(f"The recording begins in {root}, which is not part of the repository of {start}")
     return root, repository
 
 
 class _Application:
-    """One making of changes. All trees are made before a file, the index or a ref is touched."""
+    """Apply one set of changes.
+
+    All trees are made before a file, the index or a ref is written.
+    """
 
     def __init__(self, scratch: Scratch, prefix: str, changes: Changes, own_commits: Collection[str]) -> None:
-        self._scratch, self._changes, self._own_commits = scratch, changes, own_commits
+        self._scratch = scratch
+        self._changes = changes
+        self._own_commits = own_commits
         self._new_commits: list[str] = []
-        self._where = () if prefix == "." else (f"--directory={prefix}",)
-        self._prefix = "" if prefix == "." else f"{prefix}/"
+        self._directory: tuple[str, ...] = ()
+        self._prefix = ""
+        if prefix != ".":
+            self._directory = (f"--directory={prefix}",)
+            self._prefix = f"{prefix}/"
 
     async def run(self) -> list[str]:
-        scratch, repository = self._scratch, self._scratch.repository
-        await self._check_places()
-        old, branch = (None, None) if repository is None else await repository.head()
-        new = await self._commit(old)
-        committed = await scratch.changed(old or await scratch.empty_tree(), new) if new and new != old else {}
+        scratch = self._scratch
+        repository = scratch.repository
+        await self._check_paths()
+        old: str | None = None
+        branch: str | None = None
+        if repository is not None:
+            old, branch = await repository.head()
+        new = await self._make_commits(old)
+        committed: dict[str, Change] = {}
+        if new and new != old:
+            committed = await scratch.changed(old or await scratch.empty_tree(), new)
         entries = {path: change.new for path, change in committed.items()}
         touched = {*entries, *await self._paths(self._changes.patch)}
         await scratch.git("read-tree", "--empty", index="now")
-        now = await scratch.picture(touched, index="now")
-        await self._refuse_to_lose(committed, await scratch.entries(now))
+        now = await scratch.tree_with_files(touched, index="now")
+        self._check_dirty_files(committed, await scratch.entries(now))
         await scratch.tree(now, entries, index="then")
         await self._apply(self._changes.patch, index="then")
         then = await scratch.tree(index="then")
+        # A dry run: git refuses if a file has changed since.
         await scratch.git("read-tree", "-n", "-m", "-u", now, then, index="now")
         if repository is not None and new is not None:
-            await self._move(repository, old, new, branch, entries)
+            await self._move_head(repository, old, new, branch, entries)
         await scratch.git("read-tree", "-m", "-u", now, then, index="now")
         return self._new_commits
 
-    async def _check_places(self) -> None:
-        """Raise PatchError for a path that a recording may not write, in whichever of its commits."""
+    async def _check_paths(self) -> None:
+        """Raise PatchError for a path that a recording may not write, in any commit."""
         patches = [*(read_mail(text).patch for text in self._changes.commits), self._changes.patch]
-        for path in dict.fromkeys([path for patch in patches for path in await self._paths(patch)]):
+        paths: dict[str, None] = {}
+        for patch in patches:
+            paths.update(dict.fromkeys(await self._paths(patch)))
+        for path in paths:
             if steers(path):
                 raise PatchError(f"{path} steers git, Atomic or an agent: a recording may not change it")
-            self._check_place(path)
+            _check_location(self._scratch.root, path)
 
-    def _check_place(self, path: str) -> None:
-        parts = PurePosixPath(path).parts
-        if not parts or path.startswith("/") or ".." in parts:
-            raise PatchError(f"{path} is outside of {self._scratch.root}")
-        place = self._scratch.root
-        for part in parts[:-1]:
-            place = place / part
-            if place.is_symlink():
-                raise PatchError(f"{path} is behind a link: a recording may not change it")
-            if os.path.lexists(place / ".git"):
-                raise PatchError(f"{path} belongs to another repository: a recording may not change it")
-
-    async def _commit(self, head: str | None) -> str | None:
-        """Make the commits; give the last one. Nothing refers to them yet."""
-        scratch = self._scratch
+    async def _make_commits(self, head: str | None) -> str | None:
+        """Make the commits, which no ref names yet, and return the last one."""
         if head is not None and self._changes.rewind:
-            head = await self._rewound(head)
-        await scratch.git(*(("read-tree", "--empty") if head is None else ("read-tree", head)), index="commits")
+            head = await self._rewind(head)
+        await self._scratch.git("read-tree", head or "--empty", index="commits")
         for text in self._changes.commits:
             commit = read_mail(text)
             if await self._apply(commit.patch, index="commits", keep=True):
@@ -124,8 +138,11 @@ class _Application:
                 self._new_commits.append(head)
         return head
 
-    async def _rewound(self, head: str) -> str | None:
-        """The commit so many steps back; None if all are taken back. Raises PatchError for commits of others."""
+    async def _rewind(self, head: str) -> str | None:
+        """Return the commit before the removed ones; None if all are removed.
+
+        Raises PatchError for commits that are not `own_commits`.
+        """
         steps = self._changes.rewind
         if steps < 0:
             raise PatchError(f"The recording takes back {steps} commits: give 0 or more")
@@ -137,100 +154,95 @@ class _Application:
         return commits[steps] if steps < len(commits) else None
 
     async def _commit_index(self, commit: Commit, parent: str | None) -> str:
-        author = commit.author or _NOBODY
-        environment = {
-            **author.environment("AUTHOR"),
-            **(commit.committer or author).environment("COMMITTER"),
-        }
+        author = commit.author or _UNKNOWN_AUTHOR
+        committer = commit.committer or author
+        environment = {**author.environment("AUTHOR"), **committer.environment("COMMITTER")}
         tree = (await self._scratch.git("write-tree", "--missing-ok", index="commits", keep=True)).strip()
         parents = () if parent is None else ("-p", parent)
         words = ("commit-tree", tree, *parents, "-F", "-")
         return (await self._scratch.git(*words, input=commit.message, keep=True, env=environment)).strip()
 
     async def _apply(self, patch: str, *, index: str, keep: bool = False) -> bool:
-        """Apply a patch to an index; False if all of it is there already."""
+        """Apply a patch to an index; return False if all of it is there already."""
         if not patch.strip():
             return True
         try:
-            await self._try(patch, index=index, keep=keep)
+            await self._git_apply(patch, "--cached", index=index, keep=keep)
         except GitError:
-            parts = split_patch(patch if patch.endswith("\n") else f"{patch}\n")
-            missing = [part for part in parts if not await self._is_there(part, index)]
+            parts = split_patch(_with_newline(patch))
+            missing = [part for part in parts if not await self._is_applied(part, index)]
             if len(missing) == len(parts):
                 raise
             if missing:
-                await self._try("".join(missing), index=index, keep=keep)
+                await self._git_apply("".join(missing), "--cached", index=index, keep=keep)
             return bool(missing)
         return True
 
-    async def _try(self, patch: str, *words: str, index: str, keep: bool = False) -> None:
-        text = patch if patch.endswith("\n") else f"{patch}\n"
-        command = ("apply", "--cached", "--whitespace=nowarn", *self._where, *words, "-")
-        await self._scratch.git(*command, input=text, index=index, keep=keep)
-
-    async def _is_there(self, patch: str, index: str) -> bool:
+    async def _is_applied(self, patch: str, index: str) -> bool:
         try:
-            await self._try(patch, "--check", "--reverse", index=index)
+            await self._git_apply(patch, "--cached", "--check", "--reverse", index=index)
         except GitError:
             return False
         return True
 
+    async def _git_apply(self, patch: str, *words: str, index: str = "index", keep: bool = False) -> str:
+        command = ("apply", "--whitespace=nowarn", *words, *self._directory, "-")
+        return await self._scratch.git(*command, input=_with_newline(patch), index=index, keep=keep)
+
     async def _paths(self, patch: str) -> list[str]:
-        """The files that a patch is about."""
+        """Return the files that a patch changes."""
         if not patch.strip():
             return []
-        text = patch if patch.endswith("\n") else f"{patch}\n"
-        listed = await self._scratch.git("apply", "--numstat", "-z", *self._where, "-", input=text)
-        named = [line.split("\t", 2)[2] for line in listed.split("\0")[:-1]]
+        listed = await self._git_apply(patch, "--numstat", "-z")
+        named = [line.split("\t", 2)[2] for line in split(listed)]
         moved = re.findall(r"^(?:rename|copy) from (.+)$", patch, re.MULTILINE)
         return [*named, *(f"{self._prefix}{path}" for path in moved)]
 
-    async def _refuse_to_lose(self, committed: Mapping[str, Change], now: Mapping[str, Entry]) -> None:
-        """A file that a commit writes must be as it was when that was recorded, or as it will be."""
+    def _check_dirty_files(self, committed: Mapping[str, Change], now: Mapping[str, Entry]) -> None:
+        """Raise PatchError if a commit would overwrite changes that were not recorded.
+
+        A file that a commit writes must be as it was at the recording, or as it will be.
+        """
         for path, change in committed.items():
-            known = {None if entry is None else entry[1] for entry in (change.old, change.new)}
-            dirty = self._changes.dirty
-            if path.removeprefix(self._prefix) in dirty:
-                known.add(dirty[path.removeprefix(self._prefix)])
-            entry = now.get(path)
-            if (None if entry is None else entry[1]) not in known:
+            known = {_object_of(change.old), _object_of(change.new)}
+            recorded = path.removeprefix(self._prefix)
+            if recorded in self._changes.dirty:
+                known.add(self._changes.dirty[recorded])
+            if _object_of(now.get(path)) not in known:
                 raise PatchError(f"{path} has changes that the recorded commit would overwrite")
 
-    async def _move(
+    async def _move_head(
         self, repository: Repository, old: str | None, new: str, branch: str | None, entries: dict[str, Entry | None]
     ) -> None:
-        """Let index and HEAD follow the commits."""
+        """Set the index and HEAD to the new commits."""
         target = self._changes.branch
         if target and target != branch:
             await self._check_branch(repository, target, new)
         if entries:
-            await _patiently(repository, "update-index", "-z", "--index-info", input=index_info(entries))
-        if target is not None and target != (branch or ""):
-            await self._switch(repository, target, new)
-        elif new != old:
-            await repository.git("update-ref", "-m", "replay: commits of a recording", "HEAD", new, old or "")
-
-    async def _switch(self, repository: Repository, target: str, new: str) -> None:
-        if target:
+            await _update_index(repository, entries)
+        if target is None or target == (branch or ""):
+            if new != old:
+                await repository.git("update-ref", "-m", "replay: commits of a recording", "HEAD", new, old or "")
+        elif target:
             await repository.git("update-ref", target, new)
             await repository.git("symbolic-ref", "HEAD", target)
         else:
             await repository.git("update-ref", "--no-deref", "HEAD", new)
 
     async def _check_branch(self, repository: Repository, target: str, new: str) -> None:
-        """A branch that is to be checked out is new, or goes forward: no commit of it may be lost."""
+        """Raise PatchError unless a branch is new or would only move forward."""
         if not re.fullmatch(r"refs/heads/(?!-)[^\s~^:?*\[\\]+", target):
-            raise PatchError(f"The recording names a branch that is none: {target}")
+            raise PatchError(f"The recording names an invalid branch: {target}")
         there = (await repository.git("for-each-ref", "--format=%(objectname)", target)).strip()
         if there and there != new and int(await repository.git("rev-list", "--count", there, f"^{new}")):
             raise PatchError(f"The branch {target.removeprefix('refs/heads/')} has commits that would be lost")
 
 
-async def _patiently(repository: Repository, *arguments: str, input: str) -> None:
-    """Run git; wait while another one holds the index."""
-    for tries_left in reversed(range(_LOCKED)):
+async def _update_index(repository: Repository, entries: Mapping[str, Entry | None]) -> None:
+    """Write entries to the user's index; wait while another git holds it."""
+    for tries_left in reversed(range(_ATTEMPTS)):
         try:
-            await repository.git(*arguments, input=input)
+            await repository.git("update-index", "-z", "--index-info", input=index_info(entries))
         except GitError as error:
             if not tries_left or "index.lock" not in error.reason:
                 raise
@@ -239,11 +251,23 @@ async def _patiently(repository: Repository, *arguments: str, input: str) -> Non
             return
 
 
-def _readable(error: GitError) -> str:
-    """What git says of a patch, without its own words around it."""
-    lines = [line.removeprefix("error: ").removeprefix("fatal: ") for line in error.reason.splitlines()]
-    return "; ".join(_unique(line for line in lines if line))
+def _check_location(root: Path, path: str) -> None:
+    """Raise PatchError for a path outside of the root, behind a link or in another repository."""
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts:
+        raise PatchError(f"{path} is outside of {root}")
+    folder = root
+    for part in parts[:-1]:
+        folder = folder / part
+        if folder.is_symlink():
+            raise PatchError(f"{path} is behind a link: a recording may not change it")
+        if os.path.lexists(folder / ".git"):
+            raise PatchError(f"{path} belongs to another repository: a recording may not change it")
 
 
-def _unique(lines: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(lines))
+def _with_newline(patch: str) -> str:
+    return patch if patch.endswith("\n") else f"{patch}\n"
+
+
+def _object_of(entry: Entry | None) -> str | None:
+    return None if entry is None else entry[1]

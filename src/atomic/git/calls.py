@@ -1,17 +1,19 @@
-"""One call of git, with nothing of the user's or the repository's own configuration in it."""
+"""Run git once, without the configuration of the user or of the repository."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from atomic.git.errors import GitError
+from atomic.base.errors import AtomicError
 from atomic.processes import ExecError, execute
 
-TIMEOUT = 120.0  # seconds; git on a folder of any size that we look at takes a small part of it
+# Seconds. Git needs a small part of it on every folder that we look at.
+TIMEOUT = 120.0
 
-# No file but the one that we write is read for settings: no hook, monitor, pager, filter, driver or include can be
-# named anywhere. And there is no way to a server, which git would take for a repository that lacks some objects.
+# Git reads only the configuration that we write, so no file can name a hook, monitor,
+# pager, filter, driver or include. No protocol is allowed, so git cannot fetch objects
+# that a partial clone lacks.
 _OWN = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -26,9 +28,13 @@ _OWN = {
 }
 
 
-def clean_environment() -> dict[str, str]:
-    """The user's environment without what git would read of it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+class GitError(AtomicError):
+    """A call of git failed; `reason` is git's own message."""
+
+    def __init__(self, arguments: Sequence[str], reason: str) -> None:
+        self.arguments = tuple(arguments)
+        self.reason = reason
+        super().__init__(f"git {arguments[0] if arguments else ''} failed: {reason}")
 
 
 async def run_git(
@@ -40,12 +46,15 @@ async def run_git(
     base: Mapping[str, str] | None = None,
     is_short: bool = True,
 ) -> str:
-    """What git says on stdout; bytes that are no UTF-8 come and go as surrogates. Raises GitError.
+    """Return git's standard output. Raises GitError.
 
-    `env` is set over the clean environment, or over `base`; None takes a variable away. `is_short`: git starts no
-    program.
+    Bytes that are not UTF-8 are surrogates in `input` and in the result. `env` is added to
+    `base`, which is the environment of this process without git's variables if it is None.
+    A value of None removes a variable. `is_short`: git starts no other program.
     """
-    environment = {**(clean_environment() if base is None else base), **_OWN, **env}
+    if base is None:
+        base = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {**base, **_OWN, **env}
     try:
         result = await execute(
             "git",
@@ -63,3 +72,8 @@ async def run_git(
     if result.exit_code != 0:
         raise GitError(arguments, result.stderr.strip() or f"exit code {result.exit_code}")
     return result.stdout
+
+
+def split(listed: str) -> list[str]:
+    """Return the parts of an output of `git ... -z`, which end with a zero byte each."""
+    return listed.split("\0")[:-1]

@@ -1,4 +1,4 @@
-"""The user's branches, tags, notes and stashes, read from git's files."""
+"""Read the user's branches, tags, notes and stashes from git's files."""
 
 from __future__ import annotations
 
@@ -10,62 +10,69 @@ import msgspec
 
 from atomic.git.repository import HASH, Mark, Repository, mark, text_of
 
-WATCHED = ("refs/heads/", "refs/tags/", "refs/notes/")  # what a fetch brings again is not watched
-_LOCK = ".lock"  # ends the name of a file that git is about to put in place, and of no ref
-_packed_refs: dict[Path, tuple[Mark, dict[str, str]]] = {}  # by common folder: a repository may have thousands
+# Remote branches are left out: the next fetch restores them.
+WATCHED = ("refs/heads/", "refs/tags/", "refs/notes/")
+# By common folder: a repository may have thousands of packed refs.
+_packed_refs: dict[Path, tuple[Mark, dict[str, str]]] = {}
 
 
 class Refs(msgspec.Struct, frozen=True):
-    """Names and objects of refs, and the stashes: objects and messages, newest first."""
+    """Refs (name, object) and stashes (object, message), newest stash first.
 
-    refs: list[tuple[str, str]] = []  # pairs: redaction would replace a value under a name such as `token`
+    Pairs and not a mapping, because redaction replaces the value of a key like `token`.
+    """
+
+    refs: list[tuple[str, str]] = []
     stashes: list[tuple[str, str]] = []
 
 
 async def read_refs(repository: Repository) -> Refs:
-    """Return the refs as they are now. Raises GitError, only where git must be asked."""
+    """Return the current refs. Raises GitError if git has to be called and fails."""
     folder = repository.common_dir
-    stashes = _stashes(text_of(folder / "logs" / "refs" / "stash"))
     if (folder / "reftable").is_dir():
-        listed = (await repository.git("for-each-ref", "--format=%(refname) %(objectname)", *WATCHED)).splitlines()
-        refs = dict(line.rsplit(" ", 1) for line in listed)
-        log = (
-            await repository.git("reflog", "show", "--format=%H\t%gs", "refs/stash")
-            if await _has_stash(repository)
-            else ""
-        )
-        stashes = [(name, message) for name, _, message in (line.partition("\t") for line in log.splitlines())]
-    else:
-        loose = dict(_loose(folder))  # first: `git pack-refs` writes the packed ones before it deletes these
-        refs = {**_packed(folder), **loose}
+        return await _read_reftable(repository)
+    stashes: list[tuple[str, str]] = []
+    for line in reversed(text_of(folder / "logs" / "refs" / "stash").splitlines()):
+        facts, _, message = line.partition("\t")
+        if facts.count(" ") > 1:
+            stashes.append((facts.split(" ")[1], message))
+    # Loose refs first: `git pack-refs` writes the packed file before it deletes them.
+    loose = dict(_loose_refs(folder))
+    refs = {**_read_packed_refs(folder), **loose}
     return Refs(sorted(refs.items()), stashes)
 
 
-async def _has_stash(repository: Repository) -> bool:
-    return bool(await repository.git("for-each-ref", "refs/stash"))
+async def _read_reftable(repository: Repository) -> Refs:
+    listed = await repository.git("for-each-ref", "--format=%(refname) %(objectname)", *WATCHED)
+    refs = dict(line.rsplit(" ", 1) for line in listed.splitlines())
+    stashes: list[tuple[str, str]] = []
+    if await repository.git("for-each-ref", "refs/stash"):
+        log = await repository.git("reflog", "show", "--format=%H\t%gs", "refs/stash")
+        for line in log.splitlines():
+            name, _, message = line.partition("\t")
+            stashes.append((name, message))
+    return Refs(sorted(refs.items()), stashes)
 
 
-def _loose(folder: Path) -> Iterator[tuple[str, str]]:
+def _loose_refs(folder: Path) -> Iterator[tuple[str, str]]:
     for start in WATCHED:
-        for place, _, names in os.walk(folder / start):
+        for parent, _, names in os.walk(folder / start):
             for name in names:
-                if name.endswith(_LOCK):
+                # Git is about to rename this file; a ref cannot have such a name.
+                if name.endswith(".lock"):
                     continue
-                path = Path(place, name)
-                if HASH.fullmatch(found := text_of(path)):
+                path = Path(parent, name)
+                found = text_of(path)
+                if HASH.fullmatch(found):
                     yield path.relative_to(folder).as_posix(), found
 
 
-def _packed(folder: Path) -> dict[str, str]:
+def _read_packed_refs(folder: Path) -> dict[str, str]:
     now = mark(folder / "packed-refs")
     known = _packed_refs.get(folder)
     if known is None or known[0] != now:
         lines = (line.split(" ", 1) for line in text_of(folder / "packed-refs").splitlines())
         found = {words[1]: words[0] for words in lines if len(words) == 2 and words[1].startswith(WATCHED)}
-        known = _packed_refs[folder] = now, found
+        known = now, found
+        _packed_refs[folder] = known
     return known[1]
-
-
-def _stashes(log: str) -> list[tuple[str, str]]:
-    entries = (line.partition("\t") for line in reversed(log.splitlines()))
-    return [(facts.split(" ")[1], message) for facts, _, message in entries if facts.count(" ") > 1]

@@ -1,7 +1,7 @@
-"""A git folder of our own beside a working tree: to take its picture, to compare pictures, to apply patches.
+"""A git folder of our own for a working tree, used for snapshots, comparisons and patches.
 
-The user's index, refs and objects are not touched by it. Bytes are taken as they are in the files: no line end is
-changed and no filter runs, whatever the project's attributes say.
+It does not touch the user's index, refs or objects. File contents are taken byte by byte:
+no line ends are converted and no filter runs, whatever the project's attributes are.
 """
 
 from __future__ import annotations
@@ -9,50 +9,69 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from atomic.base.files import replace_file
 from atomic.base.untrusted_files import read_bounded
-from atomic.git.calls import run_git
-from atomic.git.errors import GitError
+from atomic.git.calls import GitError, run_git, split
 from atomic.git.repository import Repository, settings_file
 from atomic.processes.temporary_folders import temporary_prefix
 
-MAX_FILE = 16 * 1024 * 1024  # bytes of one changed file
-MAX_CHANGED = 128 * 1024 * 1024  # bytes of all changed files together
+# Bytes of one changed file, and of all changed files together.
+MAX_FILE = 16 * 1024 * 1024
+MAX_CHANGED = 128 * 1024 * 1024
 
 _ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !diff !merge\n"
-_LINK = "160000"  # the mode of another repository within the tree
-_DIFF = ("--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "-O/dev/null")
+# The mode of another repository within the tree.
+_REPOSITORY = "160000"
+_NO_FILE = "000000"
+DIFF_TREE = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "-O/dev/null")
 
-Entry = tuple[str, str]  # mode and object of a file in a tree
+# Mode and object of a file in a tree.
+Entry = tuple[str, str]
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """What differs between two trees, and the files whose difference cannot be told."""
+    """The difference between two trees, and the files that it does not cover."""
 
     text: str
     left_out: tuple[str, ...] = ()
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A file that differs, as it was and as it is; None: it is not there."""
+    """A file that differs, before and after; None: the file does not exist."""
 
     old: Entry | None
     new: Entry | None
     binary: bool = False
 
 
+class DiffLine(NamedTuple):
+    """What `git diff-tree` prints about one file. Counts of a binary file are "-"."""
+
+    path: str
+    letter: str
+    old_mode: str
+    new_mode: str
+    old: str
+    new: str
+    insertions: str
+    deletions: str
+
+
 class Scratch:
-    """See the module. `open_scratch` makes one and takes it away."""
+    """A git folder for one working tree; see the module. `open_scratch` makes one."""
 
     def __init__(self, folder: Path, root: Path, repository: Repository | None) -> None:
-        self.root, self.repository = root, repository
-        self.left_out: set[str] = set()  # too big, or not readable
+        self.root = root
+        self.repository = repository
+        # Files that are too big or not readable.
+        self.left_out: set[str] = set()
         self._folder = folder
 
     async def git(
@@ -64,9 +83,10 @@ class Scratch:
         env: Mapping[str, str] | None = None,
         root: Path | None = None,
     ) -> str:
-        """Run git here. `keep`: what it makes goes to the objects of the user's repository. Raises GitError.
+        """Run git in this folder. Raises GitError.
 
-        `root`: another folder that is to be looked at as the working tree.
+        `keep`: new objects go to the user's repository. `root`: use another folder as the
+        working tree.
         """
         env = {
             **(env or {}),
@@ -79,22 +99,34 @@ class Scratch:
         return await run_git(*arguments, cwd=root or self.root, env=env, input=input)
 
     async def snapshot(self, ignored: Collection[Path] = ()) -> str:
-        """The tree of all files as they are now, but for those that git ignores; `ignored` names more."""
+        """Return the tree of all current files that neither git nor `ignored` ignores."""
         listed = await self.git("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard")
         hidden = {*map(os.fspath, ignored), str(self._folder)}
-        paths = [path for path in split(listed) if not _is_below(self.root / path, hidden)]
-        return await self.picture(self._affordable(paths))
+        budget = MAX_CHANGED
+        paths: list[str] = []
+        for path in split(listed):
+            # A folder in the list is another repository.
+            if path.endswith("/") or _is_below(self.root / path, hidden):
+                continue
+            size = _size_of(self.root / path)
+            if size > min(budget, MAX_FILE):
+                self.left_out.add(path)
+            else:
+                budget -= size
+                paths.append(path)
+        return await self.tree_with_files(paths)
 
-    async def picture(self, paths: Iterable[str], *, index: str = "index") -> str:
-        """The tree of the index with these files as they are now; one that is not there is taken out."""
-        if words := _joined(paths):
-            await self.git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", index=index, input=words)
+    async def tree_with_files(self, paths: Iterable[str], *, index: str = "index") -> str:
+        """Return the tree of the index with the current state of these files."""
+        listed = "".join(f"{path}\0" for path in paths)
+        if listed:
+            await self.git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", index=index, input=listed)
         return await self.tree(index=index)
 
     async def tree(
         self, base: str | None = None, entries: Mapping[str, Entry | None] = {}, *, index: str = "index"
     ) -> str:
-        """The tree of the index, which is first set to a base, if there is one, with these entries (None: no file)."""
+        """Set the index to `base`, if given, add entries (None: no file), return its tree."""
         if base is not None:
             await self.git("read-tree", base, index=index)
         if entries:
@@ -105,84 +137,95 @@ class Scratch:
         return (await self.git("mktree")).strip()
 
     async def entries(self, tree: str, paths: Iterable[str] | None = None) -> dict[str, Entry]:
-        """The files of a tree (or of a commit), but for other repositories within it; `paths`: only these."""
+        """Return the files of a tree or commit, without repositories in it.
+
+        `paths`: return only these.
+        """
         wanted = None if paths is None else set(paths)
         result: dict[str, Entry] = {}
         for line in split(await self.git("ls-tree", "-r", "-z", "--full-tree", tree)):
             facts, _, path = line.partition("\t")
             mode, _, name = facts.split(" ")
-            if mode != _LINK and (wanted is None or path in wanted):
+            if mode != _REPOSITORY and (wanted is None or path in wanted):
                 result[path] = mode, name
         return result
 
-    async def changed(self, old: str, new: str) -> dict[str, Change]:
-        """The files that differ between two trees, but for other repositories within them."""
-        self._show(as_bytes=False)
-        words = split(await self.git("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat", old, new))
-        # First two words for each file, the facts and the path, then one for each, the numbers and the path.
+    async def diff_lines(self, old: str, new: str) -> list[DiffLine]:
+        """Return one line per file that differs between two trees."""
+        words = split(await self.git(*DIFF_TREE, "-z", "--raw", "--numstat", old, new))
+        # Two words per file come first, facts and path, then one with counts and path.
         count = next((at for at in range(0, len(words), 2) if not words[at].startswith(":")), len(words))
-        changes = zip(words[:count:2], words[1:count:2], strict=True)
-        binary = {word[4:] for word in words[count:] if word.startswith("-\t-\t")}
-        return {path: _change(facts, path in binary) for facts, path in changes if _LINK not in facts[:15]}
+        counts: dict[str, tuple[str, str]] = {}
+        for word in words[count:]:
+            insertions, deletions, path = word.split("\t", 2)
+            counts[path] = insertions, deletions
+        lines: list[DiffLine] = []
+        for facts, path in zip(words[:count:2], words[1:count:2], strict=True):
+            old_mode, new_mode, old_object, new_object, letter = facts.removeprefix(":").split(" ")
+            lines.append(
+                DiffLine(path, letter[-1], old_mode, new_mode, old_object, new_object, *counts.get(path, ("-", "-")))
+            )
+        return lines
+
+    async def changed(self, old: str, new: str) -> dict[str, Change]:
+        """Return the files that differ between two trees, without repositories in them."""
+        self._set_attributes(as_bytes=False)
+        found: dict[str, Change] = {}
+        for line in await self.diff_lines(old, new):
+            if _REPOSITORY in (line.old_mode, line.new_mode):
+                continue
+            found[line.path] = Change(
+                None if line.old_mode == _NO_FILE else (line.old_mode, line.old),
+                None if line.new_mode == _NO_FILE else (line.new_mode, line.new),
+                binary=line.insertions == "-",
+            )
+        return found
 
     async def diff(self, old: str, new: str, *, is_secret: Callable[[str], bool] = lambda text: False) -> Patch:
-        """The patch from one tree to another, as text that JSON can carry.
+        """Return the patch from one tree to another, as text that JSON can carry.
 
-        Where git shows bytes (a picture, or text that is no UTF-8), nobody could see a secret in them any more: a
-        file that holds one is left out.
+        Redaction cannot find a secret in the encoded bytes of a binary patch. So a file
+        that is not UTF-8 text and holds a secret is left out.
         """
         changed = {} if old == new else await self.changed(old, new)
         shown = [path for path, change in changed.items() if _is_text(path) and not change.binary]
-        text = await self._diff_of(old, new, shown)
+        text = await self._diff_files(old, new, shown)
         if not _is_text(text):
-            parts = {path: await self._diff_of(old, new, [path]) for path in shown}
+            parts = {path: await self._diff_files(old, new, [path]) for path in shown}
             shown = [path for path, part in parts.items() if _is_text(part)]
             text = "".join(parts[path] for path in shown)
         left_out: list[str] = []
         for path in sorted(changed.keys() - set(shown)):
-            if not _is_text(path) or await self._holds(changed[path], is_secret):
+            if not _is_text(path) or await self._has_secret(changed[path], is_secret):
                 left_out.append(path)
             else:
-                text += await self._diff_of(old, new, [path], as_bytes=True)
+                text += await self._diff_files(old, new, [path], as_bytes=True)
         return Patch(text, tuple(left_out))
 
-    def _affordable(self, paths: Iterable[str]) -> list[str]:
-        """The paths without what is too big, cannot be read, or is another repository."""
-        left, chosen = MAX_CHANGED, list[str]()
-        for path in paths:
-            if path.endswith("/"):
-                continue
-            size = _size(self.root / path)
-            if size > min(left, MAX_FILE):
-                self.left_out.add(path)
-            else:
-                left -= size
-                chosen.append(path)
-        return chosen
+    async def _has_secret(self, change: Change, is_secret: Callable[[str], bool]) -> bool:
+        for entry in (change.old, change.new):
+            if entry is not None and is_secret(await self.git("cat-file", "blob", entry[1])):
+                return True
+        return False
 
-    async def _holds(self, change: Change, is_secret: Callable[[str], bool]) -> bool:
-        entries = (change.old, change.new)
-        return any([is_secret(await self.git("cat-file", "blob", entry[1])) for entry in entries if entry is not None])
+    async def _diff_files(self, old: str, new: str, paths: list[str], *, as_bytes: bool = False) -> str:
+        self._set_attributes(as_bytes=as_bytes)
+        words = (*DIFF_TREE, "-p", "--binary", "--full-index", old, new, "--")
+        return "".join([await self.git(*words, *group) for group in in_groups(paths)])
 
-    async def _diff_of(self, old: str, new: str, paths: list[str], *, as_bytes: bool = False) -> str:
-        """The patch of some files; `as_bytes`: whatever is in them."""
-        self._show(as_bytes=as_bytes)
-        words = ("diff-tree", "-r", "-p", *_DIFF, old, new, "--")
-        return "".join([await self.git(*words, *some) for some in in_groups(paths)])
-
-    def _show(self, *, as_bytes: bool) -> None:
-        """Have git look for itself whether files are text, or show all as bytes."""
+    def _set_attributes(self, *, as_bytes: bool) -> None:
+        """Let git detect which files are text, or treat all of them as bytes."""
         attributes = _ATTRIBUTES.replace("!diff", "-diff") if as_bytes else _ATTRIBUTES
         (self._folder / "info" / "attributes").write_text(attributes)
 
 
 @asynccontextmanager
 async def open_scratch(root: Path, repository: Repository | None) -> AsyncGenerator[Scratch]:
-    """A git folder of our own for a working tree; it is gone with the context."""
+    """Make a temporary git folder for a working tree and delete it at the end."""
     folder = Path(tempfile.mkdtemp(prefix=temporary_prefix("scratch")))
     try:
         settings = {} if repository is None else await repository.settings()
-        furnish(folder, repository, settings)
+        write_git_folder(folder, repository, settings)
         if repository is not None:
             copy_index(repository, folder)
         yield Scratch(folder, root, repository)
@@ -190,8 +233,8 @@ async def open_scratch(root: Path, repository: Repository | None) -> AsyncGenera
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def furnish(folder: Path, repository: Repository | None, settings: Mapping[str, str]) -> None:
-    """Put into a folder what makes it a git folder; one that is there already is brought up to date."""
+def write_git_folder(folder: Path, repository: Repository | None, settings: Mapping[str, str]) -> None:
+    """Make a folder a git folder, or bring one up to date. Raises GitError."""
     for path in (folder / name for name in ("objects/info", "refs", "info")):
         if not path.is_dir():
             path.mkdir(parents=True, exist_ok=True)
@@ -202,83 +245,71 @@ def furnish(folder: Path, repository: Repository | None, settings: Mapping[str, 
         return
     put_file(folder / "objects" / "info" / "alternates", os.fsencode(f"{repository.common_dir / 'objects'}\n"))
     for name in ("info/exclude", "shallow"):
-        if (repository.common_dir / name).is_file():
-            put_file(folder / name, _content(repository.common_dir / name))
-        else:
+        original = repository.common_dir / name
+        if not original.is_file():
             (folder / name).unlink(missing_ok=True)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_bounded(path, MAX_FILE)
-    except OSError as error:
-        raise GitError(("status",), f"{path}: {error.strerror}") from error
+            continue
+        try:
+            content = read_bounded(original, MAX_FILE)
+        except OSError as error:
+            raise GitError(("status",), f"{original}: {error.strerror}") from error
+        put_file(folder / name, content)
 
 
 def copy_index(repository: Repository, folder: Path, *, name: str = "index") -> None:
-    """Copy the user's index, which knows which files are as git has them: without it each would have to be read."""
+    """Copy the user's index, so that git need not read files that it knows as unchanged."""
     for index in (repository.git_dir / "index", *repository.git_dir.glob("sharedindex.*")):
-        if index.is_file():  # with its time, by which git tells what it cannot be sure of
+        if index.is_file():
+            # With its time: git compares it with the times of files written just before.
             shutil.copy2(index, folder / (name if index.name == "index" else index.name))
 
 
 def put_file(path: Path, data: bytes) -> None:
-    """Write a file, unless it says that already: another call of git may be reading it."""
+    """Write a file unless it has this content: another call of git may be reading it."""
     if not path.is_file() or path.read_bytes() != data:
         replace_file(path, data, durable=False)
 
 
 def index_info(entries: Mapping[str, Entry | None]) -> str:
-    """Entries as `git update-index --index-info -z` reads them."""
-    nothing = "0 " + "0" * 40
-    return "".join(f"{nothing if entry is None else ' '.join(entry)}\t{path}\0" for path, entry in entries.items())
-
-
-def split(listed: str) -> list[str]:
-    """The words that git parts by zeros."""
-    return listed.split("\0")[:-1]
-
-
-def _joined(paths: Iterable[str]) -> str:
-    return "".join(f"{path}\0" for path in paths)
-
-
-def _change(facts: str, binary: bool) -> Change:
-    old_mode, new_mode, old, new, _ = facts.removeprefix(":").split(" ")
-    nothing = "000000"
-    return Change(
-        None if old_mode == nothing else (old_mode, old), None if new_mode == nothing else (new_mode, new), binary
-    )
+    """Return entries in the form of `git update-index --index-info -z`."""
+    lines: list[str] = []
+    for path, entry in entries.items():
+        facts = "0 " + "0" * 40 if entry is None else " ".join(entry)
+        lines.append(f"{facts}\t{path}\0")
+    return "".join(lines)
 
 
 def _is_text(text: str) -> bool:
+    """Return whether text from git is UTF-8, without surrogates."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # a byte that is no UTF-8
+    except UnicodeEncodeError:
         return False
     return True
 
 
 def _is_below(path: Path, folders: set[str]) -> bool:
-    return any(str(one) in folders for one in (path, *path.parents))
+    return any(str(folder) in folders for folder in (path, *path.parents))
 
 
-def _size(path: Path) -> int:
+def _size_of(path: Path) -> int:
+    """Return the size of a file: 0 if it is gone, too much if it cannot be read."""
     try:
         status = path.lstat()
-    except OSError:  # it is gone: that costs nothing
+    except OSError:
         return 0
     return status.st_size if path.is_symlink() or os.access(path, os.R_OK) else MAX_CHANGED + 1
 
 
-def in_groups(paths: list[str], length: int = 64 * 1024) -> Iterable[list[str]]:
-    """The paths in groups that a command line can take."""
+def in_groups(paths: list[str], length: int = 64 * 1024) -> Iterator[list[str]]:
+    """Yield the paths in groups that fit on a command line."""
     group: list[str] = []
     room = length
     for path in paths:
         if group and len(path) * 4 > room:
             yield group
-            group, room = [], length
+            group = []
+            room = length
         group.append(path)
         room -= len(path) * 4
     if group:

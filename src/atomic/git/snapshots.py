@@ -1,12 +1,13 @@
-"""SnapshotStore of a working folder that are kept: what differs between two of them, however it came about.
+"""Keep snapshots of a folder and compare them, however its files were changed.
 
-A picture is a tree of all files, committed or not, tracked or not, but for those that git ignored when the first one
-was taken: whoever changes the rules later hides nothing (but see `ignore_rules.OUTPUT_FOLDERS`). It is kept in a
-git folder of our own, outside the user's repository, whose index, refs and objects are not touched. That folder has an
-index too, so that a second picture reads only the files that have changed.
+A snapshot is a tree of all files, committed or not, tracked or not. Files that git ignored
+at the first snapshot are not in it (see `ignore_rules`). Snapshots are kept in a git folder of our
+own; the user's index, refs and objects are not touched. That folder has an index too, so a
+second snapshot reads only the files that have changed.
 
-Of a file with a secret in it only the hash is kept, in a line that stands in for it, unless the user's own repository
-has the content already. So is a file that is too big. `not_kept` tells which files of a picture these are.
+The content of a file with a secret is not kept, unless the user's own repository has it
+already: one line with its hash replaces it. The same holds for a file that is too big, with
+its size and time. `not_kept` returns such files.
 """
 
 from __future__ import annotations
@@ -20,42 +21,47 @@ import stat
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from atomic.base.redaction import Redactor
-from atomic.git import ignore_rules
+from atomic.base.untrusted_files import open_regular, read_start
+from atomic.git.calls import GitError, split
 from atomic.git.clean_files import clean_files
-from atomic.git.errors import GitError
-from atomic.git.folder_changes import count_files
+from atomic.git.folder_changes import check_file_count
+from atomic.git.ignore_rules import FirstRules, IgnoreRules, RulesFile
 from atomic.git.repository import Mark, Repository, find_repository, mark
-from atomic.git.scratch import MAX_FILE, Scratch, copy_index, furnish, put_file, split
+from atomic.git.scratch import DIFF_TREE, MAX_FILE, DiffLine, Scratch, copy_index, write_git_folder
 
-MAX_COMMITS = 1000  # more than that were not made but fetched: the newest are told
-_TREES = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "-O/dev/null")
-_CHANGED = "?CR"  # how git marks a file that is unknown, changed or removed
-_NOT_KEPT = "Not kept here: "  # how the line begins that stands in for a file
-_LONGEST_LINE = 200  # bytes of such a line
-_MOST_COMPARED = 64  # pairs of trees whose difference is remembered
+# More commits than that were fetched, not made; the newest are returned.
+MAX_COMMITS = 1000
+# Tags of `git ls-files -t` for unknown, changed and removed files.
+_CHANGED = "?CR"
+# The start and the maximal length of the line that replaces a file.
+_NOT_KEPT = "Not kept here: "
+_MAX_LINE = 200
+# Pairs of trees whose difference is remembered.
+_MAX_COMPARED = 64
 _numbers = itertools.count()
 
-_Stamp = tuple[int, int, int, int]  # times, size and number of a file: as they were when it was read
-_Facts = tuple[str, str, str, str]  # of a file that differs: path, kind of change, insertions, deletions
 ChangeStatus = Literal["added", "modified", "deleted"]
 _STATUS: dict[str, ChangeStatus] = {"A": "added", "D": "deleted"}
 
 
 class FolderSnapshot(msgspec.Struct, frozen=True):
-    """What was there: the commit that was checked out (None: there is none) and the tree of all files."""
+    """The commit that was checked out (None: no commit) and the tree of all files."""
 
     head: str | None
     tree: str
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """A file that differs. Its path begins at the root of the repository; lines of bytes are not counted."""
+    """A file that differs, with its path from the repository's root.
+
+    Lines of binary files are not counted.
+    """
 
     path: str
     status: ChangeStatus
@@ -63,31 +69,10 @@ class FileChange(msgspec.Struct, frozen=True):
     deletions: int = 0
 
 
-class FirstRules(Protocol):
-    """Where the ignore rules of the first picture are kept."""
-
-    def read(self) -> bytes | None: ...
-
-    def write(self, rules: bytes) -> None: ...
-
-
-class _RulesFile:
-    """Keeps the rules in a file of the store."""
-
-    def __init__(self, store: Path) -> None:
-        self._file = store / "first-rules"
-
-    def read(self) -> bytes | None:
-        return self._file.read_bytes() if self._file.is_file() else None
-
-    def write(self, rules: bytes) -> None:
-        put_file(self._file, rules)
-
-
 class SnapshotStore:
-    """The pictures of a project, kept in a folder that only the user may read.
+    """The snapshots of a project, in a folder that only the user may read.
 
-    Whoever makes several on the same folder shares what they keep. All raise GitError.
+    Several stores may use the same folder. All methods raise GitError.
     """
 
     def __init__(
@@ -99,28 +84,35 @@ class SnapshotStore:
         has_secret: Callable[[bytes], bool] | None = None,
         first_rules: FirstRules | None = None,
     ) -> None:
-        """`has_secret`: whether a file's content must not be kept; None: what a `Redactor` of this process finds.
+        """Prepare a store; no file is written yet.
 
-        `first_rules`: where the first ignore rules are kept; None: in a file of the store.
+        `has_secret` decides which contents are not kept; by default, a `Redactor` of this
+        process. `first_rules` keeps the first ignore rules; by default, a file of the store.
         """
-        self._store, self._project = store.resolve(), project.resolve()
-        self._hidden = [os.path.realpath(path) for path in (self._own_folder(), *ignored)]
+        self._store = store.resolve()
+        self._project = project.resolve()
+        # The store is in a session's folder, which may be in the project, or contain it.
+        own = self._store if self._project.is_relative_to(self._store.parent) else self._store.parent
+        self._hidden = [os.path.realpath(path) for path in (own, *ignored)]
         self._scratch: Scratch | None = None
-        self._current: asyncio.Task[FolderSnapshot] | None = None  # is being taken
-        self._next: asyncio.Task[FolderSnapshot] | None = None  # has been asked for, and is not begun
-        self._trees: dict[bytes, str] = {}  # by the checksum of an index
-        self._compared: dict[tuple[str, str], tuple[_Facts, ...]] = {}  # by the hashes of two trees
+        # The snapshot that is being taken, and the next one, which has not begun.
+        self._current: asyncio.Task[FolderSnapshot] | None = None
+        self._next: asyncio.Task[FolderSnapshot] | None = None
+        # By the checksum of an index.
+        self._trees: dict[bytes, str] = {}
+        # By the names of two trees.
+        self._compared: dict[tuple[str, str], tuple[DiffLine, ...]] = {}
         self._tracked: tuple[Mark, set[str]] = None, set()
-        self._rules: list[str] | None = None  # what git ignored when the first picture was taken
-        self._first = first_rules or _RulesFile(self._store)
-        self._rule_files: set[str] = set()  # where `.gitignore` files were seen
+        self._rules = IgnoreRules(self._store, first_rules or RulesFile(self._store))
         self._has_secret = has_secret or Redactor.of_environment().finds_in_file
-        self._searched: dict[str, tuple[_Stamp, bool]] = {}  # by path: the file as it was, and whether it has a secret
+        # By path: the file's status when it was searched, and whether it has a secret.
+        self._searched: dict[str, tuple[tuple[int, int, int, int], bool]] = {}
 
     async def take(self) -> FolderSnapshot:
-        """A picture of what is there now. Outside of a repository it raises GitError if there are over 10,000 files.
+        """Take a snapshot.
 
-        Those who ask while another picture is being taken all get the next one.
+        Calls during another snapshot all get the next one. Raises GitError, also for more
+        than 10,000 files outside of a repository.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._take_after(self._current))
@@ -129,194 +121,204 @@ class SnapshotStore:
     async def _take_after(self, current: asyncio.Task[FolderSnapshot] | None) -> FolderSnapshot:
         if current is not None:
             await asyncio.wait([current])
-        self._current, self._next = self._next, None
+        self._current = self._next
+        self._next = None
         try:
             scratch = await self._open()
             head = None if scratch.repository is None else (await scratch.repository.head())[0]
             async with self._working_index(scratch) as index:
-                return FolderSnapshot(head, await self._look(scratch, index))
+                return FolderSnapshot(head, await self._update_index(scratch, index))
         finally:
             self._current = None
 
     async def changes(self, before: FolderSnapshot, after: FolderSnapshot) -> list[FileChange]:
-        """The files that differ, by their paths; one that was renamed is deleted and added."""
-        return [_file_change(*facts) for facts in await self._differing(before, after)]
+        """Return the files that differ, by path; a renamed file is deleted and added."""
+        changes: list[FileChange] = []
+        for line in await self._compare(before, after):
+            counts = [int(count) if count.isdigit() else 0 for count in (line.insertions, line.deletions)]
+            changes.append(FileChange(_printable(line.path), _STATUS.get(line.letter, "modified"), *counts))
+        return changes
 
     async def changed_names(self, before: FolderSnapshot, after: FolderSnapshot) -> set[str]:
-        """Return the paths of files that differ, as the file system has them: other bytes than text are surrogates."""
-        return {facts[0] for facts in await self._differing(before, after)}
+        """Return the paths of files that differ, with surrogates for other bytes than UTF-8."""
+        return {line.path for line in await self._compare(before, after)}
 
-    async def _differing(self, before: FolderSnapshot, after: FolderSnapshot) -> tuple[_Facts, ...]:
-        """Return the facts of each file that differs. Git is asked once: a tree never changes."""
+    async def _compare(self, before: FolderSnapshot, after: FolderSnapshot) -> tuple[DiffLine, ...]:
+        """Return the lines of a diff, without files that only their secret line replaced."""
         if before.tree == after.tree:
             return ()
         pair = before.tree, after.tree
         if pair not in self._compared:
-            if len(self._compared) >= _MOST_COMPARED:
+            if len(self._compared) >= _MAX_COMPARED:
                 self._compared.pop(next(iter(self._compared)))
-            self._compared[pair] = await self._compare(*pair)
+            scratch = await self._opened()
+            lines = await scratch.diff_lines(*pair)
+            self._compared[pair] = tuple(sorted(line for line in lines if not _is_same_content(line.old, line.new)))
         return self._compared[pair]
 
-    async def _compare(self, before: str, after: str) -> tuple[_Facts, ...]:
-        scratch = await self._opened()
-        words = split(await scratch.git(*_TREES, "-z", "--raw", "--numstat", before, after))
-        # First two words for each file, the facts and the path, then one for each, the numbers and the path.
-        count = next((at for at in range(0, len(words), 2) if not words[at].startswith(":")), len(words))
-        lines = {path: (new, old) for new, old, path in (word.split("\t", 2) for word in words[count:])}
-        changed = zip(words[1:count:2], words[:count:2], strict=True)
-        return tuple(
-            (path, facts[-1], *lines.get(path, ("-", "-")))
-            for path, facts in sorted(changed)
-            if not _is_same_content(*facts.split(" ")[2:4])
-        )
-
-    async def not_kept(self, picture: FolderSnapshot, paths: Sequence[str]) -> frozenset[str]:
-        """Return those of the files whose content the picture does not keep: too big, unreadable, or with a secret."""
+    async def not_kept(self, snapshot: FolderSnapshot, paths: Sequence[str]) -> frozenset[str]:
+        """Return the files whose content is not kept: too big, unreadable, or secret."""
         if not paths:
             return frozenset()
         scratch = await self._opened()
-        listed = split(await scratch.git("ls-tree", "-r", "-z", "--long", picture.tree, "--", *paths))
+        listed = split(await scratch.git("ls-tree", "-r", "-z", "--long", snapshot.tree, "--", *paths))
         found: set[str] = set()
         for facts, path in (entry.split("\t", 1) for entry in listed):
             _, _, blob, size = facts.split()
-            if size.isdigit() and int(size) <= _LONGEST_LINE:
+            if size.isdigit() and int(size) <= _MAX_LINE:
                 text = await scratch.git("cat-file", "blob", blob)
                 if text.startswith(_NOT_KEPT):
-                    found.add(_shown(path))
+                    found.add(_printable(path))
         return frozenset(found)
 
-    async def names(self, picture: FolderSnapshot) -> list[str]:
-        """Return the paths of all files, as the file system has them."""
-        return split(await (await self._opened()).git("ls-tree", "-r", "-z", "--name-only", picture.tree))
+    async def names(self, snapshot: FolderSnapshot) -> list[str]:
+        """Return the paths of all files, with surrogates for other bytes than UTF-8."""
+        return split(await (await self._opened()).git("ls-tree", "-r", "-z", "--name-only", snapshot.tree))
 
-    async def uncommitted(self, picture: FolderSnapshot) -> frozenset[str]:
-        """Return the files that are not as the commit has them that was checked out then; none if there was none."""
-        return frozenset(_shown(path) for path in await self.uncommitted_names(picture))
+    async def uncommitted(self, snapshot: FolderSnapshot) -> frozenset[str]:
+        """Return the files that differ from the snapshot's commit; none without a commit."""
+        return frozenset(_printable(path) for path in await self.uncommitted_names(snapshot))
 
-    async def uncommitted_names(self, picture: FolderSnapshot) -> frozenset[str]:
-        """Return the same as `uncommitted`, with paths as the file system has them.
+    async def uncommitted_names(self, snapshot: FolderSnapshot) -> frozenset[str]:
+        """Return the same as `uncommitted`, with surrogates for other bytes than UTF-8.
 
-        A file that git stores in other bytes, with other line ends or through a filter, is as the commit has it if
-        git says so.
+        A file that git stores in other bytes, with other line ends or through a filter,
+        differs only if git reports it.
         """
-        if picture.head is None:
+        if snapshot.head is None:
             return frozenset()
-        committed = FolderSnapshot(picture.head, picture.head)  # git takes a commit for its tree
-        kinds = {path: kind for path, kind, _, _ in await self._differing(committed, picture)}
-        modified = [path for path, kind in kinds.items() if kind == "M"]
+        # Git accepts a commit where it expects a tree.
+        committed = FolderSnapshot(snapshot.head, snapshot.head)
+        letters = {line.path: line.letter for line in await self._compare(committed, snapshot)}
+        modified = [path for path, letter in letters.items() if letter == "M"]
         repository = (await self._opened()).repository
         if not modified or repository is None:
-            return frozenset(kinds)
-        return frozenset(kinds.keys() - await clean_files(repository, picture.head, modified))
+            return frozenset(letters)
+        return frozenset(letters.keys() - await clean_files(repository, snapshot.head, modified))
 
     async def patch(self, before: FolderSnapshot, after: FolderSnapshot, *, max_bytes: int) -> tuple[str, bool]:
-        """What differs, as a patch for people to read, and whether it is cut (behind a whole line)."""
+        """Return the difference as a patch to read, and whether it was cut after a line."""
         if before.tree == after.tree:
             return "", False
         scratch = await self._opened()
         with self._temporary("patch") as file:
-            await scratch.git(*_TREES, "-p", f"--output={file}", before.tree, after.tree)
-            data = await asyncio.to_thread(_first_bytes, file, max_bytes + 1)
-        text = data.decode("utf-8", "replace").encode()  # what stands for a byte that is no text is longer
+            await scratch.git(*DIFF_TREE, "-p", f"--output={file}", before.tree, after.tree)
+            data = await asyncio.to_thread(read_start, file, max_bytes + 1)
+        # The replacement of a byte that is not UTF-8 is longer than the byte.
+        text = data.decode("utf-8", "replace").encode()
         if len(text) <= max_bytes:
             return text.decode(), False
         return text[: text.rfind(b"\n", 0, max_bytes) + 1].decode(), True
 
     async def commits(self, before: FolderSnapshot, after: FolderSnapshot) -> list[tuple[str, str]]:
-        """The commits (hash, subject) that are reached from the later HEAD and not from the earlier; oldest first."""
+        """Return hash and subject of commits in `after` and not in `before`, oldest first."""
         if after.head is None or after.head == before.head:
             return []
         since = () if before.head is None else (f"^{before.head}",)
         words = ("log", "-z", "--reverse", "--topo-order", f"--max-count={MAX_COMMITS}", "--format=%H %s")
         listed = await (await self._opened()).git(*words, "--end-of-options", after.head, *since)
-        return [(name, _shown(subject)) for name, _, subject in (line.partition(" ") for line in _parts(listed))]
-
-    def _own_folder(self) -> Path:
-        """The session's folder, which may lie in the project; if it is the other way round, only the store."""
-        return self._store if self._project.is_relative_to(self._store.parent) else self._store.parent
+        commits: list[tuple[str, str]] = []
+        for line in listed.split("\0"):
+            name, _, subject = line.partition(" ")
+            if name:
+                commits.append((name, _printable(subject)))
+        return commits
 
     async def _opened(self) -> Scratch:
         return self._scratch or await self._open()
 
     async def _open(self) -> Scratch:
-        """The store, with what the repository says now: an agent may have made one, or changed what is ignored."""
+        """Open the store with the repository's current settings.
+
+        An agent may have made a repository, or changed its settings.
+        """
         if not self._project.is_dir():
-            raise GitError(("status",), f"the folder is not there any more: {self._project}")
+            raise GitError(("status",), f"the folder no longer exists: {self._project}")
         repository = find_repository(self._project)
         if repository is None:
-            await asyncio.to_thread(count_files, self._project)
+            await asyncio.to_thread(check_file_count, self._project)
         root = self._project if repository is None else repository.root
         settings = {} if repository is None else await repository.settings()
-        await asyncio.to_thread(_prepare, self._store, repository, settings, is_first=self._scratch is None)
+        await asyncio.to_thread(_prepare_store, self._store, repository, settings, is_first=self._scratch is None)
         self._scratch = Scratch(self._store, root, repository)
         return self._scratch
 
-    async def _look(self, scratch: Scratch, index: str) -> str:
-        """Bring the index up to date; its tree."""
+    async def _update_index(self, scratch: Scratch, index: str) -> str:
+        """Bring the index up to date and return its tree."""
         tracked = await self._tracked_files(scratch)
-        known, changed = await self._listed(scratch, index, tracked)
+        known, changed = await self._list_files(scratch, index, tracked)
         new = sorted(tracked - known)
-        # A repository that has become a submodule is one entry: its files have none of their own any more.
-        links = tuple(f"{path}/" for path in new if (scratch.root / path).is_dir())
-        await _update(scratch, index, "--force-remove", paths=[path for path in known if path.startswith(links)])
-        paths = [*changed, *new]
-        files = {path: _size(scratch.root, path) for path in self._without_ours(scratch.root, paths)}
-        missing = [path for path, size in files.items() if size is None]
-        plain = [path for path, size in files.items() if size is not None and 0 <= size <= MAX_FILE]
-        secret = await self._with_secrets(scratch, plain)
-        plain = [path for path in plain if path not in secret]
-        await _update(scratch, index, "--force-remove", paths=missing)
-        await _update(scratch, index, "--add", "--remove", "--replace", paths=plain)  # one may vanish meanwhile
-        for path in files.keys() - {*missing, *plain, *secret}:
-            await _stand_in(scratch, index, path)
+        # A repository that has become a submodule is one entry and replaces its files.
+        submodules = tuple(f"{path}/" for path in new if (scratch.root / path).is_dir())
+        await _update_paths(
+            scratch, index, "--force-remove", paths=[path for path in known if path.startswith(submodules)]
+        )
+        sizes = {path: _find_size(scratch.root, path) for path in self._without_own([*changed, *new], scratch.root)}
+        missing = [path for path, size in sizes.items() if size is None]
+        small = [path for path, size in sizes.items() if size is not None and 0 <= size <= MAX_FILE]
+        secret = await self._with_secrets(scratch, small)
+        plain = [path for path in small if path not in secret]
+        await _update_paths(scratch, index, "--force-remove", paths=missing)
+        # With --remove, because a file may be gone by now.
+        await _update_paths(scratch, index, "--add", "--remove", "--replace", paths=plain)
+        for path in sizes.keys() - {*missing, *plain, *secret}:
+            with suppress(FileNotFoundError):
+                status = (scratch.root / path).lstat()
+                line = f"{_NOT_KEPT}{status.st_size} bytes, last changed at {status.st_mtime_ns} ns.\n"
+                await _put_line(scratch, index, path, line)
         for path, content in secret.items():
             await _put_line(scratch, index, path, _line_for(content))
-        if {*known, *files} - tracked:
-            await _remove_ignored(scratch, index, tracked, await self._exclude(scratch, index))
-        return await self._tree(scratch, index)
+        if {*known, *sizes} - tracked:
+            # Remove files that are ignored now, unless the user's index has it.
+            exclude = await self._rules.option(scratch, index)
+            ignored = split(await scratch.git("ls-files", "-z", "-c", "-i", exclude, index=index))
+            untracked = [path for path in ignored if path not in tracked]
+            await _update_paths(scratch, index, "--force-remove", paths=untracked)
+        return await self._tree_of(scratch, index)
 
     async def _with_secrets(self, scratch: Scratch, paths: Sequence[str]) -> dict[str, str]:
-        """Return the files with a secret that the user's repository does not have, and the hashes of their contents."""
+        """Return the files with a secret that the user's repository lacks, with hashes."""
         if not paths:
             return {}
         suspects = await asyncio.to_thread(lambda: [path for path in paths if self._is_suspect(scratch.root / path)])
         hashes: dict[str, str] = {}
         for path in suspects:
-            with suppress(GitError):  # it vanished meanwhile
+            # The file may be gone by now.
+            with suppress(GitError):
                 content = (await scratch.git("hash-object", "--", path)).strip()
                 if not await _has_object(scratch, content):
                     hashes[path] = content
         return hashes
 
     def _is_suspect(self, path: Path) -> bool:
-        """Whether a file has a secret in it; one that has not changed since it was searched is not read again."""
-        if path.is_dir():  # another repository
-            return False
+        """Return whether a file has a secret. A file is read again only if it changed."""
         try:
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # a link, which has no content, or gone
+            file = open_regular(path, follow_links=False)
+        except OSError:
+            # A link or another repository, which have no content, or a file that is gone.
             return False
-        with os.fdopen(file, "rb") as opened:
-            status = os.fstat(file)
+        with file:
+            status = os.fstat(file.fileno())
             stamp = status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
             known = self._searched.get(str(path))
             if known is None or known[0] != stamp:
-                known = stamp, stat.S_ISREG(status.st_mode) and self._has_secret(opened.read(MAX_FILE))
+                known = stamp, self._has_secret(file.read(MAX_FILE))
                 self._searched[str(path)] = known
             return known[1]
 
-    async def _tree(self, scratch: Scratch, index: str) -> str:
-        """The tree of an index; git is asked only for one that has changed."""
+    async def _tree_of(self, scratch: Scratch, index: str) -> str:
+        """Return the tree of an index; git is called only if the index has changed."""
         file = self._store / index
-        before = _checksum(file)
+        before = _checksum_of(file)
         if before in self._trees:
             return self._trees[before]
         tree = (await scratch.git("write-tree", "--missing-ok", index=index)).strip()
-        self._trees = {before: tree, _checksum(file): tree}  # git has noted in it what it has written
+        # Git notes in the index which trees it has written, which changes the checksum.
+        self._trees = {before: tree, _checksum_of(file): tree}
         return tree
 
     async def _tracked_files(self, scratch: Scratch) -> set[str]:
-        """The files that the user's index has, whatever git would ignore."""
+        """Return the files in the user's index, ignored or not."""
         if scratch.repository is None:
             return set()
         now = mark(scratch.repository.git_dir / "index")
@@ -324,64 +326,38 @@ class SnapshotStore:
             self._tracked = now, set(split(await scratch.repository.git("ls-files", "-z")))
         return self._tracked[1]
 
-    async def _listed(self, scratch: Scratch, index: str, tracked: set[str]) -> tuple[set[str], list[str]]:
-        """The files that the index has, and those that are not as it has them."""
-        listed = await self._listed_by_rules(scratch, index)
-        changed = dict.fromkeys(path for tag, path in listed if tag in _CHANGED)
-        others = [path for path in changed if path.endswith("/") and path.rstrip("/") not in tracked]
-        inner = await _inner_files(scratch, others)
-        return {path for tag, path in listed if tag not in _CHANGED}, [*changed, *inner]
+    async def _list_files(self, scratch: Scratch, index: str, tracked: set[str]) -> tuple[set[str], list[str]]:
+        """Return the files in the index, and the files that differ from it."""
+        known: set[str] = set()
+        changed: dict[str, None] = {}
+        for line in await self._rules.list_files(scratch, index, "-c", "-o", "-m", "-d"):
+            tag = line[0]
+            path = line[2:]
+            if tag in _CHANGED:
+                changed[path] = None
+            else:
+                known.add(path)
+        repositories = [path for path in changed if path.endswith("/") and path.rstrip("/") not in tracked]
+        return known, [*changed, *await _inner_files(scratch, repositories)]
 
-    async def _listed_by_rules(self, scratch: Scratch, index: str) -> list[tuple[str, str]]:
-        """The files and how git marks each; once more if a new `.gitignore` has turned up that names an output."""
-        words = ("ls-files", "-z", "-t", "-c", "-o", "-m", "-d")
-        while True:
-            exclude = await self._exclude(scratch, index)
-            listed = [(line[0], line[2:]) for line in split(await scratch.git(*words, exclude, index=index))]
-            found = {path for _, path in listed if path.rpartition("/")[2] == ignore_rules.NAME}
-            if found <= self._rule_files:
-                return listed
-            self._rule_files |= found
-
-    async def _exclude(self, scratch: Scratch, index: str) -> str:
-        """The option that tells git what to ignore: the rules of the first picture, and new ones for outputs."""
-        if self._rules is None:
-            self._rules = await self._first_rules(scratch, index)
-        now = await self._rules_now(scratch)
-        new = [rule for rule in ignore_rules.output_rules(now) if rule not in self._rules]
-        file = self._store / "exclude"
-        put_file(file, _joined_rules([*self._rules, *new]))
-        return f"--exclude-from={file}"
-
-    async def _first_rules(self, scratch: Scratch, index: str) -> list[str]:
-        kept = self._first.read()
-        if kept is None:
-            listed = split(await scratch.git("ls-files", "-z", "-c", "-o", "--exclude-standard", index=index))
-            self._rule_files = {path for path in listed if path.rpartition("/")[2] == ignore_rules.NAME}
-            self._first.write(_joined_rules(await self._rules_now(scratch)))
-            kept = self._first.read() or b""  # as a resume will read it
-        return kept.decode("utf-8", "surrogateescape").splitlines()
-
-    async def _rules_now(self, scratch: Scratch) -> list[str]:
-        repository = scratch.repository
-        settings = {} if repository is None else await repository.settings()
-        files = {ignore_rules.NAME, *self._rule_files}
-        return await asyncio.to_thread(ignore_rules.rules_of, repository, scratch.root, settings, files)
-
-    def _without_ours(self, root: Path, paths: Iterable[str]) -> list[str]:
-        """The paths without what is Atomic's own, and without folders, which are other repositories."""
-        ours = tuple(f"{os.path.relpath(path, root)}/" for path in self._hidden if Path(path).is_relative_to(root))
-        return [path for path in paths if not path.endswith("/") and not path.startswith(ours)]
+    def _without_own(self, paths: Iterable[str], root: Path) -> list[str]:
+        """Return the paths without Atomic's own files and without folders."""
+        own = tuple(f"{os.path.relpath(path, root)}/" for path in self._hidden if Path(path).is_relative_to(root))
+        return [path for path in paths if not path.endswith("/") and not path.startswith(own)]
 
     @asynccontextmanager
     async def _working_index(self, scratch: Scratch) -> AsyncGenerator[str]:
-        """A copy of the index, which becomes the index in the end: no lock is left behind by whoever is killed."""
+        """Make a copy of the index that replaces it at the end.
+
+        So a process that is killed leaves no lock.
+        """
         with self._temporary("index") as copy:
             if (self._store / "index").exists():
-                shutil.copy2(self._store / "index", copy)  # with its time, by which git tells what it cannot be sure of
+                # With its time: git compares it with the times of files written just before.
+                shutil.copy2(self._store / "index", copy)
             elif scratch.repository is not None:
                 copy_index(scratch.repository, self._store, name=copy.name)
-                await _believe_no_flags(scratch, copy.name)
+                await _clear_flags(scratch, copy.name)
             yield copy.name
             if copy.exists():
                 copy.replace(self._store / "index")
@@ -406,7 +382,7 @@ def shared_snapshot_store(
     has_secret: Callable[[bytes], bool] | None = None,
     first_rules: FirstRules | None = None,
 ) -> SnapshotStore:
-    """The pictures of a project that all of this event loop share: what one has found out, the others know."""
+    """Return the one store of a project in this event loop, so that callers share its cache."""
     known = _shared.setdefault(asyncio.get_running_loop(), {})
     if (store, project) not in known:
         known[store, project] = SnapshotStore(
@@ -415,12 +391,22 @@ def shared_snapshot_store(
     return known[store, project]
 
 
-def _joined_rules(rules: Iterable[str]) -> bytes:
-    return "".join(f"{rule}\n" for rule in rules).encode("utf-8", "surrogateescape")
+def _prepare_store(store: Path, repository: Repository | None, settings: dict[str, str], *, is_first: bool) -> None:
+    """Make the store, or bring it up to date without its index.
+
+    `is_first`: remove temporary files of other processes. They were killed, because a
+    session has one process at a time.
+    """
+    store.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_git_folder(store, repository, settings)
+    if is_first:
+        for path in store.glob("tmp-*"):
+            if not path.name.startswith(f"tmp-{os.getpid()}-"):
+                path.unlink(missing_ok=True)
 
 
-def _checksum(index: Path) -> bytes:
-    """What git has put at the end of an index, over all of it; nothing if there is no index."""
+def _checksum_of(index: Path) -> bytes:
+    """Return the checksum at the end of an index; b"" if there is no index."""
     try:
         with index.open("rb") as file:
             file.seek(-20, os.SEEK_END)
@@ -429,38 +415,17 @@ def _checksum(index: Path) -> bytes:
         return b""
 
 
-def _prepare(store: Path, repository: Repository | None, settings: dict[str, str], *, is_first: bool) -> None:
-    """Make the store, or bring it up to date; its index stays what it is.
-
-    `is_first`: this process has not looked yet for what a killed one has left there.
-    """
-    store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    furnish(store, repository, settings)
-    if not is_first:
-        return
-    own = f"tmp-{os.getpid()}-"
-    for path in store.glob("tmp-*"):
-        if not path.name.startswith(own):  # of one that was killed: a session has one process
-            path.unlink(missing_ok=True)
-
-
-async def _believe_no_flags(scratch: Scratch, index: str) -> None:
-    """Look at files too of which the user's index says that they need not be looked at."""
+async def _clear_flags(scratch: Scratch, index: str) -> None:
+    """Clear flags of the user's index that make git skip files ("assume unchanged")."""
     listed = [(line[0], line[2:]) for line in split(await scratch.git("ls-files", "-z", "-v", index=index))]
     assumed = [path for tag, path in listed if tag.islower()]
-    skipped = [path for tag, path in listed if tag in "sS" and _size(scratch.root, path) is not None]
-    await _update(scratch, index, "--no-assume-unchanged", paths=assumed)
-    await _update(scratch, index, "--no-skip-worktree", paths=skipped)
-
-
-async def _remove_ignored(scratch: Scratch, index: str, tracked: set[str], exclude: str) -> None:
-    """Take out what git ignores by now, but for what the user's index has all the same."""
-    ignored = split(await scratch.git("ls-files", "-z", "-c", "-i", exclude, index=index))
-    await _update(scratch, index, "--force-remove", paths=[path for path in ignored if path not in tracked])
+    skipped = [path for tag, path in listed if tag in "sS" and _find_size(scratch.root, path) is not None]
+    await _update_paths(scratch, index, "--no-assume-unchanged", paths=assumed)
+    await _update_paths(scratch, index, "--no-skip-worktree", paths=skipped)
 
 
 async def _inner_files(scratch: Scratch, folders: Iterable[str]) -> list[str]:
-    """The files of other repositories within the folder, which git itself would not show."""
+    """Return the files of other repositories in the folder, which git does not list."""
     files: list[str] = []
     waiting = [*folders]
     while waiting:
@@ -473,21 +438,14 @@ async def _inner_files(scratch: Scratch, folders: Iterable[str]) -> list[str]:
     return files
 
 
-async def _update(scratch: Scratch, index: str, *words: str, paths: Sequence[str]) -> None:
+async def _update_paths(scratch: Scratch, index: str, *words: str, paths: Sequence[str]) -> None:
     if paths:
         text = "".join(f"{path}\0" for path in paths)
         await scratch.git("update-index", "-z", *words, "--stdin", index=index, input=text)
 
 
-async def _stand_in(scratch: Scratch, index: str, path: str) -> None:
-    """Put a line in place of a file that is too big to keep or cannot be read; it changes when the file does."""
-    with suppress(FileNotFoundError):
-        status = (scratch.root / path).lstat()
-        line = f"{_NOT_KEPT}{status.st_size} bytes, last changed at {status.st_mtime_ns} ns.\n"
-        await _put_line(scratch, index, path, line)
-
-
 async def _put_line(scratch: Scratch, index: str, path: str, line: str) -> None:
+    """Put a line into the index in place of a file."""
     blob = (await scratch.git("hash-object", "-w", "--stdin", input=line)).strip()
     await scratch.git("update-index", "-z", "--index-info", index=index, input=f"100644 {blob}\t{path}\0")
 
@@ -501,12 +459,12 @@ async def _has_object(scratch: Scratch, name: str) -> bool:
 
 
 def _line_for(content: str) -> str:
-    """Return the line that stands in for a file with a secret; `content` is its hash."""
+    """Return the line that replaces a file with a secret; `content` is its hash."""
     return f"{_NOT_KEPT}it has a secret in it. Its hash is {content}.\n"
 
 
 def _is_same_content(old: str, new: str) -> bool:
-    """Whether one of two blobs is the line that stands in for the other."""
+    """Return whether one of two blobs is the line that replaces the other."""
     return old == _hash_of_line_for(new) or new == _hash_of_line_for(old)
 
 
@@ -516,35 +474,25 @@ def _hash_of_line_for(content: str) -> str:
     return algorithm(b"blob %d\0" % len(line) + line, usedforsecurity=False).hexdigest()
 
 
-def _size(root: Path, path: str) -> int | None:
-    """How big a file is (-1: it cannot be read); None if there is none, or something that git could not keep."""
-    place = root / path
+def _find_size(root: Path, path: str) -> int | None:
+    """Return the size of a file, or -1 if it cannot be read.
+
+    None: there is no file, or something that git cannot keep.
+    """
+    file = root / path
     try:
-        status = place.lstat()
-    except OSError:  # it is gone, or lies in a folder that is closed to us
+        status = file.lstat()
+    except OSError:
         return None
-    if os.path.realpath(place.parent) != str(place.parent):
-        return None  # it lies behind a link, which is a file itself
+    if os.path.realpath(file.parent) != str(file.parent):
+        # A folder in its path is a link, and the link itself is the file.
+        return None
     if stat.S_ISREG(status.st_mode):
-        return status.st_size if os.access(place, os.R_OK) else -1
-    is_repository = stat.S_ISDIR(status.st_mode) and (place / ".git").exists()
+        return status.st_size if os.access(file, os.R_OK) else -1
+    is_repository = stat.S_ISDIR(status.st_mode) and (file / ".git").exists()
     return 0 if stat.S_ISLNK(status.st_mode) or is_repository else None
 
 
-def _first_bytes(path: Path, count: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(count)
-
-
-def _file_change(path: str, letter: str, insertions: str, deletions: str) -> FileChange:
-    counts = [int(number) if number.isdigit() else 0 for number in (insertions, deletions)]
-    return FileChange(_shown(path), _STATUS.get(letter, "modified"), *counts)
-
-
-def _parts(listed: str) -> list[str]:
-    return [line for line in listed.split("\0") if line]
-
-
-def _shown(text: str) -> str:
-    """As text that JSON can carry, whatever bytes it has."""
+def _printable(text: str) -> str:
+    """Return text that JSON can carry, with escapes for bytes that are not UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

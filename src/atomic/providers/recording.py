@@ -198,12 +198,12 @@ class CallRecorder:
 
     async def start(self) -> None:
         """Note the state of the files before the turn."""
-        from atomic.git import watching
+        from atomic.git import watch_folder
 
         folder = self._recorder.options.cwd or Path.cwd()
         try:
             async with asyncio.timeout(GIT_SECONDS):
-                watch = watching(folder, ignored=[self._recorder.path])
+                watch = watch_folder(folder, ignored=[self._recorder.path])
                 self._watch = await self._stack.enter_async_context(watch)
         except (AtomicError, OSError) as error:
             self._problems.append(_files_unknown(error))
