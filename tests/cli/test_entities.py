@@ -10,7 +10,7 @@ import pytest
 from tests.cli.command import ATOMIC, User, complaint
 from tests.cli.files import agent, skill, write
 from tests.cli.terminal import in_terminal
-from tests.git.shop import git
+from tests.support.repositories import git
 
 FIELDS = [
     "kind", "name", "description", "aliases", "tools", "denied_tools", "model", "original_model", "argument_hint",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.command import User, complaint
 from tests.cli.files import write
-from tests.git.shop import git
+from tests.support.repositories import git
 
 
 async def test_a_new_project_gets_a_configuration_and_a_workflow_that_loads(user: User) -> None:

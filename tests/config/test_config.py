@@ -30,7 +30,7 @@ from atomic.config import (
 from atomic.config.files import key_lines
 from atomic.ralph.definition import DEFAULTS as RALPH_DEFAULTS
 from atomic.workflows import WorkflowDefinition
-from tests.git.shop import git
+from tests.support.repositories import git
 
 FORBIDDEN = {
     "editor": 'editor = "evil"',

@@ -21,7 +21,7 @@ from atomic.git import (
     scratch,
     watch_folder,
 )
-from tests.git.shop import commit, content, copy, git, new_repository, state, write
+from tests.support.repositories import commit, content, copy, git, new_repository, state, write
 
 
 async def changes_of(folder: Path, work: Callable[[], object], *, ignored: list[Path] | None = None) -> Changes:

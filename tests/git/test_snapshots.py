@@ -22,8 +22,8 @@ from atomic.git import (
     snapshots,
 )
 from atomic.git.calls import run_git
-from tests.git.shop import commit, git, new_repository, write
 from tests.git.test_strangers import canaries, hostile, triggered
+from tests.support.repositories import commit, git, new_repository, write
 
 __all__ = ["canaries"]  # a fixture
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atomic.git import Changes, apply_changes, find_repository, watch_folder
-from tests.git.shop import commit, content, copy, git, new_repository, write
+from tests.support.repositories import commit, content, copy, git, new_repository, write
 
 HOOKS = [
     *("applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg"),

@@ -29,8 +29,8 @@ from atomic.mcp.config_files import places
 from atomic.providers.acp.project_files import find_project_code
 from atomic.workflows import UntrustedError
 from atomic.workflows.errors import TrustError
-from tests.git.shop import git, new_repository
 from tests.loading.projects import World
+from tests.support.repositories import git, new_repository
 from tests.timing import judge
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from atomic.mcp import McpStateError, load_mcp_entries, set_enabled
-from tests.git.shop import git
+from tests.support.repositories import git
 
 SERVERS = {"on": {"command": "a"}, "off": {"command": "b", "disabled": True}}
 

@@ -14,7 +14,7 @@ from atomic.providers import AgentEvent, SessionOptions, require_provider
 from atomic.testing import ModelServer, Think
 from atomic.testing.conformance.agents import AGENTS, Words
 from atomic.testing.conformance.shared_setup import environment
-from tests.git.shop import ENVIRONMENT, new_repository
+from tests.support.repositories import ENVIRONMENT, new_repository
 
 RECORDINGS = Path(__file__).with_name("recordings")
 CACHE = Path(__file__).parents[2] / ".programs" / "cache"

@@ -39,8 +39,8 @@ from atomic.providers import recording as recording_module
 from atomic.providers.prompt_title import role_and_task
 from atomic.providers.recording import RecordingError, append, read_recording
 from atomic.providers.turn import Turn
-from tests.git.shop import commit, git, new_repository, write
 from tests.providers.scripted import Play, ScriptedProvider, ScriptedSession, read
+from tests.support.repositories import commit, git, new_repository, write
 from tests.timing import judge
 
 PROMPT = "[atomic role=worker task=3 attempt=1]\nWrite it."

@@ -11,8 +11,8 @@ import pytest
 from atomic.providers import AgentEvent, EndReason, SessionOptions, TurnEnded
 from atomic.providers.recording import read_recording
 from atomic.providers.replay import ReplayProvider
-from tests.git.shop import content, git, state
 from tests.providers import recorded
+from tests.support.repositories import content, git, state
 
 AGENTS = ["claude", "opencode", "copilot"]
 

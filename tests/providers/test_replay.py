@@ -40,8 +40,8 @@ from atomic.providers.recording import RecordingError, read_recording
 from atomic.providers.replay import ReplayProvider
 from atomic.providers.session import STOP_SECONDS, LiveProvider
 from atomic.providers.turn import Turn
-from tests.git.shop import commit, content, copy, git, new_repository, state, write
 from tests.providers.scripted import ScriptedProvider, ScriptedSession, end_of, read
+from tests.support.repositories import commit, content, copy, git, new_repository, state, write
 from tests.timing import judge
 
 DONE = {"type": "turn_ended", "reason": "done"}

@@ -16,10 +16,10 @@ from atomic.loading.project_check import Gate, find_gate
 from atomic.processes import ExecError
 from atomic.ralph.checks import TAIL, CheckHistory
 from atomic.sessions.facts import Facts
-from tests.git.shop import write
 from tests.processes.test_processes import pids_in
 from tests.ralph.theatre import facts_in
 from tests.support.processes import is_alive
+from tests.support.repositories import write
 from tests.support.waits import eventually
 
 LIMIT = 60.0  # seconds; no gate here takes a small part of it

@@ -11,8 +11,8 @@ import pytest
 
 from atomic.git import Repository, find_repository, read_refs
 from atomic.ralph.users_refs import UsersRefs
-from tests.git.shop import git, new_repository
 from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, worker, writing
+from tests.support.repositories import git, new_repository
 
 BRANCH = "refs/heads/main"
 

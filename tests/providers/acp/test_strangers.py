@@ -15,9 +15,9 @@ from atomic.providers import SessionOptions, UntrustedProjectError, require_prov
 from atomic.providers.acp.agent import find_agent
 from atomic.providers.acp.environment import environment
 from atomic.testing.model_server import Call, Script
-from tests.git.shop import git
 from tests.providers.acp.stage import PUPPET, puppet_settings, stage
 from tests.providers.heard import end_of, turn
+from tests.support.repositories import git
 
 
 def put(folder: Path, files: Mapping[str, Any]) -> None:
