@@ -17,18 +17,18 @@ from typing import Any, TypeVar
 from atomic.chat.protocol import (
     Activity,
     Answer,
+    ChatEvent,
+    ChatNotice,
     Intent,
     Interrupt,
-    News,
     Picked,
     QuestionOpened,
     RunEnded,
     RunStarted,
-    Said,
     Shell,
     StatusChanged,
     Submit,
-    decode_news,
+    decode_event,
     encode,
 )
 from atomic.providers import AgentEvent, TextDelta
@@ -37,7 +37,7 @@ from atomic.tui.state.store import Store
 from tests.cli.command import User
 
 LIMIT = 60.0  # seconds for anything
-NewsT = TypeVar("NewsT", bound=News)
+EventT = TypeVar("EventT", bound=ChatEvent)
 
 
 class EngineScreen:
@@ -45,7 +45,7 @@ class EngineScreen:
 
     def __init__(self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: Any) -> None:
         self.process = process
-        self.heard: list[News] = []
+        self.heard: list[ChatEvent] = []
         self._reader, self._writer = reader, writer
         self._changed = asyncio.Event()
         self._numbers = count(1)
@@ -54,7 +54,7 @@ class EngineScreen:
     async def _read(self) -> None:
         with suppress(ConnectionError):
             while line := await self._reader.readline():
-                self.heard.append(decode_news(line))
+                self.heard.append(decode_event(line))
                 self._changed.set()
         self._changed.set()
 
@@ -83,7 +83,7 @@ class EngineScreen:
         self.send(Shell(run=run, command=command))
         return run
 
-    async def until(self, fits: Callable[[News], bool], *, limit: float = LIMIT, after: int = 0) -> News:
+    async def until(self, fits: Callable[[ChatEvent], bool], *, limit: float = LIMIT, after: int = 0) -> ChatEvent:
         """The first news behind a place that fit."""
         at = after
         try:
@@ -100,8 +100,8 @@ class EngineScreen:
         except TimeoutError:
             raise AssertionError(f"not within {limit} s; the last were {str(self.heard[-8:])[-2000:]}") from None
 
-    async def until_type(self, type: type[NewsT], *, limit: float = LIMIT, after: int = 0, **facts: Any) -> NewsT:
-        def fits(news: News) -> bool:
+    async def until_type(self, type: type[EventT], *, limit: float = LIMIT, after: int = 0, **facts: Any) -> EventT:
+        def fits(news: ChatEvent) -> bool:
             return isinstance(news, type) and all(getattr(news, name) == fact for name, fact in facts.items())
 
         found = await self.until(fits, limit=limit, after=after)
@@ -134,7 +134,7 @@ class EngineScreen:
 
     # what was heard -------------------------------------------------------------------------------------------
 
-    def of(self, run: str) -> list[News]:
+    def of(self, run: str) -> list[ChatEvent]:
         return [news for news in self.heard if getattr(news, "run", None) == run]
 
     def events(self, run: str) -> list[AgentEvent]:
@@ -145,7 +145,7 @@ class EngineScreen:
         return "".join(event.text for event in self.events(run) if isinstance(event, TextDelta) and not event.agent)
 
     def said(self, run: str | None = None) -> str:
-        return "\n".join(news.text for news in self.heard if isinstance(news, Said) and run in (None, news.run))
+        return "\n".join(news.text for news in self.heard if isinstance(news, ChatNotice) and run in (None, news.run))
 
     def started(self, run: str) -> RunStarted:
         (started,) = [news for news in self.of(run) if isinstance(news, RunStarted)]

@@ -23,7 +23,7 @@ from atomic.chat.protocol import (
     StatusChanged,
     ThemeSet,
     Watch,
-    decode_news,
+    decode_event,
 )
 from tests.chat.puppets import AGENT, has_puppet, steps
 from tests.chat.screen import EngineScreen, engine
@@ -40,7 +40,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 async def history(screen: EngineScreen) -> list[Any]:
     """What was said before, all of it."""
     await screen.until_type(History, last=True)
-    return [decode_news(raw) for news in screen.heard if isinstance(news, History) for raw in news.news]
+    return [decode_event(raw) for news in screen.heard if isinstance(news, History) for raw in news.events]
 
 
 async def test_a_conversation_is_a_folder_from_its_first_prompt_on(user: User) -> None:
@@ -156,7 +156,7 @@ async def test_five_thousand_messages_are_opened_quickly(user: User) -> None:
         told = await history(screen)
         judge(time.monotonic() - began, 3)
         assert len(told) == 2501 * len(exchange.splitlines())
-        assert all(len(news.news) <= 500 for news in screen.heard if isinstance(news, History))
+        assert all(len(news.events) <= 500 for news in screen.heard if isinstance(news, History))
 
 
 async def test_clear_begins_another_conversation(user: User) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnded, RunStarted, Watch, WorkflowNews
+from atomic.chat.protocol import GraphDrawn, Leave, Left, QuestionClosed, RunEnded, RunStarted, Watch, WorkflowActivity
 from atomic.runs.events import NodeStarted, Warning
 from tests.chat.puppets import AGENT, has_puppet
 from tests.chat.screen import EngineScreen, engine
@@ -94,7 +94,7 @@ workflow = (graph(S).map("files", lambda state: ["a", "b"], graph(S).tool("read"
 
 def is_node(node: str) -> Any:
     def fits(news: Any) -> bool:
-        return isinstance(news, WorkflowNews) and isinstance(news.event, NodeStarted) and news.event.node == node
+        return isinstance(news, WorkflowActivity) and isinstance(news.event, NodeStarted) and news.event.node == node
 
     return fits
 
@@ -115,7 +115,7 @@ async def test_a_workflow_is_followed_to_its_end(user: User) -> None:
         assert (begun.kind, begun.title, begun.prompt) == ("workflow", "steps", "/steps build it")
         assert begun.session == session(user)["id"]
         drawn = await screen.until_type(GraphDrawn, run=run)
-        row, column, cells = drawn.places["slow"]
+        row, column, cells = drawn.positions["slow"]
         assert drawn.lines[row][column : column + cells] == "slow"
         assert (await screen.ask("/help")).status == "done"  # the prompt is free meanwhile
         (user.project / "go").touch()
@@ -133,7 +133,7 @@ async def test_every_step_of_a_map_has_its_node_in_the_drawing(user: User) -> No
         assert (await screen.ended(run)).status == "completed"
         nodes = screen.folded().runs[run].nodes
         assert {"read", "end"} <= set(nodes)
-        assert set(nodes) <= set(drawn.places)
+        assert set(nodes) <= set(drawn.positions)
 
 
 async def test_flags_are_those_of_the_command_line(user: User) -> None:
@@ -163,7 +163,7 @@ async def test_events_of_a_run_come_from_its_pipe_and_else_from_its_log(user: Us
     async with engine(user, "--agent", AGENT) as screen:
         run = screen.submit("/steps now")
         assert (await screen.ended(run)).status == "completed"
-        events = [news.event for news in screen.heard if isinstance(news, WorkflowNews)]
+        events = [news.event for news in screen.heard if isinstance(news, WorkflowActivity)]
         nodes = [event.node for event in events if isinstance(event, NodeStarted)]
         assert nodes == ["first", "second"]
         assert ledger(user) == ["second"]
@@ -182,7 +182,7 @@ async def test_a_run_continues_while_no_one_reads_its_pipe(user: User) -> None:
         finally:
             screen.process.send_signal(signal.SIGCONT)
         assert (await screen.ended(run)).status == "completed"
-        events = [news.event for news in screen.heard if isinstance(news, WorkflowNews)]
+        events = [news.event for news in screen.heard if isinstance(news, WorkflowActivity)]
         numbers = [int(event.text.split()[0]) for event in events if isinstance(event, Warning)]
         assert numbers == list(range(3000))
 

@@ -25,7 +25,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 import pytest
 
-from atomic.chat.protocol import Intent, News
+from atomic.chat.protocol import ChatEvent, Intent
 
 # The journal's rows, session.json and the chat protocol have no public name. When they move, change these imports only.
 from atomic.graph.engine import journal as journal_rows
@@ -307,7 +307,7 @@ def test_events(user: User) -> None:
         *section("Run events: `atomic run --json`, logs/events.jsonl", describe_union(WorkflowEvent, unions)),
         *section("Agent events: in agent_activity, in recordings, in a chat", describe_union(AgentEvent, {})),
         *section("Chat, from the screen to the engine; defaults are left out", describe_union(Intent, unions)),
-        *section("Chat, from the engine to the screen; defaults are left out", describe_union(News, unions)),
+        *section("Chat, from the engine to the screen; defaults are left out", describe_union(ChatEvent, unions)),
         *section("`atomic run --json` that is refused", describe_tagged_values(refused.objects)),
         *section("`atomic -p --output json`", describe_tagged_values(as_json.objects)),
         *section("`atomic -p --output stream-json`", describe_tagged_values(as_lines.objects)),

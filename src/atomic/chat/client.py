@@ -19,23 +19,23 @@ from time import perf_counter
 from typing import Protocol
 
 from atomic.chat.protocol import (
+    ChatEvent,
+    ChatNotice,
     Cleared,
     Intent,
     Interrupt,
     Leave,
     Left,
     Level,
-    News,
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
     ScreenSize,
     Shell,
     StatusChanged,
     Submit,
     Watch,
-    decode_news,
+    decode_event,
     encode,
 )
 from atomic.processes import ExitWatch, end_group, guard
@@ -54,14 +54,14 @@ _ORPHAN_GRACE = 5  # seconds for an engine whose screen has died
 _WANTING = (Submit, Shell, Watch)  # what is worth another engine
 
 
-class EngineLink(Protocol):
+class ChatClient(Protocol):
     """Carries intents to an engine and brings its news."""
 
     def send(self, intent: Intent) -> None:
         """Hand over an intent. It never waits; an engine that has died is started again by what is sent next."""
         ...
 
-    def news(self) -> AsyncIterator[News]:
+    def events(self) -> AsyncIterator[ChatEvent]:
         """All news in their order until `close`; if the engine dies, the end of each active run is among them."""
         ...
 
@@ -70,7 +70,7 @@ class EngineLink(Protocol):
         ...
 
 
-class ProcessLink:
+class ProcessClient:
     """Starts engines and speaks with the one that lives. It belongs to one event loop."""
 
     def __init__(
@@ -81,7 +81,7 @@ class ProcessLink:
         self._engine: _Engine | None = None
         self._active: dict[str, RunStarted | None] = {}  # None: it was sent, and nobody has begun with it
         self._limits: dict[str, asyncio.TimerHandle] = {}  # of runs that nobody has begun with
-        self._inbox: deque[bytes | News] = deque()
+        self._inbox: deque[bytes | ChatEvent] = deque()
         self._waiting = 0  # bytes in the inbox
         self._wake = asyncio.Event()
         self._width: ScreenSize | None = None
@@ -105,7 +105,7 @@ class ProcessLink:
         if isinstance(intent, Interrupt) and intent.force:
             loop.call_later(FORCE_AFTER, self._force, intent.run, engine, engine.said)
 
-    async def news(self) -> AsyncIterator[News]:
+    async def events(self) -> AsyncIterator[ChatEvent]:
         """All news in their order until `close`."""
         while True:
             began = perf_counter()
@@ -212,11 +212,11 @@ class ProcessLink:
 
     # -- news
 
-    def _put(self, *news: News) -> None:
+    def _put(self, *news: ChatEvent) -> None:
         self._inbox.extend(news)
         self._wake.set()
 
-    def _next(self) -> News | None:
+    def _next(self) -> ChatEvent | None:
         """The next piece of news; None for what is none."""
         item = self._inbox.popleft()
         if not isinstance(item, bytes):
@@ -229,15 +229,15 @@ class ProcessLink:
         if self._engine is not None:
             self._engine.read_on()
         try:
-            news = decode_news(item)
+            news = decode_event(item)
         except ValueError as error:  # msgspec's own is one; also bytes that are no text
-            return Said(text=f"The engine said something that cannot be read: {error}", level=Level.ERROR)
+            return ChatNotice(text=f"The engine said something that cannot be read: {error}", level=Level.ERROR)
         if isinstance(news, RunEnded) and self._engine is not None:
             self._engine.ended(news.run)
         self._note(news)
         return news
 
-    def _note(self, news: News) -> None:
+    def _note(self, news: ChatEvent) -> None:
         """Know which runs are active, and which conversation to go on with."""
         match news:
             case RunStarted(run=run):
@@ -255,9 +255,9 @@ class ProcessLink:
 
     def _end_runs(self, why: str) -> None:
         """End what nobody will end any more, before all other news."""
-        ends: list[News] = [_end_of(run, started, why) for run, started in self._active.items()]
+        ends: list[ChatEvent] = [_end_of(run, started, why) for run, started in self._active.items()]
         if why and not ends:
-            ends.append(Said(text=why, level=Level.ERROR))
+            ends.append(ChatNotice(text=why, level=Level.ERROR))
         self._active.clear()
         self._inbox.extendleft(reversed(ends))
         self._wake.set()
@@ -278,7 +278,7 @@ def _end_of(run: str, started: RunStarted | None, why: str) -> RunEnded:
 class _Engine:
     """One engine: its process, its guard, and the socket to it."""
 
-    def __init__(self, argv: Sequence[str], owner: ProcessLink) -> None:
+    def __init__(self, argv: Sequence[str], owner: ProcessClient) -> None:
         self.said = 0  # how often
         self._owner = owner
         self._loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from atomic.base.arguments import UsageError
 from atomic.chat.conversation import BUSY
 from atomic.chat.named_agents import Crew
-from atomic.chat.protocol import PickKind, PickRow, RunKind, Said, ThemeSet
+from atomic.chat.protocol import ChatNotice, PickKind, PickRow, RunKind, ThemeSet
 from atomic.chat.runs import End, Run
 from atomic.commands import (
     AgentTask,
@@ -56,7 +56,7 @@ class ChatHost:
         return self._engine.place.wiring.entities.find("agent", name) is not None
 
     def show(self, text: str) -> None:
-        self._run.tell(Said(text=text, run=self._run.id))
+        self._run.tell(ChatNotice(text=text, run=self._run.id))
 
     async def turn(self, prompt: TurnPrompt) -> None:
         if self.is_streaming:  # it is no part of the conversation then

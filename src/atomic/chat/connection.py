@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
-from atomic.chat.protocol import Intent, News, decode_intent, encode
+from atomic.chat.protocol import ChatEvent, Intent, decode_intent, encode
 
 _LONGEST = 256 * 1024 * 1024  # bytes of one intent: a prompt with what was pasted into it
 _MUCH = 4 * 1024 * 1024  # bytes that the screen has not taken yet
@@ -31,7 +31,7 @@ class Wire:
         end.setblocking(False)
         return cls(*await asyncio.open_connection(sock=end, limit=_LONGEST))
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: ChatEvent) -> None:
         """Say it; a screen that has gone hears nothing."""
         if not self._writer.is_closing():
             self._writer.write(encode(news))

@@ -24,6 +24,8 @@ from atomic.chat.log import ChatLog, open_again, past_news
 from atomic.chat.project import Place
 from atomic.chat.protocol import (
     Answer,
+    ChatEvent,
+    ChatNotice,
     Cleared,
     FilesFound,
     FindFiles,
@@ -33,13 +35,11 @@ from atomic.chat.protocol import (
     Leave,
     Left,
     Level,
-    News,
     Picked,
     PickKind,
     PickOpened,
     PickRow,
     RunKind,
-    Said,
     ScreenSize,
     Shell,
     StatusChanged,
@@ -314,7 +314,7 @@ class Engine:
         self.conversation.know(session)
         self._wire.tell(Cleared(session=session.id))
         for news, is_last in past_news(session):
-            self._wire.tell(History(news=news, last=is_last))
+            self._wire.tell(History(events=news, last=is_last))
             await self._wire.room()
         self._tell_status()
         self.conversation.warm_up()
@@ -375,12 +375,12 @@ class Engine:
 
     # what is told ----------------------------------------------------------------------------------------------------
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, news: ChatEvent) -> None:
         self._wire.tell(news)
         self.conversation.log.note(news)
 
     def _say(self, text: str, level: Level) -> None:
-        self._wire.tell(Said(text=text, level=level))
+        self._wire.tell(ChatNotice(text=text, level=level))
 
     def _tell_failure(self, error: BaseException) -> None:
         self._say(message_of(error) if isinstance(error, Exception) else str(error), Level.ERROR)

@@ -16,15 +16,15 @@ from atomic import __version__
 from atomic.base.untrusted_files import open_regular
 from atomic.chat.protocol import (
     Activity,
-    News,
+    ChatEvent,
+    ChatNotice,
     QuestionClosed,
     QuestionOpened,
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
-    ShellSaid,
-    decode_news,
+    ShellOutput,
+    decode_event,
 )
 from atomic.graph import JournalError
 from atomic.providers.events import TurnEnded, Usage
@@ -36,8 +36,8 @@ _PIECE = 300  # news of the past that go together
 _TAIL = 512 * 1024  # bytes of the log that are looked through for the last exchanges
 _TITLE = 2_000  # characters of the first prompt, which stands for the conversation in a list
 _MOST_WAITING = 5_000  # news before the first prompt
-_KEPT_KINDS = (RunKind.TURN, RunKind.CREW, RunKind.SHELL, RunKind.WORKFLOW)
-_OF_A_RUN = (Activity, ShellSaid, RunEnded, QuestionOpened, Said)
+_KEPT_KINDS = (RunKind.TURN, RunKind.AGENTS, RunKind.SHELL, RunKind.WORKFLOW)
+_OF_A_RUN = (Activity, ShellOutput, RunEnded, QuestionOpened, ChatNotice)
 
 
 class ChatLog:
@@ -46,7 +46,7 @@ class ChatLog:
     def __init__(self, store: SessionStore, *, project: str, cwd: str, session: Session | None = None) -> None:
         self._store, self._project, self._cwd, self._session = store, project, cwd, session
         self.id = store.new_id() if session is None else session.id
-        self._waiting: list[News] = []
+        self._waiting: list[ChatEvent] = []
         self._runs: set[str] = set()
         self._questions: set[str] = set()
         self._lines: dict[str, str] = {}  # by run: what a shell has said of a line that is not whole yet
@@ -87,7 +87,7 @@ class ChatLog:
         for news in waiting:
             self._write(news)
 
-    def note(self, news: News) -> None:
+    def note(self, news: ChatEvent) -> None:
         """Keep it, if it is a part of the conversation."""
         if not self._matters(news):
             return
@@ -114,7 +114,7 @@ class ChatLog:
         except OSError as error:
             self._failure = error.strerror or str(error)
 
-    def _matters(self, news: News) -> bool:
+    def _matters(self, news: ChatEvent) -> bool:
         if isinstance(news, RunStarted):
             if news.kind in _KEPT_KINDS:
                 self._runs.add(news.run)
@@ -125,24 +125,24 @@ class ChatLog:
             return news.id in self._questions
         return isinstance(news, _OF_A_RUN) and news.run in self._runs
 
-    def _write(self, news: News) -> None:
-        if isinstance(news, ShellSaid):
+    def _write(self, news: ChatEvent) -> None:
+        if isinstance(news, ShellOutput):
             self._write_lines(news)
             return
         if isinstance(news, RunEnded) and (rest := self._lines.pop(news.run, "")):
-            self._put(ShellSaid(run=news.run, text=rest))
+            self._put(ShellOutput(run=news.run, text=rest))
         self._put(news)
 
-    def _write_lines(self, said: ShellSaid) -> None:
+    def _write_lines(self, said: ShellOutput) -> None:
         """Whole lines alone: a secret that comes in two pieces would be seen in neither."""
         text = self._lines.pop(said.run, "") + said.text
         cut = text.rfind("\n") + 1
         if cut:
-            self._put(ShellSaid(run=said.run, text=text[:cut]))
+            self._put(ShellOutput(run=said.run, text=text[:cut]))
         if rest := text[cut:]:
             self._lines[said.run] = rest
 
-    def _put(self, news: News) -> None:
+    def _put(self, news: ChatEvent) -> None:
         if self._session is not None:
             self._session.logs.event(msgspec.to_builtins(news))
 
@@ -178,7 +178,7 @@ def last_exchanges(session: Session, most: int) -> list[tuple[str, str]]:
     prompt = ""
     for line in _tail(session):
         try:
-            news = decode_news(line)
+            news = decode_event(line)
         except msgspec.DecodeError:  # cut, or of a newer Atomic
             continue
         if isinstance(news, RunStarted) and news.kind is RunKind.TURN:

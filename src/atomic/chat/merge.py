@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from atomic.chat.protocol import Activity, News, ShellSaid, WorkflowNews
+from atomic.chat.protocol import Activity, ChatEvent, ShellOutput, WorkflowActivity
 from atomic.providers.events import TextDelta, ThinkingDelta, ToolOutput
 from atomic.runs.events import AgentActivity
 
@@ -14,10 +14,10 @@ _Delta = TextDelta | ThinkingDelta | ToolOutput
 _Key = tuple[object, ...]
 
 
-def merged(waiting: Iterable[News]) -> Iterator[News]:
+def merged(waiting: Iterable[ChatEvent]) -> Iterator[ChatEvent]:
     """Yield the same news in the same order; neighbours that continue the same text are joined."""
     key: _Key | None = None
-    held: list[News] = []
+    held: list[ChatEvent] = []
     for news in waiting:
         own = _key(news)
         if held and (own is None or own != key):
@@ -29,17 +29,17 @@ def merged(waiting: Iterable[News]) -> Iterator[News]:
         yield _join(held)
 
 
-def _key(news: News) -> _Key | None:
+def _key(news: ChatEvent) -> _Key | None:
     """Return what a piece of text belongs to; None if the news are not a piece of text."""
     match news:
         case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as delta):
             return run, *_stream(delta)
-        case WorkflowNews(
+        case WorkflowActivity(
             run=run, event=AgentActivity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta) as activity
         ):
             return run, activity.node, activity.task, activity.role, *_stream(delta)
-        case ShellSaid(run=run):
-            return run, ShellSaid
+        case ShellOutput(run=run):
+            return run, ShellOutput
         case _:
             return None
 
@@ -48,7 +48,7 @@ def _stream(delta: _Delta) -> _Key:
     return type(delta), delta.agent, delta.id if isinstance(delta, ToolOutput) else None
 
 
-def _join(held: list[News]) -> News:
+def _join(held: list[ChatEvent]) -> ChatEvent:
     first = held[0]
     if len(held) == 1:
         return first
@@ -56,20 +56,20 @@ def _join(held: list[News]) -> News:
     match first:
         case Activity(event=delta):
             return msgspec.structs.replace(first, event=msgspec.structs.replace(delta, text=text))
-        case WorkflowNews(event=AgentActivity(event=delta) as activity):
+        case WorkflowActivity(event=AgentActivity(event=delta) as activity):
             activity = msgspec.structs.replace(activity, event=msgspec.structs.replace(delta, text=text))
             return msgspec.structs.replace(first, event=activity)
         case _:
             return msgspec.structs.replace(first, text=text)
 
 
-def _text(news: News) -> str:
+def _text(news: ChatEvent) -> str:
     match news:
         case Activity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta):
             return delta.text
-        case WorkflowNews(event=AgentActivity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta)):
+        case WorkflowActivity(event=AgentActivity(event=TextDelta() | ThinkingDelta() | ToolOutput() as delta)):
             return delta.text
-        case ShellSaid(text=text):
+        case ShellOutput(text=text):
             return text
         case _:
             return ""

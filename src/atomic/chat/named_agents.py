@@ -12,7 +12,7 @@ import msgspec
 
 from atomic.chat.agents import Agents
 from atomic.chat.conversation import Conversation
-from atomic.chat.protocol import Activity, Level, RunKind, Said
+from atomic.chat.protocol import Activity, ChatNotice, Level, RunKind
 from atomic.chat.questions import Questions
 from atomic.chat.runs import INTERRUPTED, End, Run
 from atomic.commands import AgentTask, agent_prompt
@@ -61,13 +61,13 @@ class Crew:
 
     async def work(self, tasks: Sequence[AgentTask]) -> End:
         """Run them to their ends."""
-        self._run.start(RunKind.CREW, ", ".join(dict.fromkeys(task.agent for task in tasks)))
+        self._run.start(RunKind.AGENTS, ", ".join(dict.fromkeys(task.agent for task in tasks)))
         name, provider = await self._conversation.models_provider()
         place = self._conversation.place
         await self._conversation.log.begin(self._run.prompt, self._conversation.config)
         mcp, notices = await place.session_mcp(provider)
         for notice in notices:
-            self._run.tell(Said(text=notice, level=Level.WARNING, run=self._run.id))
+            self._run.tell(ChatNotice(text=notice, level=Level.WARNING, run=self._run.id))
         bridge = Bridge(
             _Counted(provider, self._note_opened),
             entities=place.wiring.entities,
@@ -127,7 +127,7 @@ class Crew:
         self._run.tell(Activity(run=self._run.id, event=event, time=time.time()))
 
     def _warn(self, text: str) -> None:
-        self._run.tell(Said(text=text, level=Level.WARNING, run=self._run.id))
+        self._run.tell(ChatNotice(text=text, level=Level.WARNING, run=self._run.id))
 
     def _end(self, requests: Sequence[SubagentRequest], results: Sequence[SubagentResult]) -> End:
         for request, result in zip(requests, results, strict=True):

@@ -19,7 +19,7 @@ class RunKind(StrEnum):
     """What is at work."""
 
     TURN = "turn"  # the agent of the conversation answers
-    CREW = "crew"  # sub-agents that the person called
+    AGENTS = "crew"  # sub-agents that the user called by name
     SHELL = "shell"  # a command line of the person
     WORKFLOW = "workflow"  # in a process of its own, which outlives the screen
     COMMAND = "command"  # a slash command that takes its time: /compact, /mcp
@@ -114,7 +114,7 @@ class Leave(_Message, frozen=True, kw_only=True, tag="leave"):
 Intent: TypeAlias = Submit | Shell | Interrupt | Answer | Picked | FindFiles | Watch | ScreenSize | Leave
 
 
-# --- News: what happened ---
+# --- ChatEvent: what happened ---
 
 
 class CommandInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -179,7 +179,7 @@ class Activity(_Message, frozen=True, kw_only=True, tag="activity"):
     time: float = 0.0
 
 
-class WorkflowNews(_Message, frozen=True, kw_only=True, tag="workflow"):
+class WorkflowActivity(_Message, frozen=True, kw_only=True, tag="workflow"):
     """A workflow tells something, in its own words."""
 
     run: str
@@ -191,10 +191,12 @@ class GraphDrawn(_Message, frozen=True, kw_only=True, tag="graph_drawn"):
 
     run: str
     lines: tuple[str, ...]
-    places: dict[str, tuple[int, int, int]] = {}
+    positions: dict[str, tuple[int, int, int]] = msgspec.field(
+        default_factory=dict[str, tuple[int, int, int]], name="places"
+    )
 
 
-class ShellSaid(_Message, frozen=True, kw_only=True, tag="shell_said"):
+class ShellOutput(_Message, frozen=True, kw_only=True, tag="shell_said"):
     """What a command line of the person wrote."""
 
     run: str
@@ -243,7 +245,7 @@ class FilesFound(_Message, frozen=True, kw_only=True, tag="files_found"):
     paths: tuple[str, ...]
 
 
-class Said(_Message, frozen=True, kw_only=True, tag="said"):
+class ChatNotice(_Message, frozen=True, kw_only=True, tag="said"):
     """A text of Atomic itself for the transcript: what a command shows, a notice, an error."""
 
     text: str
@@ -267,7 +269,7 @@ class Cleared(_Message, frozen=True, kw_only=True, tag="cleared"):
 class History(_Message, frozen=True, kw_only=True, tag="history"):
     """What was said before, of a conversation or run that is opened again; it comes in pieces."""
 
-    news: tuple[msgspec.Raw, ...]
+    events: tuple[msgspec.Raw, ...] = msgspec.field(name="news")
     last: bool = True
 
 
@@ -277,20 +279,20 @@ class Left(_Message, frozen=True, kw_only=True, tag="left"):
     message: str = ""
 
 
-News: TypeAlias = (
+ChatEvent: TypeAlias = (
     StatusChanged
     | CommandsListed
     | RunStarted
     | Activity
-    | WorkflowNews
+    | WorkflowActivity
     | GraphDrawn
-    | ShellSaid
+    | ShellOutput
     | RunEnded
     | QuestionOpened
     | QuestionClosed
     | PickOpened
     | FilesFound
-    | Said
+    | ChatNotice
     | ThemeSet
     | Cleared
     | History
@@ -298,10 +300,10 @@ News: TypeAlias = (
 )
 
 
-def encode(message: Intent | News) -> bytes:
+def encode(message: Intent | ChatEvent) -> bytes:
     """One line."""
     return msgspec.json.encode(message) + b"\n"
 
 
 decode_intent = msgspec.json.Decoder(Intent).decode
-decode_news = msgspec.json.Decoder(News).decode
+decode_event = msgspec.json.Decoder(ChatEvent).decode

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 
 from atomic.base.errors import AtomicError, message_of
-from atomic.chat.protocol import News, RunEnded, RunKind, RunStarted
+from atomic.chat.protocol import ChatEvent, RunEnded, RunKind, RunStarted
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ Work = Callable[["Run"], Awaitable[End]]
 class Run:
     """An active run. Its news are sent until its end and not after it."""
 
-    def __init__(self, id: str, prompt: str, tell: Callable[[News], None]) -> None:
+    def __init__(self, id: str, prompt: str, tell: Callable[[ChatEvent], None]) -> None:
         self.id, self.prompt = id, prompt
         self.kind: RunKind | None = None  # None: not known yet
         self.session = ""
@@ -52,7 +52,7 @@ class Run:
             RunStarted(run=self.id, kind=kind, title=title, prompt=self.prompt, session=session, time=time.time())
         )
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: ChatEvent) -> None:
         """Send news of it, unless it is over."""
         if not self.is_over:
             self._tell(news)
@@ -70,7 +70,7 @@ class Run:
 class Runs:
     """All active runs. `at_end` is called before the end of a run is reported."""
 
-    def __init__(self, tell: Callable[[News], None], at_end: Callable[[Run], None]) -> None:
+    def __init__(self, tell: Callable[[ChatEvent], None], at_end: Callable[[Run], None]) -> None:
         self._tell, self._at_end = tell, at_end
         self._active: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # also of runs that were broken off and still clean up

@@ -6,7 +6,7 @@ import codecs
 import os
 
 from atomic.chat.conversation import Conversation
-from atomic.chat.protocol import RunKind, ShellSaid
+from atomic.chat.protocol import RunKind, ShellOutput
 from atomic.chat.runs import End, Run
 from atomic.processes import execute
 
@@ -47,7 +47,7 @@ class ShellRun:
     def _tell(self, text: str) -> None:
         if text:
             self._said.append(text)
-            self._run.tell(ShellSaid(run=self._run.id, text=text))
+            self._run.tell(ShellOutput(run=self._run.id, text=text))
 
     def _context(self, command: str, exit_code: int) -> str:
         said = "".join(self._said)

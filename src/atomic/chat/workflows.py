@@ -23,7 +23,7 @@ import msgspec
 from atomic.base.errors import AtomicError
 from atomic.chat.background_tasks import Asides
 from atomic.chat.graph_drawing import picture_of
-from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowNews
+from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowActivity
 from atomic.chat.questions import Answers, Questions
 from atomic.chat.runs import INTERRUPTED, End, Run
 from atomic.hosts import HostError, ask_to_stop, follow, leave_answer
@@ -98,7 +98,7 @@ class WorkflowRuns:
             count = 0
             async for event in events:
                 count += 1
-                run.tell(WorkflowNews(run=run.id, event=event))
+                run.tell(WorkflowActivity(run=run.id, event=event))
                 if isinstance(event, QuestionAsked):
                     self._ask(run, session, event.question, event.node)
                 if isinstance(event, RunEnded):
@@ -150,7 +150,7 @@ class WorkflowRuns:
             _log.warning("the graph of %s cannot be drawn: %s", session.record.workflow, error)
             return
         if picture is not None:
-            run.tell(GraphDrawn(run=run.id, lines=picture[0], places=picture[1]))
+            run.tell(GraphDrawn(run=run.id, lines=picture[0], positions=picture[1]))
 
 
 def _is_open(session: Session, question: str) -> bool:

@@ -22,17 +22,18 @@ import msgspec
 
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import harmless
-from atomic.chat.client import EngineLink, ProcessLink
+from atomic.chat.client import ChatClient, ProcessClient
 from atomic.chat.protocol import (
     Activity,
     Answer,
+    ChatEvent,
+    ChatNotice,
     Cleared,
     History,
     Interrupt,
     Leave,
     Left,
     Level,
-    News,
     Picked,
     PickOpened,
     QuestionClosed,
@@ -40,14 +41,13 @@ from atomic.chat.protocol import (
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
     ScreenSize,
     Shell,
-    ShellSaid,
+    ShellOutput,
     StatusChanged,
     Submit,
-    WorkflowNews,
-    decode_news,
+    WorkflowActivity,
+    decode_event,
 )
 from atomic.providers.events import (
     LimitReached,
@@ -78,7 +78,7 @@ def talk(request: ChatRequest, program: Sequence[str] | None = None) -> int:
 
 
 async def _talk(request: ChatRequest, program: Sequence[str] | None) -> int:
-    link = ProcessLink(request.engine_arguments(), session=request.resume or "", program=program)
+    link = ProcessClient(request.engine_arguments(), session=request.resume or "", program=program)
     talk = PlainTalk(link, _write)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, talk.interrupt)
@@ -114,7 +114,7 @@ def _write(text: str) -> None:
 class PlainTalk:
     """One conversation: news become lines, lines become intents."""
 
-    def __init__(self, link: EngineLink, write: Callable[[str], None]) -> None:
+    def __init__(self, link: ChatClient, write: Callable[[str], None]) -> None:
         self._link, self._write = link, write
         self._active: dict[str, RunKind] = {}
         self._texts: dict[tuple[str, str | None], str] = {}  # of a run and an agent: what is no whole paragraph yet
@@ -140,7 +140,7 @@ class PlainTalk:
             self._submit(prompt)
         else:
             self._line("atomic: type a line and press Enter; /help lists commands, /exit leaves")
-        async for news in self._link.news():
+        async for news in self._link.events():
             self._show(news)
             if isinstance(news, Left):
                 break
@@ -226,7 +226,7 @@ class PlainTalk:
 
     # what happens
 
-    def _show(self, news: News) -> None:
+    def _show(self, news: ChatEvent) -> None:
         match news:
             case StatusChanged():
                 self._status(news)
@@ -234,9 +234,9 @@ class PlainTalk:
                 self._began(news)
             case Activity(run=run, event=event):
                 self._activity(run, event)
-            case WorkflowNews(event=event):
+            case WorkflowActivity(event=event):
                 self._workflow(event)
-            case ShellSaid(text=text):
+            case ShellOutput(text=text):
                 self._write(text)
             case RunEnded():
                 self._ended(news)
@@ -247,11 +247,11 @@ class PlainTalk:
                 self._answer_ahead()
             case QuestionClosed(id=id):
                 self._close(id)
-            case Said():
+            case ChatNotice():
                 self._said(news)
             case Cleared():
                 self._line("a new conversation")
-            case History(news=pieces, last=is_last):
+            case History(events=pieces, last=is_last):
                 for piece in pieces:
                     self._show_old(bytes(piece))
                 if is_last:
@@ -263,7 +263,7 @@ class PlainTalk:
 
     def _show_old(self, line: bytes) -> None:
         """Print what was said before. Its runs are over, and no answer to its questions is expected."""
-        news = decode_news(line)
+        news = decode_event(line)
         match news:
             case RunStarted():
                 if news.prompt:
@@ -364,7 +364,7 @@ class PlainTalk:
         elif self._has_all:
             self.end(self._exit_code)
 
-    def _said(self, news: Said) -> None:
+    def _said(self, news: ChatNotice) -> None:
         sign = {Level.WARNING: "warning: ", Level.ERROR: "error: "}.get(news.level, "")
         self._line(sign + news.text)
 

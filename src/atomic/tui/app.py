@@ -27,10 +27,10 @@ from atomic.base.errors import ExitCode
 from atomic.chat.prompt_history import PromptHistory
 from atomic.chat.protocol import (
     Answer,
+    ChatEvent,
     FilesFound,
     FindFiles,
     Leave,
-    News,
     Picked,
     RunKind,
     ScreenSize,
@@ -57,7 +57,7 @@ from atomic.tui.widgets.status import IDLE_HINTS, StatusLine
 from atomic.tui.widgets.transcript import TranscriptView
 
 if TYPE_CHECKING:
-    from atomic.chat.client import EngineLink
+    from atomic.chat.client import ChatClient
     from atomic.config import Settings
     from atomic.tui.screens.question import Answered
 
@@ -66,7 +66,7 @@ AGAIN = 2.0  # seconds to confirm leaving with a second Ctrl+C
 GOODBYE = 5.0  # seconds to wait for the engine's final message
 QUIET_BEFORE_DIALOG = 1.0  # seconds without a key: typed letters must not answer a question
 
-_FOREGROUND = (RunKind.TURN, RunKind.CREW, RunKind.SHELL, RunKind.COMMAND)
+_FOREGROUND = (RunKind.TURN, RunKind.AGENTS, RunKind.SHELL, RunKind.COMMAND)
 # Commands that only show something or leave, so they need not wait for the agent.
 _IMMEDIATE = frozenset(("help", "h", "?", "theme", "exit", "quit", "q", "mcp", "sessions", "model", "m"))
 _PLACES = {
@@ -101,7 +101,7 @@ class AtomicApp(App[str], inherit_bindings=False):
 
     def __init__(
         self,
-        link: EngineLink,
+        link: ChatClient,
         *,
         settings: Settings,
         prompt: str = "",
@@ -267,14 +267,14 @@ class AtomicApp(App[str], inherit_bindings=False):
 
     # -- painting
 
-    def _apply(self, news: News) -> None:
+    def _apply(self, event: ChatEvent) -> None:
         """Apply an event of the engine to the state."""
-        if isinstance(news, FilesFound):
+        if isinstance(event, FilesFound):
             request, letters = self._files_request
-            if news.request == request:
-                self.prompt.found_files(letters, news.paths)
+            if event.request == request:
+                self.prompt.found_files(letters, event.paths)
             return
-        self.frames.mark(self.store.apply(news, time.time()))
+        self.frames.mark(self.store.apply(event, time.time()))
 
     def show(self, changes: Changes) -> None:
         """Update the widgets, and react to changes that need more than painting."""

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from atomic.chat.merge import merged
-from atomic.chat.protocol import Left, News
+from atomic.chat.protocol import ChatEvent, Left
 
 if TYPE_CHECKING:
-    from atomic.chat.client import EngineLink
+    from atomic.chat.client import ChatClient
     from atomic.tui.watchdog import Watchdog
 
 SLICE = 0.005  # seconds of work before waiting keys are handled
@@ -23,8 +23,8 @@ class EngineReader:
 
     def __init__(
         self,
-        link: EngineLink,
-        apply: Callable[[News], None],
+        link: ChatClient,
+        apply: Callable[[ChatEvent], None],
         call_later: Callable[[Callable[[], None]], object],
         watchdog: Watchdog,
     ) -> None:
@@ -33,18 +33,18 @@ class EngineReader:
         self._apply = apply
         self._call_later = call_later
         self._watchdog = watchdog
-        self._pending: deque[News] = deque()
+        self._pending: deque[ChatEvent] = deque()
         self._is_scheduled = False
         self.has_left = asyncio.Event()  # the engine has sent its final message
 
     async def run(self) -> None:
         """Receive events until the link is closed."""
-        async for news in self._link.news():
-            self._pending.append(news)
+        async for event in self._link.events():
+            self._pending.append(event)
             if not self._is_scheduled:
                 self._is_scheduled = True
                 self._call_later(self._apply_slice)
-            if isinstance(news, Left):
+            if isinstance(event, Left):
                 self.has_left.set()
 
     def _apply_slice(self) -> None:
@@ -53,8 +53,8 @@ class EngineReader:
         self._pending = deque()
         end = time.perf_counter() + SLICE
         rest = merged(waiting)
-        for news in rest:
-            self._apply(news)
+        for event in rest:
+            self._apply(event)
             if time.perf_counter() > end:
                 self._pending.extendleft(reversed(list(rest)))
                 break

@@ -11,14 +11,14 @@ from typing import Any, Protocol, runtime_checkable
 from textual.app import App
 
 from atomic.base.errors import ExitCode
-from atomic.chat.client import EngineLink, ProcessLink
+from atomic.chat.client import ChatClient, ProcessClient
 from atomic.chat.protocol import (
+    ChatEvent,
     Cleared,
     History,
     Intent,
     Interrupt,
     Left,
-    News,
     RunEnded,
     RunKind,
     RunStarted,
@@ -47,9 +47,9 @@ def make_app(request: ChatRequest, background: str, report: Report, program: Seq
     """Return the app. Its engine starts after the first frame. Raises ConfigError."""
     from atomic.tui.app import AtomicApp
 
-    link = ProcessLink(request.engine_arguments(), session=request.resume or "", program=program)
+    link = ProcessClient(request.engine_arguments(), session=request.resume or "", program=program)
     return AtomicApp(
-        ReportingLink(link, report),
+        ReportingClient(link, report),
         settings=load_settings(find_project()),
         prompt=request.prompt,
         theme=request.theme,
@@ -121,10 +121,10 @@ def _conclude_alone(terminal: Terminal, report: Report) -> None:
     write("".join(f"{line}\r\n" for line in lines))
 
 
-class ReportingLink:
+class ReportingClient:
     """Link that also reports to the supervisor how to resume, in case the screen dies."""
 
-    def __init__(self, link: EngineLink, report: Report) -> None:
+    def __init__(self, link: ChatClient, report: Report) -> None:
         self._link = link
         self._report = report
         self._session = ""
@@ -138,19 +138,19 @@ class ReportingLink:
     async def close(self) -> None:
         await self._link.close()
 
-    async def news(self) -> AsyncIterator[News]:
-        async for news in self._link.news():
-            self._note(news)
-            yield news
+    async def events(self) -> AsyncIterator[ChatEvent]:
+        async for event in self._link.events():
+            self._note(event)
+            yield event
 
-    def _note(self, news: News) -> None:
-        match news:
+    def _note(self, event: ChatEvent) -> None:
+        match event:
             case StatusChanged(session=session) | Cleared(session=session) if session != self._session:
                 self._session = session
                 self._report.way("chat", "")
             case RunStarted(kind=RunKind.WORKFLOW, session=session) if session:
-                self._flows[news.run] = news
-                self._report.way(session, _goes_on(news))
+                self._flows[event.run] = event
+                self._report.way(session, _goes_on(event))
             case RunEnded(run=run, resume=resume) if run in self._flows:
                 flow = self._flows.pop(run)
                 is_elsewhere = resume.startswith(("/resume", "atomic attach"))
@@ -159,7 +159,7 @@ class ReportingLink:
                 self._report.last(self._with_others(message))
             case _:
                 pass
-        if isinstance(news, RunStarted | History) and self._session:
+        if isinstance(event, RunStarted | History) and self._session:
             self._report.way("chat", _resume(f"atomic chat --resume {self._session}"))
 
     def _with_others(self, message: str) -> str:

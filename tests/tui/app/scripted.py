@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from textual.pilot import Pilot
 
-from atomic.chat.protocol import Activity, Intent, News, RunEnded, RunKind, RunStarted, Submit
+from atomic.chat.protocol import Activity, ChatEvent, Intent, RunEnded, RunKind, RunStarted, Submit
 from atomic.config import Settings
 from atomic.providers.events import TextDelta
 from atomic.tui.app import AtomicApp
@@ -25,7 +25,7 @@ class ScriptedLink:
     def __init__(self) -> None:
         self.sent: list[Intent] = []
         self.is_closed = False
-        self._waiting: asyncio.Queue[News | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[ChatEvent | None] = asyncio.Queue()
         self.on_send: Callable[[Intent], None] | None = None
 
     def send(self, intent: Intent) -> None:
@@ -33,7 +33,7 @@ class ScriptedLink:
         if self.on_send is not None:
             self.on_send(intent)
 
-    async def news(self) -> AsyncIterator[News]:
+    async def events(self) -> AsyncIterator[ChatEvent]:
         while (news := await self._waiting.get()) is not None:
             yield news
 
@@ -41,7 +41,7 @@ class ScriptedLink:
         self.is_closed = True
         self._waiting.put_nowait(None)
 
-    def say(self, *news: News) -> None:
+    def say(self, *news: ChatEvent) -> None:
         for one in news:
             self._waiting.put_nowait(one)
 

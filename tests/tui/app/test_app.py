@@ -13,6 +13,7 @@ from textual import events
 from atomic.chat.protocol import (
     Activity,
     Answer,
+    ChatNotice,
     Cleared,
     CommandInfo,
     CommandsListed,
@@ -29,7 +30,6 @@ from atomic.chat.protocol import (
     QuestionOpened,
     RunKind,
     RunStarted,
-    Said,
     ScreenSize,
     Shell,
     StatusChanged,
@@ -93,7 +93,7 @@ async def test_the_engine_starts_after_the_first_picture_and_learns_the_width() 
         await until(pilot, lambda: link.sent)
         assert link.sent == [ScreenSize(width=85)]
         line = "x" * 84 + "y"
-        link.say(Said(text=f"a list\n{line}"))
+        link.say(ChatNotice(text=f"a list\n{line}"))
         await until(pilot, lambda: line in shown(app))
         await pilot.resize_terminal(70, 24)
         await until(pilot, lambda: ScreenSize(width=65) in link.sent)
@@ -173,7 +173,7 @@ async def test_a_run_that_ends_while_another_goes_on_leaves_no_spinner() -> None
     app = app_with(link)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
-        link.say(*(RunStarted(run=run, kind=RunKind.CREW, title=run) for run in ("worker", "reviewer")))
+        link.say(*(RunStarted(run=run, kind=RunKind.AGENTS, title=run) for run in ("worker", "reviewer")))
         await until(pilot, lambda: len(app.store.screen.runs) == 2)
         for run in ("reviewer", "reviewer", "worker"):  # one of them twice
             link.end(run)
@@ -487,8 +487,8 @@ async def test_the_engine_knows_how_long_a_line_may_be() -> None:
         await pilot.press(*"go", "enter")
         run = link.begin()
         width = link.last(ScreenSize).width
-        link.say(Said(text="x" * width + "\n" + "y" * (width + 1), run=run))
-        link.say(*(Said(text=f"{number}", run=run) for number in range(20)))
+        link.say(ChatNotice(text="x" * width + "\n" + "y" * (width + 1), run=run))
+        link.say(*(ChatNotice(text=f"{number}", run=run) for number in range(20)))
         await until(pilot, lambda: "19" in shown(app))
         await pilot.press("ctrl+home")
         await until(pilot, lambda: "x" * width in shown(app))  # with a scrollbar too
@@ -669,7 +669,7 @@ async def test_the_transcript_is_read_block_by_block() -> None:
     app.copy = lambda text, if_empty: copied.append(text)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
-        link.say(Said(text="one"), Said(text="two"), Said(text="three"))
+        link.say(ChatNotice(text="one"), ChatNotice(text="two"), ChatNotice(text="three"))
         await until(pilot, lambda: "three" in shown(app))
         await pilot.press("ctrl+o", "y", "k", "y", "g", "y", "j", "y", "G", "y", "x")
         assert copied == ["three", "two", "one", "two", "three"]
@@ -880,7 +880,7 @@ async def test_a_new_conversation_is_empty() -> None:
     app = app_with(link)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
-        link.say(Said(text="something old"))
+        link.say(ChatNotice(text="something old"))
         await until(pilot, lambda: "something old" in shown(app))
         link.say(Cleared(session="new"))
         await until(pilot, lambda: "something old" not in shown(app))

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from atomic.chat.client import ProcessLink
+from atomic.chat.client import ProcessClient
 from atomic.chat.protocol import (
     Activity,
+    ChatEvent,
+    ChatNotice,
     Interrupt,
     Leave,
     Left,
-    News,
     RunEnded,
     RunStarted,
-    Said,
     ScreenSize,
     StatusChanged,
     Submit,
@@ -36,17 +36,17 @@ LIMIT = 120.0  # seconds; only ends a hang
 class Listener:
     """Hears all that a link says."""
 
-    def __init__(self, link: ProcessLink) -> None:
+    def __init__(self, link: ProcessClient) -> None:
         self.link = link
-        self.heard: list[News] = []
+        self.heard: list[ChatEvent] = []
         self._more = asyncio.Event()
 
     async def listen(self) -> None:
-        async for news in self.link.news():
+        async for news in self.link.events():
             self.heard.append(news)
             self._more.set()
 
-    async def until(self, is_it: Callable[[News], bool]) -> News:
+    async def until(self, is_it: Callable[[ChatEvent], bool]) -> ChatEvent:
         """The first that is it, from the beginning."""
         async with asyncio.timeout(LIMIT):
             while True:
@@ -71,7 +71,7 @@ class Listener:
 
 @asynccontextmanager
 async def listening(folder: Path, **options: str) -> AsyncGenerator[Listener]:
-    link = ProcessLink(["--agent", "claude"], program=engine_program(folder), **options)
+    link = ProcessClient(["--agent", "claude"], program=engine_program(folder), **options)
     listener = Listener(link)
     task = asyncio.create_task(listener.listen())
     try:
@@ -190,7 +190,7 @@ async def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path: Path) 
         listener.link.send(Submit(run="1", text="garbage"))
 
         assert (await listener.end_of("1")).status == "done"
-        assert any("cannot be read" in news.text for news in listener.heard if isinstance(news, Said))
+        assert any("cannot be read" in news.text for news in listener.heard if isinstance(news, ChatNotice))
 
 
 async def test_the_engine_has_the_last_word(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_closing_is_bounded_even_if_the_engine_is_stuck(tmp_path: Path) ->
 
 
 async def test_an_engine_that_cannot_be_started_ends_the_run(tmp_path: Path) -> None:
-    link = ProcessLink(program=[str(tmp_path / "nothing")])
+    link = ProcessClient(program=[str(tmp_path / "nothing")])
     listener = Listener(link)
     task = asyncio.create_task(listener.listen())
     link.send(Submit(run="1", text="hello"))
@@ -233,12 +233,12 @@ async def test_an_engine_dies_with_its_screen(tmp_path: Path) -> None:
     program = engine_program(tmp_path)
     code = (
         "import asyncio, sys\n"
-        "from atomic.chat.client import ProcessLink\n"
+        "from atomic.chat.client import ProcessClient\n"
         "from atomic.chat.protocol import Submit\n"
         "async def main():\n"
-        "    link = ProcessLink(program=sys.argv[1:])\n"
+        "    link = ProcessClient(program=sys.argv[1:])\n"
         "    link.send(Submit(run='1', text='stick'))\n"
-        "    async for news in link.news():\n"
+        "    async for news in link.events():\n"
         "        print(getattr(news, 'model', ''), flush=True)\n"
         "asyncio.run(main())\n"
     )

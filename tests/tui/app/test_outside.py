@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.chat.merge import merged
-from atomic.chat.protocol import Activity, News, RunEnded, ShellSaid, WorkflowNews
+from atomic.chat.protocol import Activity, ChatEvent, RunEnded, ShellOutput, WorkflowActivity
 from atomic.providers.events import TextDelta, ThinkingDelta, ToolOutput, ToolStarted
 from atomic.runs.events import AgentActivity
 from atomic.tui.attention import call, title
@@ -73,13 +73,13 @@ WORK = st.builds(
 )
 NEWS = st.one_of(
     st.builds(Activity, run=st.sampled_from("rs"), event=EVENTS),
-    st.builds(WorkflowNews, run=st.sampled_from("rs"), event=WORK),
-    st.builds(ShellSaid, run=st.sampled_from("rs"), text=st.text(max_size=3)),
+    st.builds(WorkflowActivity, run=st.sampled_from("rs"), event=WORK),
+    st.builds(ShellOutput, run=st.sampled_from("rs"), text=st.text(max_size=3)),
     st.builds(RunEnded, run=st.sampled_from("rs"), status=st.just("done")),
 )
 
 
-def letters(news: list[News]) -> list[tuple[object, ...]]:
+def letters(news: list[ChatEvent]) -> list[tuple[object, ...]]:
     """Each letter with what it belongs to; what is no text as it is."""
     found: list[tuple[object, ...]] = []
     for one in news:
@@ -87,12 +87,12 @@ def letters(news: list[News]) -> list[tuple[object, ...]]:
             case Activity(run=run, event=TextDelta() | ThinkingDelta() | ToolOutput() as event):
                 owner = event.id if isinstance(event, ToolOutput) else ""
                 found += [(run, type(event), event.agent, owner, letter) for letter in event.text]
-            case WorkflowNews(
+            case WorkflowActivity(
                 run=run, event=AgentActivity(node=node, event=TextDelta() | ThinkingDelta() | ToolOutput() as event)
             ):
                 owner = event.id if isinstance(event, ToolOutput) else ""
                 found += [(run, node, type(event), event.agent, owner, letter) for letter in event.text]
-            case ShellSaid(run=run, text=text):
+            case ShellOutput(run=run, text=text):
                 found += [(run, letter) for letter in text]
             case _:
                 found.append((one,))
@@ -100,7 +100,7 @@ def letters(news: list[News]) -> list[tuple[object, ...]]:
 
 
 @given(st.lists(NEWS, max_size=20))
-def test_nothing_is_lost_or_moved_when_pieces_become_one(news: list[News]) -> None:
+def test_nothing_is_lost_or_moved_when_pieces_become_one(news: list[ChatEvent]) -> None:
     together = list(merged(news))
 
     assert letters(together) == letters(news)
@@ -108,6 +108,6 @@ def test_nothing_is_lost_or_moved_when_pieces_become_one(news: list[News]) -> No
 
 
 def test_a_burst_of_one_text_is_one_piece() -> None:
-    burst: list[News] = [Activity(run="r", event=TextDelta("x")) for _ in range(500)]
+    burst: list[ChatEvent] = [Activity(run="r", event=TextDelta("x")) for _ in range(500)]
 
     assert list(merged(burst)) == [Activity(run="r", event=TextDelta("x" * 500))]

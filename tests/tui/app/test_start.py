@@ -49,7 +49,7 @@ class Link:
     def send(self, intent):
         if self.at_first is None:  # the first intent comes behind the first picture
             self.at_first = time.process_time(), sorted(sys.modules)
-    async def news(self):
+    async def events(self):
         await asyncio.Event().wait()
         yield
     async def close(self):

@@ -35,8 +35,8 @@ _WIDTH = 180
 
 def _screen(bad: str) -> Screen:
     """The text wherever a text can be."""
-    run = m.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)}, places={bad: (0, 0, 5)}, status=bad)
-    run.picture = (bad,) * 10
+    run = m.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)}, positions={bad: (0, 0, 5)}, status=bad)
+    run.drawing = (bad,) * 10
     return Screen(
         status=StatusChanged(provider=bad, model=bad, project=bad, branch=bad, session=bad, problem=bad),
         runs={"w1": run},

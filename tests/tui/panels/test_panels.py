@@ -154,7 +154,7 @@ def test_eight_agents_with_time_and_doing() -> None:
 
 
 def test_the_chain_has_marks_and_iterations() -> None:
-    run = m.workflow(picture=False)
+    run = m.workflow(drawing=False)
     assert str(chain(run, 80)) == "plan ✓ → work ▶ (3) → gate ✓ (2) → review ○"
     assert str(chain(run, 24)) == "… → work ▶ (3) → …"
     assert str(chain(run, 10)) == "work ▶ (3)"
@@ -187,8 +187,8 @@ def test_a_picture_that_is_too_big_shows_what_is_active() -> None:
 
 
 def test_a_wide_name_at_the_edge_is_not_cut_in_half() -> None:
-    run = Run("w", RunKind.WORKFLOW, nodes={"計画": NodeEntry("計画", "active")}, picture=("│ 計画 │",) * 12)
-    run.places = {"計画": (0, 2, 4)}
+    run = Run("w", RunKind.WORKFLOW, nodes={"計画": NodeEntry("計画", "active")}, drawing=("│ 計画 │",) * 12)
+    run.positions = {"計画": (0, 2, 4)}
     for width in range(1, 10):
         assert all(line.cell_length <= max(4, width) for line in graph_lines(run, width, 12))
 
@@ -290,7 +290,7 @@ def test_hostile_words_only_stand_there() -> None:
     screen = m.hostile()
     screen.agents = {"a": AgentEntry("a", bad, "w1", doing=bad), "b": AgentEntry("b", bad, "w1", doing=bad)}
     run = screen.runs["w1"] = m.workflow(title=bad, nodes={bad: NodeEntry(bad, "active", 2)})
-    run.picture = (bad,) * 12
+    run.drawing = (bad,) * 12
     questions = [QuestionEntry("q", "w1", m.branch_question(), bad)]
     lines = [
         header_line(screen.status, 100),

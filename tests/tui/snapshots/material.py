@@ -6,17 +6,17 @@ import msgspec
 
 from atomic.chat.protocol import (
     Activity,
+    ChatEvent,
+    ChatNotice,
     CommandInfo,
     Level,
-    News,
     PickKind,
     PickOpened,
     PickRow,
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
-    ShellSaid,
+    ShellOutput,
     StatusChanged,
 )
 from atomic.providers.events import (
@@ -190,7 +190,7 @@ PICTURE = (
 PLACES = {"plan": (3, 10, 4), "work": (9, 10, 4), "gate": (13, 10, 4), "review": (17, 10, 6)}
 
 
-def workflow(state: RunState = RunState.ACTIVE, *, picture: bool = True, **changes: object) -> Run:
+def workflow(state: RunState = RunState.ACTIVE, *, drawing: bool = True, **changes: object) -> Run:
     """Ralph in its third round."""
     nodes = {
         "plan": NodeEntry("plan", "completed", 1),
@@ -199,8 +199,8 @@ def workflow(state: RunState = RunState.ACTIVE, *, picture: bool = True, **chang
         "review": NodeEntry("review", "", 0),
     }
     run = Run("w1", RunKind.WORKFLOW, "ralph", state, NOW - 125, heard=NOW - 2, session="9f8e7d6c-1111", nodes=nodes)
-    if picture:
-        run.picture, run.places = PICTURE, dict(PLACES)
+    if drawing:
+        run.drawing, run.positions = PICTURE, dict(PLACES)
     for name, value in changes.items():
         setattr(run, name, value)
     return run
@@ -364,7 +364,7 @@ See [the RFC](https://example.org/rfc) and 漢字かな交じり文、全角文�
 """
 
 
-def told(*news: News, screen: Screen | None = None, at: float = NOW - 20) -> Screen:
+def told(*news: ChatEvent, screen: Screen | None = None, at: float = NOW - 20) -> Screen:
     """What the screen knows after these news."""
     store = Store(screen or chat())
     for one in news:
@@ -382,7 +382,7 @@ def does(event: AgentEvent, run: str = "t1", ago: float = 20) -> Activity:
     return Activity(run=run, event=event, time=NOW - ago)
 
 
-def tool(id: str, name: str, output: str = "", error: str | None = None, **input: object) -> list[News]:
+def tool(id: str, name: str, output: str = "", error: str | None = None, **input: object) -> list[ChatEvent]:
     """A tool call from its beginning to its end."""
     return [does(ToolStarted(id, name, dict(input)), ago=31), does(ToolEnded(id, output, error), ago=29.8)]
 
@@ -495,11 +495,11 @@ def errors() -> Screen:
     """Notices, a warning, an error, and a turn that failed."""
     return told(
         begun("Deploy it"),
-        Said(text="The model was switched to opus."),
-        Said(text="The key in .env is readable by all users of this machine.", level=Level.WARNING),
+        ChatNotice(text="The model was switched to opus."),
+        ChatNotice(text="The key in .env is readable by all users of this machine.", level=Level.WARNING),
         does(TextDelta("I begin with the build.")),
         RunEnded(run="t1", status="failed", message="API error 529: overloaded. Try again in a few minutes.", time=NOW),
-        Said(text='Unknown command: "/deploi" (did you mean "/deploy"?)', level=Level.ERROR),
+        ChatNotice(text='Unknown command: "/deploi" (did you mean "/deploy"?)', level=Level.ERROR),
     )
 
 
@@ -520,7 +520,7 @@ def shell() -> Screen:
         RunStarted(
             run="s1", kind=RunKind.SHELL, prompt="!git status --short", title="git status --short", time=NOW - 2
         ),
-        ShellSaid(run="s1", text=" M src/auth.py\n?? notes.txt\n"),
+        ShellOutput(run="s1", text=" M src/auth.py\n?? notes.txt\n"),
         RunEnded(run="s1", status="done", time=NOW),
     )
 
@@ -539,7 +539,7 @@ def hostile() -> Screen:
 
 def crew() -> Screen:
     """Sub-agents that the person called, each with something in the transcript."""
-    events: list[News] = [begun("@reviewer the diff @tester the suite", "c1", RunKind.CREW)]
+    events: list[ChatEvent] = [begun("@reviewer the diff @tester the suite", "c1", RunKind.AGENTS)]
     for id, name, task in (("a", "reviewer", "the diff"), ("b", "tester", "the suite")):
         events.append(does(SubagentStarted(id, name, task), "c1", 30))
         events.append(does(ToolStarted(f"{id}1", "Bash", {"command": f"git diff # {name}"}, agent=id), "c1", 28))

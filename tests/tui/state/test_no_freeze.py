@@ -10,17 +10,17 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from atomic.chat.protocol import (
     Activity,
+    ChatEvent,
+    ChatNotice,
     Cleared,
     Interrupt,
-    News,
     QuestionClosed,
     QuestionOpened,
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
-    ShellSaid,
-    WorkflowNews,
+    ShellOutput,
+    WorkflowActivity,
 )
 from atomic.providers.events import (
     AgentEvent,
@@ -72,24 +72,24 @@ WORKFLOW: st.SearchStrategy[wf.WorkflowEvent] = st.one_of(
 class Screens(RuleBasedStateMachine):
     """Several runs at once, told out of order."""
 
-    told: Bundle[News] = Bundle("told")
+    told: Bundle[ChatEvent] = Bundle("told")
 
     def __init__(self) -> None:
         super().__init__()
         self.store = Store()
         self.now = 0.0
 
-    def tell(self, news: News) -> News:
+    def tell(self, news: ChatEvent) -> ChatEvent:
         self.now += 0.05
         self.store.apply(news, self.now)
         return news
 
     @initialize(target=told)
-    def begin_one(self) -> News:
+    def begin_one(self) -> ChatEvent:
         return self.tell(RunStarted(run="r1", kind=RunKind.TURN, prompt="hi"))
 
     @rule(target=told, run=RUNS, kind=st.sampled_from(list(RunKind)))
-    def begin(self, run: str, kind: RunKind) -> News:
+    def begin(self, run: str, kind: RunKind) -> ChatEvent:
         return self.tell(RunStarted(run=run, kind=kind, prompt="go", title="t"))
 
     @rule(run=RUNS, kind=st.sampled_from(list(RunKind)))
@@ -97,32 +97,32 @@ class Screens(RuleBasedStateMachine):
         self.store.begin(run, kind, "go", self.now)
 
     @rule(target=told, run=RUNS, event=EVENTS)
-    def act(self, run: str, event: AgentEvent) -> News:
+    def act(self, run: str, event: AgentEvent) -> ChatEvent:
         return self.tell(Activity(run=run, event=event))
 
     @rule(target=told, run=RUNS, event=WORKFLOW)
-    def work(self, run: str, event: wf.WorkflowEvent) -> News:
-        return self.tell(WorkflowNews(run=run, event=event))
+    def work(self, run: str, event: wf.WorkflowEvent) -> ChatEvent:
+        return self.tell(WorkflowActivity(run=run, event=event))
 
     @rule(target=told, run=RUNS, text=TEXTS)
-    def shell(self, run: str, text: str) -> News:
-        return self.tell(ShellSaid(run=run, text=text))
+    def shell(self, run: str, text: str) -> ChatEvent:
+        return self.tell(ShellOutput(run=run, text=text))
 
     @rule(target=told, run=RUNS, id=IDS)
-    def ask(self, run: str, id: str) -> News:
+    def ask(self, run: str, id: str) -> ChatEvent:
         return self.tell(QuestionOpened(id=id, run=run, question=Question("?", id=id)))
 
     @rule(target=told, id=IDS, answers=st.sampled_from([None, ("yes",)]))
-    def answer(self, id: str, answers: tuple[str, ...] | None) -> News:
+    def answer(self, id: str, answers: tuple[str, ...] | None) -> ChatEvent:
         self.store.close_question(id)
         return self.tell(QuestionClosed(id=id, answers=answers))
 
     @rule(target=told, run=RUNS, status=STATUSES)
-    def end(self, run: str, status: str) -> News:
+    def end(self, run: str, status: str) -> ChatEvent:
         return self.tell(RunEnded(run=run, status=status, message="so it is", resume="again"))
 
     @rule(news=told)
-    def repeat(self, news: News) -> None:
+    def repeat(self, news: ChatEvent) -> None:
         self.tell(news)
 
     @rule()
@@ -131,7 +131,7 @@ class Screens(RuleBasedStateMachine):
 
     @rule()
     def say(self) -> None:
-        self.tell(Said(text="x", run="r1"))
+        self.tell(ChatNotice(text="x", run="r1"))
 
     @precondition(lambda self: bool(self.store.screen.blocks))
     @rule(data=st.data())

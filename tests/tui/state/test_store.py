@@ -1,4 +1,4 @@
-"""News become the state of the screen."""
+"""ChatEvent become the state of the screen."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 
 from atomic.chat.protocol import (
     Activity,
+    ChatEvent,
+    ChatNotice,
     Cleared,
     GraphDrawn,
     History,
     Interrupt,
     Level,
-    News,
     QuestionClosed,
     QuestionOpened,
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
-    ShellSaid,
+    ShellOutput,
     StatusChanged,
-    WorkflowNews,
+    WorkflowActivity,
     encode,
 )
 from atomic.providers.events import (
@@ -63,7 +63,7 @@ def does(*events: AgentEvent, run: str = "r") -> list[Activity]:
     return [Activity(run=run, event=event) for event in events]
 
 
-def told(*news: News, store: Store | None = None) -> Store:
+def told(*news: ChatEvent, store: Store | None = None) -> Store:
     store = store or Store()
     for number, one in enumerate(news):
         store.apply(one, 100.0 + number)
@@ -159,7 +159,7 @@ def test_a_folded_sub_agent_hides_what_it_does_and_shows_it_again() -> None:
 
 
 def test_the_agents_of_a_crew_are_shown_at_once() -> None:
-    store = told(started(kind=RunKind.CREW), *does(SubagentStarted("a", "a"), TextDelta("x", agent="a")))
+    store = told(started(kind=RunKind.AGENTS), *does(SubagentStarted("a", "a"), TextDelta("x", agent="a")))
     assert [block.hidden for block in store.screen.blocks] == [False, False]
 
 
@@ -239,7 +239,7 @@ def test_what_comes_after_the_end_is_dropped() -> None:
 
 
 def test_news_of_an_unknown_run_are_dropped() -> None:
-    store = told(*does(TextDelta("b"), run="nobody"), ended("nobody"), ShellSaid(run="nobody", text="x"))
+    store = told(*does(TextDelta("b"), run="nobody"), ended("nobody"), ShellOutput(run="nobody", text="x"))
     assert store.screen.blocks == []
     assert store.screen.runs == {}
 
@@ -247,7 +247,7 @@ def test_news_of_an_unknown_run_are_dropped() -> None:
 def test_a_review_sub_agent_that_ends_while_another_is_active_ends_for_good() -> None:
     """The old freeze: a completion was put off while another agent was active, and nobody ever came back to it."""
     store = told(
-        started(kind=RunKind.CREW),
+        started(kind=RunKind.AGENTS),
         *does(SubagentStarted("review", "reviewer"), SubagentStarted("work", "worker")),
         *does(ToolStarted("t", "Bash", {}, agent="work"), TextDelta("Looks good.", agent="review")),
         *does(SubagentEnded("review", "Looks good.")),
@@ -313,7 +313,7 @@ def test_an_error_is_said_once() -> None:
 
 
 def test_a_shell_command_and_what_it_wrote() -> None:
-    store = told(started(kind=RunKind.SHELL, prompt="!ls"), ShellSaid(run="r", text="a\n"), ended())
+    store = told(started(kind=RunKind.SHELL, prompt="!ls"), ShellOutput(run="r", text="a\n"), ended())
     (block,) = store.screen.blocks
     assert (block.kind, block.title, block.output, block.status) == (BlockKind.SHELL, "ls", "a\n", "done")
 
@@ -335,21 +335,21 @@ class Workflow:
     def __init__(self) -> None:
         self.seq = 0
 
-    def says(self, kind: type[Any], **fields: Any) -> WorkflowNews:
+    def says(self, kind: type[Any], **fields: Any) -> WorkflowActivity:
         self.seq += 1
-        return WorkflowNews(run="w", event=kind(run="s1", seq=self.seq, time=float(self.seq), **fields))
+        return WorkflowActivity(run="w", event=kind(run="s1", seq=self.seq, time=float(self.seq), **fields))
 
-    def node(self, node: str, step: str, description: str = "", attempt: int = 1) -> WorkflowNews:
+    def node(self, node: str, step: str, description: str = "", attempt: int = 1) -> WorkflowActivity:
         return self.says(wf.NodeStarted, node=node, step_id=step, attempt=attempt, description=description)
 
-    def over(self, node: str, step: str, status: str = "completed", error: str | None = None) -> WorkflowNews:
+    def over(self, node: str, step: str, status: str = "completed", error: str | None = None) -> WorkflowActivity:
         return self.says(wf.NodeEnded, node=node, step_id=step, attempt=1, status=status, seconds=2.5, error=error)
 
-    def agent(self, event: AgentEvent, node: str = "worker", task: str | None = None) -> WorkflowNews:
+    def agent(self, event: AgentEvent, node: str = "worker", task: str | None = None) -> WorkflowActivity:
         return self.says(wf.AgentActivity, node=node, task=task, role=node, event=event)
 
 
-def workflow(*news: News) -> Store:
+def workflow(*news: ChatEvent) -> Store:
     return told(RunStarted(run="w", kind=RunKind.WORKFLOW, title="ralph", session="s1"), *news)
 
 
@@ -418,13 +418,13 @@ def test_a_workflows_end_says_how_to_go_on() -> None:
 
 def test_the_graph_of_a_run_that_has_ended_can_still_be_drawn() -> None:
     store = workflow()
-    told(ended("w", "completed"), GraphDrawn(run="w", lines=("a",), places={"a": (0, 0, 1)}), store=store)
-    assert store.screen.runs["w"].picture == ("a",)
+    told(ended("w", "completed"), GraphDrawn(run="w", lines=("a",), positions={"a": (0, 0, 1)}), store=store)
+    assert store.screen.runs["w"].drawing == ("a",)
 
 
-def history(*news: News, junk: int = 0) -> History:
+def history(*news: ChatEvent, junk: int = 0) -> History:
     raw = [msgspec.Raw(encode(one).strip()) for one in news]
-    return History(news=(*raw, *([msgspec.Raw(b'{"type":"of tomorrow"}')] * junk)))
+    return History(events=(*raw, *([msgspec.Raw(b'{"type":"of tomorrow"}')] * junk)))
 
 
 def test_a_conversation_opened_again_looks_as_it_did() -> None:
@@ -432,7 +432,7 @@ def test_a_conversation_opened_again_looks_as_it_did() -> None:
         started(prompt="hi", time=10.0),
         *does(TextDelta("One.\n\nTwo."), ToolStarted("t", "Bash", {"command": "ls"}), ToolEnded("t", "a")),
         ended(time=12.0),
-        Said(text="note"),
+        ChatNotice(text="note"),
     ]
     live_store, old_store = told(*news), told(history(*news))
     fields = ("kind", "text", "title", "detail", "output", "status", "depth", "gap", "lead", "hidden", "folded")
@@ -477,7 +477,7 @@ def test_a_question_of_the_past_does_not_wait() -> None:
 
 
 def test_what_cannot_be_read_is_counted_and_said_once() -> None:
-    store = told(history(Said(text="x"), junk=3), history())
+    store = told(history(ChatNotice(text="x"), junk=3), history())
     assert [block.text for block in shown(store, BlockKind.WARNING)] == [
         "3 entries of a newer Atomic could not be read."
     ]
@@ -496,7 +496,7 @@ def test_a_cleared_transcript_is_empty_but_a_workflow_goes_on() -> None:
 
 def test_plan_and_notices() -> None:
     plan = (PlanItem("one"),)
-    store = told(started(), *does(PlanChanged(plan)), Said(text="careful", level=Level.WARNING))
+    store = told(started(), *does(PlanChanged(plan)), ChatNotice(text="careful", level=Level.WARNING))
     assert store.screen.plan == plan
     assert shown(store, BlockKind.WARNING)[0].text == "careful"
 
@@ -553,7 +553,7 @@ def test_what_was_interrupted_does_not_look_done(status: str) -> None:
 def test_a_workflow_sums_up_the_cost_of_all_its_turns() -> None:
     w = Workflow()
 
-    def turn(task: str, cost: float) -> list[WorkflowNews]:
+    def turn(task: str, cost: float) -> list[WorkflowActivity]:
         end = TurnEnded(EndReason.DONE, "done", Usage(10, 5, 0, cost))
         return [w.agent(event, task=task) for event in (TextDelta("a"), UsageReported(Usage(10, 5)), end)]
 

@@ -21,6 +21,8 @@ import msgspec
 from atomic.chat.protocol import (
     Activity,
     Answer,
+    ChatEvent,
+    ChatNotice,
     CommandInfo,
     CommandsListed,
     History,
@@ -28,7 +30,6 @@ from atomic.chat.protocol import (
     Interrupt,
     Leave,
     Left,
-    News,
     Picked,
     PickKind,
     PickOpened,
@@ -38,9 +39,8 @@ from atomic.chat.protocol import (
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
     Shell,
-    ShellSaid,
+    ShellOutput,
     StatusChanged,
     Submit,
     decode_intent,
@@ -65,7 +65,7 @@ class Scripted:
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[str, asyncio.Future[tuple[str, ...] | None]] = {}
 
-    def say(self, *news: News) -> None:
+    def say(self, *news: ChatEvent) -> None:
         self._wire.write(b"".join(map(encode, news)))
 
     def begin(self, session: str) -> None:
@@ -79,7 +79,7 @@ class Scripted:
     def _remember(self, messages: int) -> None:
         told = [msgspec.Raw(msgspec.json.encode(news)) for number in range(messages // 2) for news in _exchange(number)]
         for at in range(0, len(told), 2_000):
-            self.say(History(news=tuple(told[at : at + 2_000]), last=at + 2_000 >= len(told)))
+            self.say(History(events=tuple(told[at : at + 2_000]), last=at + 2_000 >= len(told)))
 
     async def hear(self, intent: Intent) -> bool:
         """Carry an intent out; False: it was the last."""
@@ -88,7 +88,7 @@ class Scripted:
                 self._runs[run] = asyncio.create_task(self._run(run, text))
             case Shell(run=run, command=command):
                 self.say(
-                    RunStarted(run=run, kind=RunKind.SHELL, title=command), ShellSaid(run=run, text=f"$ {command}\n")
+                    RunStarted(run=run, kind=RunKind.SHELL, title=command), ShellOutput(run=run, text=f"$ {command}\n")
                 )
                 self.say(RunEnded(run=run, status="done"))
             case Interrupt(run=run, force=force):
@@ -97,7 +97,9 @@ class Scripted:
             case Answer(question=id, answers=answers):
                 self._answers.pop(id).set_result(answers)
             case Picked(value=str(value)):
-                self.say(RunStarted(run="picked", kind=RunKind.COMMAND), Said(text=f"Picked: {value}", run="picked"))
+                self.say(
+                    RunStarted(run="picked", kind=RunKind.COMMAND), ChatNotice(text=f"Picked: {value}", run="picked")
+                )
                 self.say(RunEnded(run="picked", status="done"))
             case Leave():
                 self.say(Left(message=f"Go on with: atomic chat --resume {SESSION}"))
@@ -160,7 +162,7 @@ class Scripted:
         self.say(Activity(run=run, event=TextDelta(f"Answered: {', '.join(answers or ('nothing',))}")))
 
 
-def _exchange(number: int) -> list[News]:
+def _exchange(number: int) -> list[ChatEvent]:
     run = f"old-{number}"
     words = "".join(islice(pieces(number), 12))
     return [

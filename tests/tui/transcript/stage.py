@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from textual.app import App, ComposeResult
 
-from atomic.chat.protocol import Activity, News, RunEnded, RunKind, RunStarted
+from atomic.chat.protocol import Activity, ChatEvent, RunEnded, RunKind, RunStarted
 from atomic.providers.events import AgentEvent
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
@@ -17,7 +17,7 @@ class Stage(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, news: Iterable[News] = (), *, theme: str = "textual-dark") -> None:
+    def __init__(self, news: Iterable[ChatEvent] = (), *, theme: str = "textual-dark") -> None:
         super().__init__()
         self.store = Store()
         self.now = 1000.0
@@ -36,7 +36,7 @@ class Stage(App[None]):
     def view(self) -> TranscriptView:
         return self.query_one(TranscriptView)
 
-    def tell(self, *news: News) -> None:
+    def tell(self, *news: ChatEvent) -> None:
         for one in news:
             self.store.apply(one, self.now)
         self.view.sync(self.store.screen, self.now)
@@ -54,8 +54,8 @@ class Stage(App[None]):
         return [view.render_line(y).text.rstrip()[1:] for y in range(view.size.height)]
 
 
-def turn(*events: AgentEvent, run: str = "r1", prompt: str = "hi", ends: bool = True) -> list[News]:
+def turn(*events: AgentEvent, run: str = "r1", prompt: str = "hi", ends: bool = True) -> list[ChatEvent]:
     """A turn of the conversation."""
-    news: list[News] = [RunStarted(run=run, kind=RunKind.TURN, prompt=prompt)]
+    news: list[ChatEvent] = [RunStarted(run=run, kind=RunKind.TURN, prompt=prompt)]
     news += [Activity(run=run, event=event) for event in events]
     return [*news, RunEnded(run=run, status="done")] if ends else news

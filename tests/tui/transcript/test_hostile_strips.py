@@ -9,7 +9,7 @@ from textual.color import Color
 from textual.strip import Strip
 from textual.theme import BUILTIN_THEMES
 
-from atomic.chat.protocol import News, QuestionClosed, QuestionOpened, RunEnded, RunKind, RunStarted, ShellSaid
+from atomic.chat.protocol import ChatEvent, QuestionClosed, QuestionOpened, RunEnded, RunKind, RunStarted, ShellOutput
 from atomic.providers.events import Notice, SubagentStarted, TextDelta, ThinkingDelta, ToolEnded, ToolStarted
 from atomic.questions import Question
 from atomic.tui.state.store import Store
@@ -25,7 +25,7 @@ PALETTE = Palette.of(BUILTIN_THEMES["textual-dark"].to_color_system().generate()
 COLOURS = {"select_graphic_rendition"}  # our own
 
 
-def everywhere(text: str) -> list[News]:
+def everywhere(text: str) -> list[ChatEvent]:
     """A text as all that can come from outside."""
     return [
         *turn(
@@ -43,7 +43,7 @@ def everywhere(text: str) -> list[News]:
         QuestionClosed(id="q", answers=(text,)),
         RunEnded(run="r1", status="failed", message=text, resume=text),
         RunStarted(run="s", kind=RunKind.SHELL, prompt=text or "x"),
-        ShellSaid(run="s", text=text),
+        ShellOutput(run="s", text=text),
         RunEnded(run="s", status="failed"),
         RunStarted(run="w", kind=RunKind.WORKFLOW, title=text, session=text),
         RunEnded(run="w", status=text, message=text, resume=text),

@@ -10,7 +10,7 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
 
-from atomic.chat.protocol import Activity, Cleared, News, Said, StatusChanged
+from atomic.chat.protocol import Activity, ChatEvent, ChatNotice, Cleared, StatusChanged
 from atomic.providers.events import SubagentStarted, TextDelta, ToolEnded, ToolStarted
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painter
@@ -23,11 +23,11 @@ def paragraphs(count: int, first: int = 0) -> str:
     return "".join(f"P{number} {'word ' * (number % 37)}\n\n" for number in range(first, first + count))
 
 
-def many(count: int, run: str = "r1") -> list[News]:
+def many(count: int, run: str = "r1") -> list[ChatEvent]:
     return turn(TextDelta(paragraphs(count)), run=run)
 
 
-def stage(*news: News) -> Stage:
+def stage(*news: ChatEvent) -> Stage:
     return Stage(news)
 
 
@@ -296,7 +296,7 @@ async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
     ],
 )
 async def test_an_empty_conversation_says_what_can_be_done(width: int, height: int, words: str) -> None:
-    app = stage(StatusChanged(provider="claude", ready=True), Said(text="A notice."))
+    app = stage(StatusChanged(provider="claude", ready=True), ChatNotice(text="A notice."))
     async with app.run_test(size=(width, height)) as pilot:
         await settle(pilot)
         rows = app.rows()

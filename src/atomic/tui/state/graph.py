@@ -39,14 +39,14 @@ _ENDS = {
 class Graph:
     """Applies the events of one workflow."""
 
-    def __init__(self, screen: Screen, run: Run, story: RunBlocks) -> None:
+    def __init__(self, screen: Screen, run: Run, blocks: RunBlocks) -> None:
         self._screen = screen
         self._run = run
-        self._story = story
+        self._blocks = blocks
         self._steps: dict[str, tuple[str, Block | None]] = {}  # running: the node, and its block if announced
         self._of_node: dict[str, set[str]] = {}  # agents that a node has called
 
-    def tell(self, event: WorkflowEvent, now: float) -> Changes:
+    def apply(self, event: WorkflowEvent, now: float) -> Changes:
         """Apply an event."""
         match event:
             case AgentActivity():
@@ -59,9 +59,9 @@ class Graph:
                 self._screen.tasks = tuple(event.tasks)
                 return Changes.TASKS
             case Warning():
-                return self._story.note(BlockKind.WARNING, event.text)
+                return self._blocks.note(BlockKind.WARNING, event.text)
             case LimitReached():
-                return self._story.note(BlockKind.WARNING, _limit(event))
+                return self._blocks.note(BlockKind.WARNING, _limit(event))
             case RunStarted():
                 return self._started(event)
             case QuestionAsked() | RunEnded():  # the engine reports these separately, with their end
@@ -81,7 +81,7 @@ class Graph:
     def _started(self, event: RunStarted) -> Changes:
         self._run.title = self._run.title or event.workflow
         if event.resumed:
-            return self._story.note(BlockKind.NOTICE, "The run continues.") | Changes.GRAPH
+            return self._blocks.note(BlockKind.NOTICE, "The run continues.") | Changes.GRAPH
         return Changes.GRAPH
 
     def _node_started(self, event: NodeStarted, now: float) -> Changes:
@@ -97,8 +97,8 @@ class Graph:
             return Changes.GRAPH
         block = Block(0, BlockKind.NODE, title=place, text=event.description, status="running", started=now)
         block.detail = f"iteration {node.times}" if node.times > 1 else ""
-        self._steps[event.step_id] = event.node, self._story.add(block)
-        self._story.live[block.id] = block
+        self._steps[event.step_id] = event.node, self._blocks.add(block)
+        self._blocks.live[block.id] = block
         return Changes.GRAPH | Changes.TRANSCRIPT
 
     def _node_ended(self, event: NodeEnded, now: float) -> Changes:
@@ -114,27 +114,27 @@ class Graph:
             node.status = "resting" if status == "interrupted" else event.status
         if event.node not in active:
             for agent in self._of_node.pop(event.node, ()):
-                changed |= self._story.end_agent(agent, status, now)
+                changed |= self._blocks.end_agent(agent, status, now)
         if block is None and event.error:
-            block = self._story.add(Block(0, BlockKind.NODE, title=place, text=event.description, started=now))
+            block = self._blocks.add(Block(0, BlockKind.NODE, title=place, text=event.description, started=now))
         if block is None:
             return changed
         block.output = clip(event.error or "")
-        self._story.settle(block, status, now, event.seconds)
+        self._blocks.settle(block, status, now, event.seconds)
         return changed | Changes.TRANSCRIPT
 
     def _activity(self, event: AgentActivity, now: float) -> Changes:
         owner = "·".join(part for part in (event.node, event.task, event.role) if part)
         changed = Changes.NONE
-        if not self._story.has_voice(owner):
+        if not self._blocks.has_voice(owner):
             if not isinstance(event.event, _WORK):
-                return self._story.tell(event.event, now, owner)
-            self._story.begin(
+                return self._blocks.apply(event.event, now, owner)
+            self._blocks.begin(
                 owner, event.role or without_items(event.node), self._task(event.task), now, can_return=True
             )
             changed = Changes.AGENTS
         self._of_node.setdefault(event.node, set()).add(owner)
-        return changed | self._story.tell(event.event, now, owner)
+        return changed | self._blocks.apply(event.event, now, owner)
 
     def _task(self, id: str | None) -> str:
         task: Task | None = next((task for task in self._screen.tasks if task.id == id), None)

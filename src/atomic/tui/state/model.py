@@ -105,8 +105,8 @@ class Run:
     resume: str = ""
     usage: Usage = field(default_factory=Usage)
     nodes: dict[str, NodeEntry] = field(default_factory=dict[str, NodeEntry])
-    picture: tuple[str, ...] = ()
-    places: dict[str, tuple[int, int, int]] = field(default_factory=dict[str, tuple[int, int, int]])
+    drawing: tuple[str, ...] = ()
+    positions: dict[str, tuple[int, int, int]] = field(default_factory=dict[str, tuple[int, int, int]])
 
     @property
     def is_active(self) -> bool:

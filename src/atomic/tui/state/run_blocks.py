@@ -84,7 +84,7 @@ class RunBlocks:
 
     # events
 
-    def tell(self, event: AgentEvent, now: float, owner: str = "") -> Changes:
+    def apply(self, event: AgentEvent, now: float, owner: str = "") -> Changes:
         """Apply an event. `owner` is the workflow agent that it belongs to."""
         self._base = owner
         return self._FOLDS[type(event)](self, event, self._id(event.agent), now)
@@ -336,7 +336,7 @@ class RunBlocks:
             return Changes.NONE
         self._close(parent)
         self._does(parent, f"{event.name} {_first_line(event.task)}".strip())
-        self.begin(id, event.name, event.task, now, parent=owner, folded=self._run.kind is not RunKind.CREW)
+        self.begin(id, event.name, event.task, now, parent=owner, folded=self._run.kind is not RunKind.AGENTS)
         return Changes.TRANSCRIPT | Changes.AGENTS
 
     def _subagent_ended(self, event: SubagentEnded, owner: str, now: float) -> Changes:
@@ -366,7 +366,7 @@ class RunBlocks:
             voice = self._voices[owner] = Voice()
             return voice
         name = owner[len(self._base) :].lstrip("/")
-        return self.begin(owner, name, "", now, parent=self._base, folded=self._run.kind is not RunKind.CREW)
+        return self.begin(owner, name, "", now, parent=self._base, folded=self._run.kind is not RunKind.AGENTS)
 
     def _does(self, voice: Voice, doing: str) -> Changes:
         if voice.entry is None or voice.entry.doing == doing:

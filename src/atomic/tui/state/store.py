@@ -17,6 +17,8 @@ import msgspec
 
 from atomic.chat.protocol import (
     Activity,
+    ChatEvent,
+    ChatNotice,
     Cleared,
     CommandsListed,
     FilesFound,
@@ -25,19 +27,17 @@ from atomic.chat.protocol import (
     Interrupt,
     Left,
     Level,
-    News,
     PickOpened,
     QuestionClosed,
     QuestionOpened,
     RunEnded,
     RunKind,
     RunStarted,
-    Said,
-    ShellSaid,
+    ShellOutput,
     StatusChanged,
     ThemeSet,
-    WorkflowNews,
-    decode_news,
+    WorkflowActivity,
+    decode_event,
 )
 from atomic.runs import events as wf
 from atomic.tui.state.amounts import spent
@@ -53,24 +53,24 @@ _KEPT_RUNS = 64  # ended runs to keep; `is_busy` checks them all
 _OF_HISTORY = (
     RunStarted,
     Activity,
-    WorkflowNews,
+    WorkflowActivity,
     GraphDrawn,
-    ShellSaid,
+    ShellOutput,
     RunEnded,
     QuestionOpened,
     QuestionClosed,
-    Said,
+    ChatNotice,
 )
 _LEVELS = {Level.INFO: BlockKind.NOTICE, Level.WARNING: BlockKind.WARNING, Level.ERROR: BlockKind.ERROR}
 _FINE = frozenset({"done", "completed"})
 
 
 @dataclass(slots=True)
-class _Telling:
+class _ActiveRun:
     """An active run and the objects that apply its events."""
 
     run: Run
-    story: RunBlocks
+    blocks: RunBlocks
     graph: Graph | None = None
     head: Block | None = None
     said: Clip | None = None
@@ -86,106 +86,106 @@ class Store:
         self.screen = screen or Screen()
         self._ids = count(len(self.screen.blocks) + 1)
         self._queue_ids = count(1)
-        self._tellings: dict[str, _Telling] = {}
+        self._active: dict[str, _ActiveRun] = {}
         self._asked: dict[str, Block] = {}  # by question id, until it is closed or its run ends
         self._unreadable = 0
         self._is_old = False  # a history is being applied
 
     # engine events
 
-    def apply(self, news: News, now: float) -> Changes:
+    def apply(self, event: ChatEvent, now: float) -> Changes:
         """Apply one event and return the affected parts."""
-        return self._FOLDS[type(news)](self, news, now)
+        return self._HANDLERS[type(event)](self, event, now)
 
-    def _status(self, news: StatusChanged, now: float) -> Changes:
-        is_new = bool(news.problem) and news.problem != self.screen.status.problem
-        self.screen.status = news
+    def _status(self, event: StatusChanged, now: float) -> Changes:
+        is_new = bool(event.problem) and event.problem != self.screen.status.problem
+        self.screen.status = event
         if is_new and not self.screen.blocks:  # the status line is too short for it
-            return Changes.STATUS | self._said(Said(text=news.problem, level=Level.WARNING), now)
+            return Changes.STATUS | self._notice(ChatNotice(text=event.problem, level=Level.WARNING), now)
         return Changes.STATUS
 
-    def _commands(self, news: CommandsListed, now: float) -> Changes:
-        self.screen.commands = news.commands
-        self.screen.agents_by_name = news.agents
+    def _commands(self, event: CommandsListed, now: float) -> Changes:
+        self.screen.commands = event.commands
+        self.screen.agents_by_name = event.agents
         return Changes.COMMANDS
 
-    def _activity(self, news: Activity, now: float) -> Changes:
-        telling = self._heard(news.run, now)
-        return telling.story.tell(news.event, self._time(news.time, now)) if telling else Changes.NONE
+    def _activity(self, event: Activity, now: float) -> Changes:
+        active = self._find_active(event.run, now)
+        return active.blocks.apply(event.event, self._time(event.time, now)) if active else Changes.NONE
 
-    def _workflow(self, news: WorkflowNews, now: float) -> Changes:
-        telling = self._heard(news.run, now)
-        if telling is None or telling.graph is None:
+    def _workflow(self, activity: WorkflowActivity, now: float) -> Changes:
+        active = self._find_active(activity.run, now)
+        if active is None or active.graph is None:
             return Changes.NONE
-        event = news.event
+        event = activity.event
         if isinstance(event, wf.QuestionAsked):  # it may be an old one: QuestionOpened reports whether it is open
-            return self._show_question(telling, event.question.id, event.question.text, event.node, status="")
+            return self._show_question(active, event.question.id, event.question.text, event.node, status="")
         if isinstance(event, wf.RunStarted):
-            self._began(telling, event.time)
+            self._began(active, event.time)
         elif isinstance(event, wf.RunEnded):
-            telling.over = event.time
-        return telling.graph.tell(event, event.time or now)  # the log may be from yesterday
+            active.over = event.time
+        return active.graph.apply(event, event.time or now)  # the log may be from yesterday
 
-    def _began(self, telling: _Telling, time: float) -> None:
+    def _began(self, active: _ActiveRun, time: float) -> None:
         """Move the start of a watched run back to its real start."""
-        telling.run.started = min(telling.run.started, time)
-        if telling.head is not None:
-            telling.head.started = min(telling.head.started, time)
-            telling.head.version += 1
+        active.run.started = min(active.run.started, time)
+        if active.head is not None:
+            active.head.started = min(active.head.started, time)
+            active.head.version += 1
 
-    def _drawn(self, news: GraphDrawn, now: float) -> Changes:
-        run = self.screen.runs.get(news.run)
+    def _drawn(self, event: GraphDrawn, now: float) -> Changes:
+        run = self.screen.runs.get(event.run)
         if run is None:
             return Changes.NONE
-        run.picture = news.lines
-        run.places = news.places
+        run.drawing = event.lines
+        run.positions = event.positions
         return Changes.GRAPH
 
-    def _shell_said(self, news: ShellSaid, now: float) -> Changes:
-        telling = self._heard(news.run, now)
-        if telling is None or telling.head is None:
+    def _shell_said(self, event: ShellOutput, now: float) -> Changes:
+        active = self._find_active(event.run, now)
+        if active is None or active.head is None:
             return Changes.NONE
-        telling.said = telling.said or Clip()
-        telling.said.add(news.text)
-        telling.head.output = telling.said.text()
-        telling.head.version += 1
+        active.said = active.said or Clip()
+        active.said.add(event.text)
+        active.head.output = active.said.text()
+        active.head.version += 1
         return Changes.TRANSCRIPT
 
-    def _said(self, news: Said, now: float) -> Changes:
-        block = Block(next(self._ids), _LEVELS[news.level], run=news.run, text=news.text, gap=True)
-        if news.markdown and news.level is Level.INFO:
+    def _notice(self, event: ChatNotice, now: float) -> Changes:
+        block = Block(next(self._ids), _LEVELS[event.level], run=event.run, text=event.text, gap=True)
+        if event.markdown and event.level is Level.INFO:
             # It looks like an answer, but is not from an agent.
             block.kind = BlockKind.ANSWER
             block.run = ""
         self.screen.blocks.append(block)
         return Changes.TRANSCRIPT
 
-    def _theme(self, news: ThemeSet, now: float) -> Changes:
-        self.screen.theme = news.name
+    def _theme(self, event: ThemeSet, now: float) -> Changes:
+        self.screen.theme = event.name
         return Changes.THEME
 
-    def _pick(self, news: PickOpened, now: float) -> Changes:
-        self.screen.pick = news
+    def _pick(self, event: PickOpened, now: float) -> Changes:
+        self.screen.pick = event
         return Changes.PICK
 
-    def _files(self, news: FilesFound, now: float) -> Changes:
+    def _files(self, event: FilesFound, now: float) -> Changes:
         return Changes.NONE  # only the prompt needs it
 
-    def _left(self, news: Left, now: float) -> Changes:
-        self.screen.left = news.message
+    def _left(self, event: Left, now: float) -> Changes:
+        self.screen.left = event.message
         return Changes.LEFT
 
-    def _cleared(self, news: Cleared, now: float) -> Changes:
+    def _cleared(self, event: Cleared, now: float) -> Changes:
         screen = self.screen
         screen.blocks.clear()
         screen.plan = ()
         self._asked.clear()
-        for telling in self._tellings.values():
-            telling.story.forget()
-            telling.head = None
-            if telling.graph is not None:
-                telling.graph.forget()
-        if not any(telling.graph is not None for telling in self._tellings.values()):
+        for active in self._active.values():
+            active.blocks.forget()
+            active.head = None
+            if active.graph is not None:
+                active.graph.forget()
+        if not any(active.graph is not None for active in self._active.values()):
             screen.tasks = ()
         return Changes.TRANSCRIPT | Changes.TASKS | Changes.AGENTS | self._forget_ended(0)
 
@@ -195,109 +195,109 @@ class Store:
         """Show at once what the user sent. The engine's `RunStarted` adds details later."""
         if run in self.screen.runs:
             return Changes.NONE
-        telling = self._open(RunStarted(run=run, kind=kind, prompt=prompt), now)
-        telling.is_told = False
+        active = self._open(RunStarted(run=run, kind=kind, prompt=prompt), now)
+        active.is_told = False
         return Changes.TRANSCRIPT | Changes.STATUS | Changes.AGENTS
 
-    def _started(self, news: RunStarted, now: float) -> Changes:
-        telling = self._tellings.get(news.run)
-        if telling is not None and not telling.is_told:
-            return self._confirm(telling, news)
-        if news.run in self.screen.runs:
+    def _started(self, event: RunStarted, now: float) -> Changes:
+        active = self._active.get(event.run)
+        if active is not None and not active.is_told:
+            return self._confirm(active, event)
+        if event.run in self.screen.runs:
             return Changes.NONE
-        self._open(news, self._time(news.time, now))
+        self._open(event, self._time(event.time, now))
         return Changes.TRANSCRIPT | Changes.STATUS | Changes.AGENTS | Changes.GRAPH | Changes.TASKS
 
-    def _open(self, news: RunStarted, now: float) -> _Telling:
+    def _open(self, event: RunStarted, now: float) -> _ActiveRun:
         screen = self.screen
         self._forget_ended(_KEPT_RUNS)
         self._forget_agents()
-        run = Run(news.run, news.kind, news.title, started=now, heard=now, session=news.session)
+        run = Run(event.run, event.kind, event.title, started=now, heard=now, session=event.session)
         screen.runs[run.id] = run
-        telling = self._tellings[run.id] = _Telling(run, RunBlocks(screen, run, self._ids), is_old=self._is_old)
-        if news.prompt and news.kind is not RunKind.SHELL:
-            telling.story.add(Block(0, BlockKind.USER, text=news.prompt), gap=True)
-        self._begin_kind(telling, news, now)
-        return telling
+        active = self._active[run.id] = _ActiveRun(run, RunBlocks(screen, run, self._ids), is_old=self._is_old)
+        if event.prompt and event.kind is not RunKind.SHELL:
+            active.blocks.add(Block(0, BlockKind.USER, text=event.prompt), gap=True)
+        self._begin_kind(active, event, now)
+        return active
 
-    def _begin_kind(self, telling: _Telling, news: RunStarted, now: float) -> None:
-        story = telling.story
-        run = telling.run
-        if news.kind is RunKind.TURN:
+    def _begin_kind(self, active: _ActiveRun, event: RunStarted, now: float) -> None:
+        blocks = active.blocks
+        run = active.run
+        if event.kind is RunKind.TURN:
             self.screen.plan = ()
-            story.begin_own(self.screen.status.provider or "agent", news.prompt, now)
-        elif news.kind is RunKind.SHELL:
-            command = (news.prompt or news.title).removeprefix("!").strip()
-            telling.head = story.add(Block(0, BlockKind.SHELL, title=command, status="running", started=now))
-            story.live[telling.head.id] = telling.head
-        elif news.kind is RunKind.WORKFLOW:
+            blocks.begin_own(self.screen.status.provider or "agent", event.prompt, now)
+        elif event.kind is RunKind.SHELL:
+            command = (event.prompt or event.title).removeprefix("!").strip()
+            active.head = blocks.add(Block(0, BlockKind.SHELL, title=command, status="running", started=now))
+            blocks.live[active.head.id] = active.head
+        elif event.kind is RunKind.WORKFLOW:
             self.screen.tasks = ()
-            telling.graph = Graph(self.screen, run, story)
-            head = Block(0, BlockKind.RUN, title=news.title, detail=news.session, status="running", started=now)
-            telling.head = story.add(head)
-            story.live[head.id] = head
+            active.graph = Graph(self.screen, run, blocks)
+            head = Block(0, BlockKind.RUN, title=event.title, detail=event.session, status="running", started=now)
+            active.head = blocks.add(head)
+            blocks.live[head.id] = head
 
-    def _confirm(self, telling: _Telling, news: RunStarted) -> Changes:
+    def _confirm(self, active: _ActiveRun, event: RunStarted) -> Changes:
         """Complete a run that was only sent with the engine's details."""
-        run = telling.run
-        telling.is_told = True
-        run.title = news.title or run.title
-        run.session = news.session or run.session
-        if news.kind is not run.kind:
-            telling.story.end("done", run.started)
+        run = active.run
+        active.is_told = True
+        run.title = event.title or run.title
+        run.session = event.session or run.session
+        if event.kind is not run.kind:
+            active.blocks.end("done", run.started)
             self.screen.agents.pop(f"{run.id}/", None)
-            run.kind = news.kind
-            telling.story = RunBlocks(self.screen, run, self._ids)
-            self._begin_kind(telling, news, run.started)
+            run.kind = event.kind
+            active.blocks = RunBlocks(self.screen, run, self._ids)
+            self._begin_kind(active, event, run.started)
         return Changes.TRANSCRIPT | Changes.STATUS | Changes.AGENTS | Changes.GRAPH
 
-    def _ended(self, news: RunEnded, now: float) -> Changes:
-        telling = self._tellings.pop(news.run, None)
-        if telling is None:
+    def _ended(self, event: RunEnded, now: float) -> Changes:
+        active = self._active.pop(event.run, None)
+        if active is None:
             return Changes.NONE
-        run = telling.run
-        now = telling.over or self._time(news.time, now)
+        run = active.run
+        now = active.over or self._time(event.time, now)
         run.state = RunState.ENDED
         run.ended = now
-        run.status = news.status
-        run.message = news.message
-        run.resume = news.resume
-        if telling.graph is not None:
-            telling.graph.end(news.status)
-        telling.story.end(news.status, now)
+        run.status = event.status
+        run.message = event.message
+        run.resume = event.resume
+        if active.graph is not None:
+            active.graph.end(event.status)
+        active.blocks.end(event.status, now)
         self._close_questions(run.id)
-        self._tell_end(telling)
+        self._tell_end(active)
         return Changes.TRANSCRIPT | Changes.STATUS | Changes.AGENTS | Changes.GRAPH | Changes.QUESTIONS
 
-    def _tell_end(self, telling: _Telling) -> None:
+    def _tell_end(self, active: _ActiveRun) -> None:
         """Add a block that explains the end of a run, unless it is obvious."""
-        run = telling.run
-        story = telling.story
+        run = active.run
+        blocks = active.blocks
         if run.kind is RunKind.WORKFLOW:
             seconds = max(0.0, (run.ended or 0.0) - run.started)
             end = Block(0, BlockKind.RUN, title=run.title, text=run.message, output=run.resume, status=run.status)
             end.seconds = seconds
             end.input = spent(run.usage)
-            story.add(end)
+            blocks.add(end)
         elif run.status == "interrupted":
-            story.note(BlockKind.NOTICE, run.message or "Interrupted.")
+            blocks.note(BlockKind.NOTICE, run.message or "Interrupted.")
         elif run.status not in _FINE and run.message:
-            story.fail(BlockKind.WARNING if run.status == "limit" else BlockKind.ERROR, run.message)
+            blocks.fail(BlockKind.WARNING if run.status == "limit" else BlockKind.ERROR, run.message)
         elif run.status in _FINE and run.message:
-            story.note(BlockKind.NOTICE, run.message)
+            blocks.note(BlockKind.NOTICE, run.message)
         if run.resume and run.kind is not RunKind.WORKFLOW:
-            story.note(BlockKind.NOTICE, f"Resume with: {run.resume}")
+            blocks.note(BlockKind.NOTICE, f"Resume with: {run.resume}")
 
-    def _heard(self, id: str, now: float) -> _Telling | None:
+    def _find_active(self, id: str, now: float) -> _ActiveRun | None:
         """Return the active run for an event, or None if it is unknown or has ended."""
-        telling = self._tellings.get(id)
-        if telling is None:
+        active = self._active.get(id)
+        if active is None:
             return None
-        run = telling.run
+        run = active.run
         run.heard = now
         if run.state is RunState.STARTING:
             run.state = RunState.ACTIVE
-        return telling
+        return active
 
     def _forget_ended(self, kept: int) -> Changes:
         runs = self.screen.runs
@@ -309,7 +309,7 @@ class Store:
 
     def _forget_agents(self) -> None:
         agents = self.screen.agents
-        for key in [key for key, agent in agents.items() if agent.run not in self._tellings]:
+        for key in [key for key, agent in agents.items() if agent.run not in self._active]:
             del agents[key]
 
     def _time(self, told: float, now: float) -> float:
@@ -318,39 +318,39 @@ class Store:
 
     # questions
 
-    def _question(self, news: QuestionOpened, now: float) -> Changes:
-        telling = self._tellings.get(news.run)
-        if news.id in self.screen.questions or (telling is None and (news.run or self._is_old)):
+    def _question(self, event: QuestionOpened, now: float) -> Changes:
+        active = self._active.get(event.run)
+        if event.id in self.screen.questions or (active is None and (event.run or self._is_old)):
             return Changes.NONE
-        self.screen.questions[news.id] = QuestionEntry(news.id, news.run, news.question, news.who)
-        shown = self._asked.pop(news.question.id, None)
-        if shown is not None and shown.run == news.run:
-            self._asked[news.id] = shown
+        self.screen.questions[event.id] = QuestionEntry(event.id, event.run, event.question, event.who)
+        shown = self._asked.pop(event.question.id, None)
+        if shown is not None and shown.run == event.run:
+            self._asked[event.id] = shown
             shown.status = "waiting"
             shown.version += 1
             return Changes.QUESTIONS | Changes.TRANSCRIPT
-        return Changes.QUESTIONS | self._show_question(telling, news.id, news.question.text, news.who, "waiting")
+        return Changes.QUESTIONS | self._show_question(active, event.id, event.question.text, event.who, "waiting")
 
-    def _show_question(self, telling: _Telling | None, id: str, text: str, who: str, status: str) -> Changes:
+    def _show_question(self, active: _ActiveRun | None, id: str, text: str, who: str, status: str) -> Changes:
         if id in self._asked:
             return Changes.NONE
         block = Block(0, BlockKind.QUESTION, text=text, title=who, status=status)
-        if telling is None:
+        if active is None:
             block.id = next(self._ids)
             block.gap = True
             self.screen.blocks.append(block)
         else:
-            telling.story.add(block)
+            active.blocks.add(block)
         self._asked[id] = block
         return Changes.TRANSCRIPT
 
-    def _question_closed(self, news: QuestionClosed, now: float) -> Changes:
-        self.screen.questions.pop(news.id, None)
-        block = self._asked.pop(news.id, None)
+    def _question_closed(self, event: QuestionClosed, now: float) -> Changes:
+        self.screen.questions.pop(event.id, None)
+        block = self._asked.pop(event.id, None)
         if block is None:
             return Changes.QUESTIONS
-        block.output = ", ".join(news.answers or ())
-        block.status = "done" if news.answers is not None else "interrupted"
+        block.output = ", ".join(event.answers or ())
+        block.status = "done" if event.answers is not None else "interrupted"
         block.version += 1
         return Changes.QUESTIONS | Changes.TRANSCRIPT
 
@@ -366,21 +366,21 @@ class Store:
 
     # history
 
-    def _history(self, news: History, now: float) -> Changes:
+    def _history(self, event: History, now: float) -> Changes:
         changed = Changes.NONE
         self._is_old = True
         try:
-            for raw in news.news:
+            for raw in event.events:
                 changed |= self._old(raw, now)
         finally:
             self._is_old = False
-        if news.last:
+        if event.last:
             changed |= self._end_history(now)
         return changed
 
     def _old(self, raw: msgspec.Raw, now: float) -> Changes:
         try:
-            old = decode_news(raw)
+            old = decode_event(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             self._unreadable += 1
             return Changes.NONE
@@ -389,13 +389,15 @@ class Store:
     def _end_history(self, now: float) -> Changes:
         """End the runs that the history left open. A workflow may still be running elsewhere."""
         changed = Changes.NONE
-        for telling in [telling for telling in self._tellings.values() if telling.is_old]:
-            run = telling.run
+        for active in [active for active in self._active.values() if active.is_old]:
+            run = active.run
             way = f"It may still be running: atomic attach {run.session}" if run.session else ""
             changed |= self._ended(RunEnded(run=run.id, status="interrupted", message=way), run.started)
         if self._unreadable:
             many = "1 entry" if self._unreadable == 1 else f"{self._unreadable:,} entries"
-            changed |= self._said(Said(text=f"{many} of a newer Atomic could not be read.", level=Level.WARNING), now)
+            changed |= self._notice(
+                ChatNotice(text=f"{many} of a newer Atomic could not be read.", level=Level.WARNING), now
+            )
             self._unreadable = 0
         return changed
 
@@ -403,20 +405,20 @@ class Store:
 
     def stop(self, run: str, now: float) -> Interrupt | None:
         """Mark a run as stopping, or as forced the second time. Return None if it is not active."""
-        telling = self._tellings.get(run)
-        if telling is None:
+        active = self._active.get(run)
+        if active is None:
             return None
-        if telling.run.state is RunState.STOPPING:
-            telling.run.forced = True
+        if active.run.state is RunState.STOPPING:
+            active.run.forced = True
             return Interrupt(run=run, force=True)
-        telling.run.state = RunState.STOPPING
-        telling.run.heard = now
+        active.run.state = RunState.STOPPING
+        active.run.heard = now
         return Interrupt(run=run)
 
     def stop_foreground(self, now: float) -> Interrupt | None:
         """Stop the user's newest run, or else the newest workflow."""
-        ids = [telling.run.id for telling in self._tellings.values() if telling.graph is None]
-        ids = ids or list(self._tellings)
+        ids = [active.run.id for active in self._active.values() if active.graph is None]
+        ids = ids or list(self._active)
         return self.stop(ids[-1], now) if ids else None
 
     def enqueue(self, text: str) -> Changes:
@@ -460,20 +462,20 @@ class Store:
         self.screen.pick = None
         return Changes.PICK
 
-    _FOLDS: ClassVar[dict[type[News], Callable[[Any, Any, float], Changes]]] = {
+    _HANDLERS: ClassVar[dict[type[ChatEvent], Callable[[Any, Any, float], Changes]]] = {
         StatusChanged: _status,
         CommandsListed: _commands,
         RunStarted: _started,
         Activity: _activity,
-        WorkflowNews: _workflow,
+        WorkflowActivity: _workflow,
         GraphDrawn: _drawn,
-        ShellSaid: _shell_said,
+        ShellOutput: _shell_said,
         RunEnded: _ended,
         QuestionOpened: _question,
         QuestionClosed: _question_closed,
         PickOpened: _pick,
         FilesFound: _files,
-        Said: _said,
+        ChatNotice: _notice,
         ThemeSet: _theme,
         Cleared: _cleared,
         History: _history,

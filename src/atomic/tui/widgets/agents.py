@@ -47,7 +47,7 @@ def agents_shown(screen: Screen) -> list[tuple[AgentEntry, int]]:
     active = {run.id for run in screen.runs.values() if run.is_active}
     if not active and screen.runs:
         last = next(reversed(screen.runs.values()))
-        active = {last.id} if last.kind in (RunKind.WORKFLOW, RunKind.CREW) else set[str]()
+        active = {last.id} if last.kind in (RunKind.WORKFLOW, RunKind.AGENTS) else set[str]()
     agents = {key: agent for key, agent in screen.agents.items() if agent.run in active}
     if all(not agent.parent and screen.runs[agent.run].kind is RunKind.TURN for agent in agents.values()):
         return []  # the transcript shows the conversation's agent, and the panel would flicker

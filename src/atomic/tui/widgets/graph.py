@@ -66,15 +66,15 @@ class GraphStrip(Panel):
 
 def workflow_shown(screen: Screen) -> Run | None:
     """Return the newest active workflow, or the newest one with known nodes."""
-    known = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW and (run.nodes or run.picture)]
+    known = [run for run in screen.runs.values() if run.kind is RunKind.WORKFLOW and (run.nodes or run.drawing)]
     return next((run for run in reversed(known) if run.is_active), known[-1] if known else None)
 
 
 def graph_lines(run: Run, width: int, height: int, shift: int = 0) -> list[Content]:
     """Return the panel's lines: the drawing around the active node, or the chain."""
     head = heading(content((one_line(run.title) or "workflow", "bold"), *_active_words(run)), width)
-    if run.picture and height > _LEAST_ROWS:
-        return [head, *_picture(run, width, height - 1, shift)]
+    if run.drawing and height > _LEAST_ROWS:
+        return [head, *_drawing(run, width, height - 1, shift)]
     return [head, *(fit(row, width) for row in _folded_chain(run, width)[: max(1, height - 1)])]
 
 
@@ -149,9 +149,9 @@ def _active_words(run: Run) -> list[Content]:
     return [content("  ", _word(node)) for node in active[:3]]
 
 
-def _picture(run: Run, width: int, height: int, shift: int) -> list[Content]:
+def _drawing(run: Run, width: int, height: int, shift: int) -> list[Content]:
     """Return the visible part of the drawing around the active node."""
-    grid = [_cells(row) for row in run.picture]
+    grid = [_cells(row) for row in run.drawing]
     styles = _mark(grid, run)
     row, column = _centre(run)
     broad = max(map(len, grid), default=0)
@@ -161,10 +161,10 @@ def _picture(run: Run, width: int, height: int, shift: int) -> list[Content]:
 
 
 def _centre(run: Run) -> tuple[int, int]:
-    nodes = [node for node in _nodes(run) if node.id in run.places]
+    nodes = [node for node in _nodes(run) if node.id in run.positions]
     if not nodes:
         return 0, 0
-    row, column, cells = run.places[nodes[_focus(nodes)].id]
+    row, column, cells = run.positions[nodes[_focus(nodes)].id]
     return row, column + cells // 2
 
 
@@ -175,7 +175,7 @@ def _mark(grid: list[list[str]], run: Run) -> dict[int, list[tuple[int, int, str
     """
     styles: dict[int, list[tuple[int, int, str]]] = {}
     nodes = {node.id: node for node in _nodes(run)}
-    for id, (row, column, cells) in run.places.items():
+    for id, (row, column, cells) in run.positions.items():
         node = nodes.get(id)
         if node is None or not node.status or not 0 <= row < len(grid):
             continue
