@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atomic.tui.clean_text import harmless, one_line
+from atomic.tui.text import harmless, one_line
 from tests.tui.hostile import vectors
 from tests.tui.terminal_effects import effects
 

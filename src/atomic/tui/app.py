@@ -38,15 +38,14 @@ from atomic.chat.protocol import (
     Submit,
 )
 from atomic.tui import attention, compat
-from atomic.tui.clean_text import harmless, one_line
 from atomic.tui.engine_reader import EngineReader
 from atomic.tui.frame_loop import FrameLoop
 from atomic.tui.key_bindings import TABLE, Where, keymap
 from atomic.tui.panel_layout import WIDE, PanelLayout
-from atomic.tui.state.changes import DURATIONS, EVERYTHING, PANELS, Changes
-from atomic.tui.state.model import Run
+from atomic.tui.state.model import DURATIONS, EVERYTHING, PANELS, Changes, Run
 from atomic.tui.state.store import Store
 from atomic.tui.suggestions import needs_argument
+from atomic.tui.text import harmless, one_line
 from atomic.tui.themes import register, shown_name, textual_name, theme_for
 from atomic.tui.transcript.welcome import is_welcome
 from atomic.tui.watchdog import Watchdog
@@ -525,7 +524,7 @@ class AtomicApp(App[str], inherit_bindings=False):
 
     def _pick(self) -> None:
         """Open the picker that the engine requested."""
-        from atomic.tui.screens.pick import PickScreen
+        from atomic.tui.screens.lists import PickScreen
 
         pick = self.store.screen.pick
         if pick is None:
@@ -778,7 +777,7 @@ class AtomicApp(App[str], inherit_bindings=False):
 
     def action_help(self) -> None:
         """List all commands."""
-        from atomic.tui.screens.help import HelpScreen
+        from atomic.tui.screens.lists import HelpScreen
 
         def chosen(name: str | None) -> None:
             if name is not None:
@@ -788,13 +787,13 @@ class AtomicApp(App[str], inherit_bindings=False):
 
     def action_keys(self) -> None:
         """List all keys."""
-        from atomic.tui.screens.key_list import KeysScreen
+        from atomic.tui.screens.lists import KeysScreen
 
         self.push_screen(KeysScreen([(keys, does, _PLACES[where]) for where, keys, does in self._keys.rows()]))
 
     def action_palette(self) -> None:
         """List all commands and actions."""
-        from atomic.tui.screens.palette import Action, PaletteScreen
+        from atomic.tui.screens.lists import Action, PaletteScreen
 
         actions = [
             Action(action.name, action.description, self._keys.shown(action.name))

@@ -13,25 +13,123 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import select
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from threading import Event
 from time import monotonic
 from typing import Any
 
 from textual import events
 from textual._xterm_parser import XTermParser
 from textual.app import App
+from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.message_pump import MessagePump
 
 from atomic.base.errors import ExitCode
-from atomic.tui.background import BackgroundFilter
-from atomic.tui.key_order import OrderedKeys
 from atomic.tui.supervisor import Report
 from atomic.tui.terminal import ALTERNATE_SCREEN, Terminal
+
+# Seconds that a key waits for earlier characters. After that the event loop is stuck
+# and the order no longer matters.
+_SETTLE = 0.5
+
+
+class OrderedKeys(Driver):
+    """Driver that delivers keys in the order in which they were pressed.
+
+    Textual sends characters to the focused widget and other keys to the widget that
+    binds them, each through its own queue: `abc` and Enter that arrive together could
+    become Enter and `abc`. Here the input thread delays one kind until the other has
+    been delivered.
+    """
+
+    _last_kind: bool | None = None  # whether the last key was a character
+
+    def process_message(self, message: Message) -> None:
+        if isinstance(message, events.Key | events.Paste):
+            kind = isinstance(message, events.Key) and message.is_printable
+            if self._last_kind is not None and kind is not self._last_kind:
+                self._settle()
+            self._last_kind = kind
+        super().process_message(message)
+
+    def _settle(self) -> None:
+        """Wait until earlier keys have passed every queue on their way."""
+        done = Event()
+        asyncio.run_coroutine_threadsafe(self._walk(done), self._loop)
+        done.wait(_SETTLE)
+
+    async def _walk(self, done: Event) -> None:
+        """Follow the way of a key: the app, the focused widget, and its ancestors back to the app."""
+        focused = self._app.focused
+        way: list[MessagePump] = [self._app, *(focused.ancestors_with_self if focused is not None else ()), self._app]
+
+        def step() -> None:
+            if way:
+                way.pop(0).call_later(step)
+            else:
+                done.set()
+
+        step()
+
+
+_ANSWER = re.compile(rb"\x1b\]11;([^\x07\x1b]{0,64})(?:\x07|\x1b\\)")
+_BEGIN = b"\x1b]11;"
+_LONGEST = 80
+
+
+class BackgroundFilter:
+    """Filter for typed bytes that removes the one reply.
+
+    The reply may arrive in parts, late or never.
+    """
+
+    def __init__(self, hear: Callable[[str], None]) -> None:
+        self._hear = hear
+        self._held = b""
+        self._is_done = False
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether bytes are held back that `strip(b"")` would release soon."""
+        return 0 < len(self._held) < len(_BEGIN)
+
+    def strip(self, data: bytes) -> bytes:
+        """Return the typed bytes without the reply.
+
+        Empty `data` means that no more input arrived in time: bytes that were held back
+        are not a reply, so they are returned.
+        """
+        if self._is_done:
+            return data
+        is_late = not data and bool(self._held)
+        data = self._held + data
+        self._held = b""
+        if is_late:
+            return data
+        if match := _ANSWER.search(data):
+            self._is_done = True
+            self._hear(match[1].decode("ascii", "replace"))
+            return data[: match.start()] + data[match.end() :]
+        begin = _begin_of_answer(data)
+        self._held = data[begin:]
+        return data[:begin]
+
+
+def _begin_of_answer(data: bytes) -> int:
+    """Return where an unfinished reply begins, or the length of the data."""
+    begin = data.rfind(b"\x1b]")
+    if begin < 0 or len(data) - begin > _LONGEST:
+        return len(data)
+    return begin if data[begin : begin + len(_BEGIN)] == _BEGIN[: len(data) - begin] else len(data)
+
 
 TWICE = 1.0  # seconds between two presses of Ctrl+C that leave at once
 _TICK = 0.05  # seconds after which a lone Esc counts as a key

@@ -25,8 +25,7 @@ from atomic.chat.protocol import (
     StatusChanged,
 )
 from atomic.config import ConfigError, atomic_home, find_project, load_settings
-from atomic.tui.background import BackgroundFilter
-from atomic.tui.driver import driver_for
+from atomic.tui.driver import BackgroundFilter, driver_for
 from atomic.tui.main import ChatRequest
 from atomic.tui.supervisor import Report, resume_hints
 from atomic.tui.terminal import Terminal, read_ready, write

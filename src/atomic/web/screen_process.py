@@ -19,7 +19,7 @@ from textual.drivers.web_driver import WebDriver
 
 from atomic.base.errors import ExitCode
 from atomic.config import ConfigError
-from atomic.tui.key_order import OrderedKeys
+from atomic.tui.driver import OrderedKeys
 from atomic.tui.main import ChatRequest
 from atomic.tui.screen import make_app
 from atomic.tui.supervisor import Report, resume_hints, tell

@@ -42,8 +42,7 @@ from atomic.questions import Option, Question
 from atomic.tui.app import AtomicApp
 from atomic.tui.key_bindings import TABLE
 from atomic.tui.screens.question import QuestionScreen
-from atomic.tui.state.changes import EVERYTHING
-from atomic.tui.state.model import RunState
+from atomic.tui.state.model import EVERYTHING, RunState
 from atomic.tui.state.store import Store
 from atomic.tui.widgets.transcript import TranscriptView
 from tests.timing import judge

@@ -7,7 +7,7 @@ from enum import Flag, auto
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.tui.clock import FRAME, HOLD, QUIET, FrameClock
+from atomic.tui.frame_loop import FRAME, HOLD, QUIET, FrameClock
 
 
 class Parts(Flag):

@@ -8,12 +8,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.chat.merge import merged
 from atomic.chat.protocol import Activity, ChatEvent, RunEnded, ShellOutput, WorkflowActivity
 from atomic.providers.events import TextDelta, ThinkingDelta, ToolOutput, ToolStarted
 from atomic.runs.events import AgentActivity
 from atomic.tui.attention import call, title
 from atomic.tui.clipboard import copy, local_tool, osc_52, passed_through
+from atomic.tui.engine_reader import merged
 
 
 def tool_in(folder: Path, name: str, script: str) -> dict[str, str]:

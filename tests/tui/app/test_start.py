@@ -24,7 +24,7 @@ LATE = (
     "atomic.sessions",
     "atomic.chat.conversation",
     "atomic.chat.engine",
-    "atomic.tui.screens.help",
+    "atomic.tui.screens.lists",
     "atomic.tui.screens.question",
     "atomic.wiring",
     "atomic.workflows",

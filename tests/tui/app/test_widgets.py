@@ -6,7 +6,7 @@ import pytest
 from textual.app import App, ComposeResult
 
 from atomic.tui.suggestions import Suggestion
-from atomic.tui.widgets.cells import cell_len, fit
+from atomic.tui.text import cells, fit
 from atomic.tui.widgets.popup import Popup
 from atomic.tui.widgets.queue import QueueView
 
@@ -37,7 +37,7 @@ async def test_rows_are_never_broader_than_the_screen_and_never_obeyed(width: in
         for widget in (popup, queue):
             lines = str(widget.render()).split("\n")
             assert len(lines) == 3
-            assert all(cell_len(line) <= max(0, width - 2) for line in lines)
+            assert all(cells(line) <= max(0, width - 2) for line in lines)
             assert all(line.isprintable() for line in lines)
         popup.show((), 0)
         queue.show([])

@@ -11,14 +11,10 @@ from atomic.chat.protocol import CommandInfo, PickKind, PickOpened, PickRow, Sta
 from atomic.providers.events import PlanItem
 from atomic.questions import Option, Question
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.clean_text import harmless
-from atomic.tui.screens.confirm import ConfirmScreen
-from atomic.tui.screens.help import HelpScreen
-from atomic.tui.screens.key_list import KeysScreen
-from atomic.tui.screens.palette import Action, PaletteScreen
-from atomic.tui.screens.pick import PickScreen
+from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen
 from atomic.tui.screens.question import QuestionScreen
 from atomic.tui.state.model import AgentEntry, NodeEntry, QuestionEntry, Queued, Screen
+from atomic.tui.text import harmless
 from atomic.tui.widgets.agents import agent_lines
 from atomic.tui.widgets.graph import graph_lines, graph_strip
 from atomic.tui.widgets.header import header_line
@@ -89,7 +85,6 @@ def _dialogs(some: list[str]) -> list[TextualScreen[Any]]:
         HelpScreen(commands),
         KeysScreen([(bad, bad, bad) for bad in some]),
         PaletteScreen(commands, [Action(bad, bad, bad) for bad in some]),
-        ConfirmScreen(some[0], "\n".join(some), yes=some[0], no=some[0]),
         QuestionScreen(questions),
     ]
 

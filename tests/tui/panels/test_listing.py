@@ -1,4 +1,4 @@
-"""Pickers, help, palette, keys and confirm, by their keys."""
+"""Pickers, help, palette and keys, operated by keys."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from textual.events import Paste
 from textual.screen import Screen
 
 from atomic.chat.protocol import CommandInfo, PickRow
-from atomic.tui.screens.confirm import ConfirmScreen
-from atomic.tui.screens.help import HelpScreen, command_rows, short_hint
-from atomic.tui.screens.key_list import KeysScreen
 from atomic.tui.screens.listing import matching
-from atomic.tui.screens.palette import Action, PaletteScreen
-from atomic.tui.screens.pick import PickScreen
+from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen, command_rows
+from atomic.tui.text import short_hint
 from atomic.tui.themes import register, textual_name
 from tests.tui.snapshots import material as m
 from tests.tui.snapshots.frames import frame_of
@@ -45,10 +42,6 @@ async def test_keys_take_a_row() -> None:
         (PaletteScreen(m.COMMANDS, ACTIONS), ("enter",), "tasks"),
         (PaletteScreen(m.COMMANDS, ACTIONS), (*"ralph", "enter"), "/ralph"),
         (KeysScreen(m.KEYS), ("down", "pagedown", "enter", "escape"), None),
-        (ConfirmScreen("Leave?"), ("enter",), False),
-        (ConfirmScreen("Leave?"), ("up", "enter"), True),
-        (ConfirmScreen("Leave?"), ("y",), True),
-        (ConfirmScreen("Leave?"), ("escape",), False),
     ]
     taken: list[object] = []
     app = _Empty()

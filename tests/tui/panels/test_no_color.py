@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from atomic.config import Settings
-from atomic.tui.state.changes import EVERYTHING
+from atomic.tui.state.model import EVERYTHING
 from atomic.tui.state.store import Store
 from tests.tui.app.scripted import ScriptedLink, app_with
 from tests.tui.snapshots import material as m

@@ -16,8 +16,7 @@ from textual.screen import Screen as TextualScreen
 
 from atomic.tui import app as app_module
 from atomic.tui.app import AtomicApp
-from atomic.tui.state.changes import EVERYTHING
-from atomic.tui.state.model import Screen
+from atomic.tui.state.model import EVERYTHING, Screen
 from atomic.tui.state.store import Store
 from tests.tui.app.scripted import ScriptedLink, app_with
 from tests.tui.snapshots.frames import Frame, frame_of

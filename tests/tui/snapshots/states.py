@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from atomic.chat.protocol import PickKind, PickOpened
 from atomic.questions import Question
-from atomic.tui.screens.confirm import ConfirmScreen
-from atomic.tui.screens.help import HelpScreen
-from atomic.tui.screens.key_list import KeysScreen
-from atomic.tui.screens.palette import Action, PaletteScreen
-from atomic.tui.screens.pick import PickScreen
+from atomic.tui.screens.lists import Action, HelpScreen, KeysScreen, PaletteScreen, PickScreen
 from atomic.tui.state.model import QuestionEntry, RunState, Screen
 from tests.tui.snapshots import material as m
 from tests.tui.snapshots.stage import LARGE, NORMAL, SMALL, State
@@ -20,7 +16,6 @@ _ACTIONS = [
     Action("copy_answer", "Copy the last answer", "Ctrl+Y"),
     Action("model", "Choose a model", "F2"),
 ]
-_LEAVE = "ralph goes on without the screen. `atomic attach 9f8e7d6c` shows it again, `atomic stop 9f8e7d6c` pauses it."
 
 
 def _queue(screen: Screen) -> Screen:
@@ -108,5 +103,4 @@ STATES = [
     State("keys-scrolled", m.chat, lambda: KeysScreen(m.KEYS), ("pagedown",), sizes=(SMALL,)),
     State("palette", m.chat, lambda: PaletteScreen(m.COMMANDS, _ACTIONS), sizes=_ALL),
     State("palette-filtered", m.chat, lambda: PaletteScreen(m.COMMANDS, _ACTIONS), tuple("mod")),
-    State("confirm", m.ralph, lambda: ConfirmScreen("Leave?", _LEAVE, yes="Leave", no="Stay"), sizes=_ALL),
 ]

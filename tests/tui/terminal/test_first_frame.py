@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.tui.background import BackgroundFilter
-from atomic.tui.first_frame import HINT, first_frame
+from atomic.tui.driver import BackgroundFilter
+from atomic.tui.main import HINT, first_frame
 from tests.tui.terminal.emulator import Emulator
 from tests.tui.terminal.test_supervisor import ROOT, SMALL
 from tests.tui.terminal.window import window

@@ -10,12 +10,13 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from atomic.tui.state.model import Block, BlockKind
+from atomic.tui.text import fit
 from atomic.tui.transcript import blocks
 from atomic.tui.transcript.blocks import Painted, Painter, estimate, seconds
 from atomic.tui.transcript.code import coloured
 from atomic.tui.transcript.markdown import LINK, markdown_rows
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, fit, length, wrap
+from atomic.tui.transcript.rows import Row, length, wrap
 
 DARK = Palette.of(BUILTIN_THEMES["textual-dark"].to_color_system().generate(), Color.parse("#121212"))
 

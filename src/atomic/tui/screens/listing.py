@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.events import Key, Paste
 
 from atomic.chat.protocol import PickRow
-from atomic.tui.clean_text import one_line
 from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, wrapped
+from atomic.tui.text import one_line
 from atomic.tui.widgets.text import MUTED, content, fit, spread
 
 _AROUND = 5  # rows of the rest of the dialog: frame, title, filter, keys

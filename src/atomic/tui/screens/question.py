@@ -16,9 +16,9 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from atomic.questions import Question
-from atomic.tui.clean_text import harmless, one_line
 from atomic.tui.screens.dialog import Dialog, Item, Row, RowList, fixed, keys_line, paragraph, wrapped
 from atomic.tui.state.model import QuestionEntry, Screen
+from atomic.tui.text import harmless, one_line
 from atomic.tui.widgets.text import MUTED, content, fit, spread
 
 _OTHER = "other"

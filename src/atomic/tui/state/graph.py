@@ -17,10 +17,9 @@ from atomic.runs.events import (
     WorkflowEvent,
 )
 from atomic.tasks import Task
-from atomic.tui.state.changes import Changes
-from atomic.tui.state.clip import clip
-from atomic.tui.state.model import Block, BlockKind, NodeEntry, Run, Screen
+from atomic.tui.state.model import Block, BlockKind, Changes, NodeEntry, Run, Screen
 from atomic.tui.state.run_blocks import RunBlocks
+from atomic.tui.state.text import clip
 
 _WORK = (TextDelta, ThinkingDelta, ToolStarted, SubagentStarted, SkillLoaded)
 _WORDS = {"max_cost": "The cost limit", "max_tokens": "The token limit", "max_time": "The time limit"}

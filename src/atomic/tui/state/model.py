@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Flag, StrEnum, auto
 
 from atomic.chat.protocol import CommandInfo, PickOpened, RunKind, StatusChanged
 from atomic.providers.events import PlanItem, Usage
 from atomic.questions import Question
 from atomic.tasks import Task
+
+
+class Changes(Flag):
+    """Parts that must be repainted, as a set of flags."""
+
+    NONE = 0
+    TRANSCRIPT = auto()
+    TASKS = auto()
+    AGENTS = auto()
+    GRAPH = auto()
+    QUESTIONS = auto()
+    STATUS = auto()
+    COMMANDS = auto()
+    PICK = auto()
+    QUEUE = auto()
+    THEME = auto()
+    LEFT = auto()
+
+
+PANELS = Changes.TASKS | Changes.AGENTS | Changes.GRAPH | Changes.QUESTIONS
+DURATIONS = Changes.TRANSCRIPT | Changes.STATUS | PANELS  # the parts that show how long something takes
+EVERYTHING = DURATIONS | Changes.QUEUE
 
 
 class BlockKind(StrEnum):

@@ -32,10 +32,9 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
-from atomic.tui.state.changes import Changes
-from atomic.tui.state.clip import Clip, clip
 from atomic.tui.state.markdown_parts import Piece, Pieces
-from atomic.tui.state.model import AgentEntry, Block, BlockKind, Run, Screen
+from atomic.tui.state.model import AgentEntry, Block, BlockKind, Changes, Run, Screen
+from atomic.tui.state.text import Clip, clip
 from atomic.tui.state.tool_calls import card
 
 _CLOSE_TOGETHER = frozenset({BlockKind.TOOL, BlockKind.SUBAGENT, BlockKind.THINKING, BlockKind.NODE})

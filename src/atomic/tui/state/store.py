@@ -40,12 +40,10 @@ from atomic.chat.protocol import (
     decode_event,
 )
 from atomic.runs import events as wf
-from atomic.tui.state.amounts import spent
-from atomic.tui.state.changes import Changes
-from atomic.tui.state.clip import Clip
 from atomic.tui.state.graph import Graph
-from atomic.tui.state.model import Block, BlockKind, QuestionEntry, Queued, Run, RunState, Screen
+from atomic.tui.state.model import Block, BlockKind, Changes, QuestionEntry, Queued, Run, RunState, Screen
 from atomic.tui.state.run_blocks import RunBlocks
+from atomic.tui.state.text import Clip, spent
 
 __all__ = ["Changes", "Store"]
 

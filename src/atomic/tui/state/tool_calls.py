@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from atomic.tui.state.clip import clip
+from atomic.tui.state.text import clip
 
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "file", "filename")
 _COMMANDS = ("command", "cmd", "script")

@@ -11,11 +11,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from atomic.tui.clean_text import harmless, one_line
 from atomic.tui.state.model import Block, BlockKind
+from atomic.tui.text import cells, fit, harmless, one_line
 from atomic.tui.transcript.markdown import markdown_rows
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, Run, cells, fit, length, wrap
+from atomic.tui.transcript.rows import Row, Run, length, wrap
 from atomic.tui.widgets.text import clock
 
 _KEPT = 2_000  # painted blocks

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.style import Style
 
-from atomic.tui.clean_text import harmless
+from atomic.tui.text import harmless
 from atomic.tui.transcript.palette import Palette
 from atomic.tui.transcript.rows import Run
 

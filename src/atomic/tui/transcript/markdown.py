@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.segment import Segment
 from rich.style import Style
 
-from atomic.tui.clean_text import harmless
+from atomic.tui.text import cells, harmless
 from atomic.tui.transcript.code import CHUNK, coloured
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, Run, cells, chop, length, wrap
+from atomic.tui.transcript.rows import Row, Run, chop, length, wrap
 from atomic.tui.transcript.tables import Table, table_rows
 
 if TYPE_CHECKING:

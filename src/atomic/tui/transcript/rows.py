@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 
-from atomic.tui.clean_text import harmless
+from atomic.tui.text import cells, harmless
 
 Run: TypeAlias = tuple[str, Style]
 Row: TypeAlias = list[Segment]
@@ -21,20 +21,6 @@ _WIDE = (
     "\U0001f300-\U0001faff\U00020000-\U0003fffd"
 )
 _TOKEN = re.compile(rf"\n| +|[{_WIDE}]|[^\s{_WIDE}]+|\s")
-
-
-def cells(text: str) -> int:
-    """Return the number of columns of a text."""
-    return len(text) if text.isascii() else cell_len(text)
-
-
-def fit(text: str, width: int) -> str:
-    """Cut a text to `width` cells and mark the cut."""
-    if width <= 0:
-        return ""
-    if cells(text) <= width:
-        return text
-    return f"{chop_cells(text, width - 1)[0]}…" if width > 1 else "…"
 
 
 def safe(text: str, style: Style) -> Run:

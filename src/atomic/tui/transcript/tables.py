@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from rich.segment import Segment
 
+from atomic.tui.text import cells
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, Run, cells, length, wrap
+from atomic.tui.transcript.rows import Row, Run, length, wrap
 
 _GAP = 3  # " │ "
 _LEAST = 4  # cells of a column

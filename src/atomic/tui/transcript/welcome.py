@@ -8,10 +8,10 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import BlockKind, Screen
+from atomic.tui.text import cells, fit, one_line
 from atomic.tui.transcript.palette import Palette
-from atomic.tui.transcript.rows import Row, cells, fit, length, wrap
+from atomic.tui.transcript.rows import Row, length, wrap
 
 _BOLD = Style(bold=True)
 _INDENT = 3

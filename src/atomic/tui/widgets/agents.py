@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from atomic.chat.protocol import RunKind
-from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import AgentEntry, Screen
+from atomic.tui.text import one_line
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.text import MUTED, clock, content, fit, heading, windowed
 

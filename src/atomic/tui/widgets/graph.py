@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from textual.content import Content, Span
 
 from atomic.chat.protocol import RunKind
-from atomic.tui.clean_text import harmless, one_line
 from atomic.tui.state.model import NodeEntry, Run, Screen
+from atomic.tui.text import harmless, one_line
 from atomic.tui.widgets.agents import agent_strip, agents_shown
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.text import MUTED, content, first_that_fits, fit, heading, spread, window

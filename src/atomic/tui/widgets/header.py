@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 
 from atomic.chat.protocol import StatusChanged
-from atomic.tui.clean_text import one_line
-from atomic.tui.state.amounts import amount, spent
+from atomic.tui.state.text import amount, spent
+from atomic.tui.text import one_line
 from atomic.tui.widgets.panel import Panel
 from atomic.tui.widgets.text import MUTED, bar, content, fit, spread
 

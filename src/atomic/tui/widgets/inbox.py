@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from textual.content import Content
 
-from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import QuestionEntry
+from atomic.tui.text import one_line
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, windowed
 

@@ -9,7 +9,7 @@ from textual.content import Content, Span
 from textual.message import Message
 from textual.widget import Widget
 
-from atomic.tui.widgets.cells import cell_len, fit
+from atomic.tui.text import HINT_COLUMNS, cells, fit, short_hint
 from atomic.tui.widgets.text import chosen_style
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 ROWS = 8
 NAME_COLUMNS = 20
-HINT_COLUMNS = 23
 # Columns of the screen.
 ROOM_FOR_HINT = 60
 ROOM_FOR_DESCRIPTION = 40
@@ -108,7 +107,7 @@ def _table(rows: Sequence[Suggestion], screen: int) -> list[str]:
     """Align names, hints and descriptions in as many columns as fit."""
     with_hints = screen >= ROOM_FOR_HINT and any(row.hint for row in rows)
     with_descriptions = screen >= ROOM_FOR_DESCRIPTION and any(row.description for row in rows)
-    names = max((cell_len(row.label) for row in rows), default=0)  # without a size no row is shown
+    names = max((cells(row.label) for row in rows), default=0)  # without a size no row is shown
     names = max(NAME_COLUMNS, min(names, screen // 3)) if with_hints or with_descriptions else names
     return [_columns(row, names, with_hints, with_descriptions) for row in rows]
 
@@ -116,8 +115,7 @@ def _table(rows: Sequence[Suggestion], screen: int) -> list[str]:
 def _columns(row: Suggestion, names: int, with_hint: bool, with_description: bool) -> str:
     parts = [fit(row.label, names, pad=True)]
     if with_hint:
-        hint = row.hint if cell_len(row.hint) <= HINT_COLUMNS else fit(row.hint, HINT_COLUMNS, "...")
-        parts.append(fit(hint, HINT_COLUMNS, pad=True))
+        parts.append(fit(short_hint(row.hint), HINT_COLUMNS, pad=True))
     if with_description:
         parts.append(row.description)
     return "  ".join(parts).rstrip()

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content, Span
 from textual.widget import Widget
 
-from atomic.tui.clean_text import one_line
-from atomic.tui.widgets.cells import fit
+from atomic.tui.text import fit, one_line
 
 ROWS = 3
 

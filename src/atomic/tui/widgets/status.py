@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from textual.content import Content
 
 from atomic.chat.protocol import RunKind
-from atomic.tui.clean_text import one_line
-from atomic.tui.state.amounts import spent
 from atomic.tui.state.model import Run, RunState, Screen
+from atomic.tui.state.text import spent
+from atomic.tui.text import one_line
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, clock, content, fit, spread
 

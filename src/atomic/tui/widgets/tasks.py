@@ -9,8 +9,8 @@ from textual.content import Content
 
 from atomic.chat.protocol import RunKind
 from atomic.tasks import Task, TaskStatus
-from atomic.tui.clean_text import one_line
 from atomic.tui.state.model import Screen
+from atomic.tui.text import one_line
 from atomic.tui.widgets.panel import KEYS, Panel, key_hint
 from atomic.tui.widgets.text import MUTED, content, fit, heading, spread, windowed
 

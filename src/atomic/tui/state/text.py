@@ -1,8 +1,10 @@
-"""Keep the beginning and the end of a long output and count the omitted lines."""
+"""Shorten long output, and format tokens and costs in a few characters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from atomic.base.usage import Usage
 
 HEAD = 8_000
 TAIL = 8_000
@@ -10,7 +12,7 @@ TAIL = 8_000
 
 @dataclass(slots=True)
 class Clip:
-    """An output of bounded size that grows at its end."""
+    """An output that grows at its end: the beginning and the end are kept."""
 
     _head: str = ""
     _tail: str = ""
@@ -51,3 +53,19 @@ def clip(text: str) -> str:
     kept = Clip()
     kept.add(text)
     return kept.text()
+
+
+def amount(tokens: int) -> str:
+    """Return a number of tokens as 950, 68k or 1.2M."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1000:.0f}k" if tokens < 999_500 else f"{tokens / 1_000_000:.1f}M"
+
+
+def spent(usage: Usage) -> str:
+    """Return the cost if it is known, otherwise the tokens, otherwise an empty string."""
+    if usage.cost is not None:
+        return f"${usage.cost:.2f}"
+    if usage.input or usage.output:
+        return f"↑{amount(usage.input)} ↓{amount(usage.output)}"
+    return ""
