@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Self, Unpack
 
 from atomic.graph import GraphBuilder, State
+from atomic.graph.engine.builder import Labels, ToolOptions
 from atomic.graph.engine.node import Sequel
 from atomic.graph.engine.nodes import Text
-from atomic.graph.engine.options import Labels, ToolOptions
 from atomic.graph.engine.state import StateT
 from atomic.workflows import nodes
 from atomic.workflows.options import (

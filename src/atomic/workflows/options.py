@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypedDict
 
+from atomic.graph.engine.builder import Labels, NodeOptions
 from atomic.graph.engine.node import Condition
 from atomic.graph.engine.nodes import OutputMapper, Text
-from atomic.graph.engine.options import Labels, NodeOptions
 from atomic.graph.engine.state import StateT
 from atomic.workflows.nodes import ContextAction, MergeResults
 from atomic.workflows.task_loop import TaskSelector

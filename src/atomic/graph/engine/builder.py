@@ -1,33 +1,102 @@
 """Chain nodes to a graph.
 
 A builder never changes. Each call returns a new one, so that several graphs can share a
-prefix.
+prefix. Its methods forward optional arguments to the node factories in `nodes.py`, which
+hold the defaults; a test compares both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, Self, TypedDict, Unpack
 
 import msgspec
 
 from atomic.graph.engine import nodes
 from atomic.graph.engine.compiled import CompiledGraph
-from atomic.graph.engine.control import Duration
-from atomic.graph.engine.node import Condition, Node, NodeLike, Run, Sequel
-from atomic.graph.engine.nodes import Text
-from atomic.graph.engine.options import (
-    AskUserOptions,
-    Labels,
-    MapOptions,
-    NodeOptions,
-    ParallelOptions,
-    SubgraphOptions,
-    ToolOptions,
-    WaitOptions,
-)
+from atomic.graph.engine.control import Duration, RetryLike
+from atomic.graph.engine.node import Condition, Merge, Node, NodeLike, OnError, Run, Sequel
+from atomic.graph.engine.nodes import Args, OutputMapper, Text
 from atomic.graph.engine.state import State, StateT
-from atomic.questions import Question
+from atomic.questions import Option, Question
+
+
+class Labels(TypedDict, total=False):
+    """Texts that every node may have."""
+
+    name: str
+    description: str
+
+
+class ScopeOptions(Labels, Generic[StateT], total=False):
+    """Options of a node that runs other nodes."""
+
+    timeout: Duration | None
+    on_error: OnError[StateT] | None
+    model: str | None
+
+
+class StepOptions(Labels, Generic[StateT], total=False):
+    """Options of a node that calls a function."""
+
+    retry: RetryLike | None
+    timeout: Duration | None
+    on_error: OnError[StateT] | None
+    recovery: bool
+
+
+class NodeOptions(StepOptions[StateT], total=False):
+    """Options of a node whose function may use a model."""
+
+    model: str | None
+
+
+class ToolOptions(StepOptions[StateT], total=False):
+    """Options of a node that calls a tool."""
+
+    args: Args[StateT] | None
+    output_mapper: OutputMapper[StateT] | None
+    input_schema: Any
+    output_schema: Any
+
+
+class AskUserOptions(Labels, Generic[StateT], total=False):
+    """Options of a node that asks the user a question."""
+
+    options: Sequence[Option | str]
+    header: str
+    multi_select: bool
+    default: str | None
+    output_mapper: OutputMapper[StateT] | None
+
+
+class WaitOptions(Labels, Generic[StateT], total=False):
+    """Options of a node that waits for an approval."""
+
+    input_mapper: OutputMapper[StateT] | None
+    auto_approve: bool | Condition[StateT]
+
+
+class ParallelOptions(ScopeOptions[StateT], total=False):
+    """Options of a node that runs branches at the same time."""
+
+    strategy: str
+    merge: Merge[StateT] | None
+    max_concurrency: int | None
+
+
+class MapOptions(ScopeOptions[StateT], total=False):
+    """Options of a node that runs nodes for each item."""
+
+    max_concurrency: int | None
+
+
+class SubgraphOptions(ScopeOptions[StateT], total=False):
+    """Options of a node that runs another graph."""
+
+    input_mapper: Callable[[StateT], Mapping[str, Any]] | None
+    output_mapper: OutputMapper[StateT] | None
+
 
 MigrateState = Callable[[dict[str, Any], int], dict[str, Any]]
 

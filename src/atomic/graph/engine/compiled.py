@@ -14,7 +14,7 @@ import msgspec
 
 from atomic.base.errors import AtomicError, did_you_mean
 from atomic.base.lazy_types import deferred
-from atomic.graph.engine.continuity import check_name, check_order, check_reducers
+from atomic.graph.engine.continuity import check_name, check_order, check_reducers, migrated_row
 from atomic.graph.engine.control import Event, RunStatus, Suspend, status_of
 from atomic.graph.engine.edits import current_names
 from atomic.graph.engine.errors import NodeError, StateError, StoppedError
@@ -34,7 +34,6 @@ from atomic.graph.engine.journal import (
     opened,
 )
 from atomic.graph.engine.journal_writer import JournalWriter
-from atomic.graph.engine.migration import migrated_row
 from atomic.graph.engine.replay import first_values
 from atomic.graph.engine.restore import recorded_state, restore_token
 from atomic.graph.engine.run import Run, Scope, Step, error_body

@@ -8,17 +8,16 @@ arrival. Composites know by construction what joins. Branches made by edges
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, ask_on_error, check_recovery
+from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, as_node_error, ask_on_error, check_recovery
 from atomic.graph.engine.control import Abort, Goto, Retry, Skip, Suspend
 from atomic.graph.engine.errors import NodeError, StateError, conflict_text
-from atomic.graph.engine.failures import as_node_error
 from atomic.graph.engine.journal import JoinedBody, OpenedBody, RowKind, encode_row
 from atomic.graph.engine.program import ForkOp, Program
 from atomic.graph.engine.run import Entry, Scope, Step, encode_update, quote
@@ -27,38 +26,14 @@ from atomic.graph.engine.task_group import TaskGroup
 from atomic.graph.engine.token import Resumed, Token
 
 
-class OpenBranches(Protocol):
-    """Branches that a token has opened and will join."""
-
-    async def next_step(self) -> Step[Any] | None: ...
-
-    def suspended(self) -> list[Suspend]: ...
-
-    async def join(self) -> Step[Any] | None: ...
-
-    def close_questions(self) -> None:
-        """Close the questions of waiting branches: the result is decided without them."""
-        ...
-
-    def visible_entries(self) -> list[Entry]:
-        """Return the updates of the branches so far, for a reader of the state."""
-        ...
-
-    def all_entries(self) -> list[Entry]:
-        """Return all updates of the branches, for the node that catches their failure."""
-        ...
-
-    async def cancel(self) -> None: ...
-
-
-class Fork(TaskGroup, ABC):
+class Fork(TaskGroup):
     """The scopes of one composite. Workers take them in order, at most `limit` at once."""
 
     decides_early = True  # whether the success of one branch can end the others
     sign = ":"  # "@" in the paths of items, whose steps are not counted
 
     def __init__(self, token: Token, op: ForkOp, *, limit: int) -> None:
-        super().__init__()
+        super().__init__(token.run.writer)
         self.token = token
         self.op = op
         self.limit = limit
@@ -74,7 +49,6 @@ class Fork(TaskGroup, ABC):
         self._open()
         self._timer: asyncio.TimerHandle | None = None
         self._timed_out = False
-        self._started = False
 
     def _open(self) -> None:
         run = self.run
@@ -169,9 +143,6 @@ class Fork(TaskGroup, ABC):
         """Return the number of branches."""
 
     def begin(self) -> None:
-        self._started = True
-        if self.run.writer is not None:
-            self.run.writer.shared += 1
         if self.op.timeout is not None:
             self._timer = asyncio.get_running_loop().call_later(self.op.timeout, self._time_out)
         count = self.count()
@@ -237,29 +208,12 @@ class Fork(TaskGroup, ABC):
         if name in self.errors:
             self.decide()
 
-    async def next_step(self) -> Step[Any] | None:
-        if not self._started:
-            self.begin()
-        try:
-            step = await super().next_step()
-        except BaseException:
-            self._over()
-            raise
-        if step is None:
-            self._over()
-        return step
-
-    def _over(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._started and self.run.writer is not None:
-            self.run.writer.shared -= 1
-        self._started = False
-
     async def cancel(self) -> None:
         try:
             await super().cancel()
         finally:
+            if self._timer is not None:
+                self._timer.cancel()
             for child in self.children.values():
                 if child.open_branches is not None:  # the others have started nothing, and there may be thousands
                     await child.cancel()
@@ -272,11 +226,8 @@ class Fork(TaskGroup, ABC):
     def close_questions(self) -> None:
         self.run.close_suspended(self.children.values())
 
-    def visible_entries(self) -> list[Entry]:
-        return [entry for child in self.children.values() for entry in child.visible_entries()]
-
-    def all_entries(self) -> list[Entry]:
-        return [entry for child in self.children.values() for entry in child.all_entries()]
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        return [entry for child in self.children.values() for entry in child.entries(kept=kept)]
 
     # joining -----------------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from atomic.graph.engine.attempts import as_node_error
 from atomic.graph.engine.control import Suspend
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.failures import as_node_error
 from atomic.graph.engine.forks import conflict_error
 from atomic.graph.engine.journal import UNSAID
 from atomic.graph.engine.program import Op
@@ -29,7 +29,7 @@ class Group(TaskGroup):
     counts_each = True  # each arrival may be the last one that others wait for
 
     def __init__(self, parent: Token, targets: Sequence[int], source: Op | None = None) -> None:
-        super().__init__()
+        super().__init__(parent.run.writer)
         self.parent = parent
         self.program = parent.program
         self.base = dict(parent.values)
@@ -248,7 +248,10 @@ class Group(TaskGroup):
     def suspended(self) -> list[Suspend]:
         return [] if self.error else [suspend for token in self.stopped for suspend in token.suspended]
 
-    def finish(self) -> None:
+    def close_questions(self) -> None:
+        self.parent.run.close_suspended(self.stopped)
+
+    async def join(self) -> Step[Any] | None:
         """Merge the branches into the parent. All are at one node, or all are at the end."""
         if self.error is not None:
             raise self.error
@@ -269,15 +272,10 @@ class Group(TaskGroup):
         parent.counters = [max(counts) for counts in zip(*(token.counters for token in met), strict=True)]
         parent.updated = max(token.updated for token in met)
 
-    def visible_entries(self) -> list[Entry]:
-        tokens = sorted(
-            [*self._fresh, *self.live, *self.waiting, *self.stopped, *self.over], key=lambda token: token.order
-        )
-        return united_entries(token.visible_entries() for token in tokens)
-
-    def all_entries(self) -> list[Entry]:
-        tokens = sorted([*self.live, *self.waiting, *self.stopped, *self.over], key=lambda token: token.order)
-        return united_entries(token.all_entries() for token in tokens)
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        tokens = [*self._fresh, *self.live, *self.waiting, *self.stopped, *self.over]
+        tokens.sort(key=lambda token: token.order)
+        return united_entries(token.entries(kept=kept) for token in tokens)
 
     async def cancel(self) -> None:
         try:
@@ -323,51 +321,3 @@ def united_entries(trails: Iterable[Sequence[Entry]]) -> list[Entry]:
                 seen.add(id(entry))
                 result.append(entry)
     return result
-
-
-class OpenGroup:
-    """A group as the open branches of a token."""
-
-    def __init__(self, group: Group) -> None:
-        self.group = group
-        self._begun = False
-        self._writer = group.parent.run.writer
-
-    async def next_step(self) -> Step[Any] | None:
-        if not self._begun:
-            self._begun = True
-            if self._writer is not None:
-                self._writer.shared += 1
-            self.group.begin()
-        try:
-            step = await self.group.next_step()
-        except BaseException:
-            self._end()
-            raise
-        if step is None:
-            self._end()
-        return step
-
-    def _end(self) -> None:
-        if self._begun and self._writer is not None:
-            self._writer.shared -= 1
-        self._begun = False
-
-    def suspended(self) -> list[Suspend]:
-        return self.group.suspended()
-
-    def close_questions(self) -> None:
-        self.group.parent.run.close_suspended(self.group.stopped)
-
-    async def join(self) -> Step[Any] | None:
-        self.group.finish()
-        return None
-
-    def visible_entries(self) -> list[Entry]:
-        return self.group.visible_entries()
-
-    def all_entries(self) -> list[Entry]:
-        return self.group.all_entries()
-
-    async def cancel(self) -> None:
-        await self.group.cancel()

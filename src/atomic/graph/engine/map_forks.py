@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
+from atomic.graph.engine.attempts import FAILURES
 from atomic.graph.engine.errors import NodeError
-from atomic.graph.engine.failures import FAILURES
 from atomic.graph.engine.forks import Fork, conflict_error, conflict_in
 from atomic.graph.engine.node import MapBody
 from atomic.graph.engine.program import ForkOp
@@ -69,13 +69,10 @@ class MapFork(Fork):
         self.children[name] = token
         return token
 
-    def visible_entries(self) -> list[Entry]:
-        done = [self.children[name].visible_entries() for name in self.names() if name in self.children]
-        return map_entries(self.node_id, self.op.id, self.program.all_ids, done)[:-1]
-
-    def all_entries(self) -> list[Entry]:
-        done = [self.children[name].all_entries() if name in self.children else [] for name in self.names()]
-        return map_entries(self.node_id, self.op.id, self.program.all_ids, done)
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        done = [self.children[name].entries(kept=kept) if name in self.children else [] for name in self.names()]
+        entries = map_entries(self.node_id, self.op.id, self.program.all_ids, done)
+        return entries if kept else entries[:-1]
 
     def merge(self) -> None:
         names = [str(index) for index in range(len(self.items))]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+from atomic.graph.engine.attempts import FAILURES, as_node_error
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.failures import FAILURES, as_node_error
 from atomic.graph.engine.forks import Fork, conflict_error, conflict_in
 from atomic.graph.engine.journal import ErrorBody, LostBody, RowKind, encode_row
 from atomic.graph.engine.node import ParallelBody
@@ -93,15 +93,11 @@ class ParallelFork(Fork):
             self.winner = self.winner or name
             self.decide()
 
-    def visible_entries(self) -> list[Entry]:
-        if self.body.merge is not None or self.body.strategy != "all":
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        if not kept and (self.body.merge is not None or self.body.strategy != "all"):
             return []  # known only after the join
         named = [self.children[name] for name in self.op.branches if name in self.children]
-        return [entry for child in named for entry in child.visible_entries()]
-
-    def all_entries(self) -> list[Entry]:
-        named = [self.children[name] for name in self.op.branches if name in self.children]
-        return [entry for child in named for entry in child.all_entries()]
+        return [entry for child in named for entry in child.entries(kept=kept)]
 
     def failure(self) -> NodeError | None:
         if self.body.strategy == "race":

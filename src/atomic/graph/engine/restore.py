@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from atomic.graph.engine.errors import NodeError
-from atomic.graph.engine.groups import Group, OpenGroup
+from atomic.graph.engine.groups import Group
 from atomic.graph.engine.history import RunHistory
 from atomic.graph.engine.program import END_PC, Program
 from atomic.graph.engine.replay import Replay, Tip, targets_of
@@ -92,7 +92,7 @@ def _restore_group(token: Token, tips: Sequence[Tip]) -> None:
                 branch.ways = (order[-1] + 1,)
             restored.append(branch)
     group.adopt(restored)
-    token.open_branches = OpenGroup(group)
+    token.open_branches = group
 
 
 def _ways_of(token: Token, tip: Tip) -> list[tuple[tuple[int, ...], int | None]]:

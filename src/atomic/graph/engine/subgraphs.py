@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from atomic.base.errors import AtomicError
+from atomic.graph.engine.attempts import FAILURES, as_node_error
 from atomic.graph.engine.control import Event, RunStatus
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.failures import FAILURES, as_node_error
 from atomic.graph.engine.forks import Fork
 from atomic.graph.engine.journal import RowKind, StepBody, encode_row
 from atomic.graph.engine.node import SubgraphBody
@@ -24,6 +24,8 @@ _OWN_FIELDS = frozenset({"execution_id", "last_updated", "outputs"})
 
 class SubgraphFork(Fork):
     """One branch with its own state, and a record when it has ended."""
+
+    is_concurrent = False
 
     def __init__(self, token: Token, op: ForkOp, body: SubgraphBody) -> None:
         super().__init__(token, op, limit=1)
@@ -121,16 +123,6 @@ class SubgraphFork(Fork):
             token.resumed = self.inherits  # its first step begins together with the node
         return token
 
-    def begin(self) -> None:
-        super().begin()
-        if self.run.writer is not None:
-            self.run.writer.shared -= 1  # one walker only, so writes are not concurrent
-
-    def _over(self) -> None:
-        if self._started and self.run.writer is not None:
-            self.run.writer.shared += 1
-        super()._over()
-
     def merge(self) -> None:
         update, self.more = self._output()
         self.merge_entries([Entry(self.node_id, self.op.id, change) for change in (update, *self.more)])
@@ -152,11 +144,8 @@ class SubgraphFork(Fork):
             reason = f"output_mapper raised {describe_error(error)}"
             raise NodeError(self.node_id, reason, kind=type(error).__name__) from error
 
-    def visible_entries(self) -> list[Entry]:
+    def entries(self, *, kept: bool = False) -> list[Entry]:
         return []  # the parent sees nothing before the end
-
-    def all_entries(self) -> list[Entry]:
-        return []
 
     async def join(self) -> Step[Any] | None:
         self.update: Values | None = None

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from atomic.graph.engine.attempts import as_node_error
 from atomic.graph.engine.control import Event, Postpone, RunStatus, Suspend
 from atomic.graph.engine.errors import NodeError
-from atomic.graph.engine.failures import as_node_error
 from atomic.graph.engine.forks import Fork
 from atomic.graph.engine.node import Dispatcher, TasksBody
 from atomic.graph.engine.program import ForkOp
@@ -157,12 +157,14 @@ class TasksFork(Fork):
         if until is not None and self._ask(lambda: until(self.state_now())):
             self._stop = True
 
-    def visible_entries(self) -> list[Entry]:
-        known = (
-            self._finished if self.limit == 1 else [name for name in self.dispatcher.order() if name in self.children]
-        )
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        if kept:
+            return super().entries(kept=True)
+        known = self._finished
+        if self.limit != 1:
+            known = [name for name in self.dispatcher.order() if name in self.children]
         names = [*known, *(name for name in self.children if name not in known)]
-        return [entry for name in names for entry in self.children[name].visible_entries()]
+        return [entry for name in names for entry in self.children[name].entries()]
 
     def _ask(self, question: Callable[[], AnswerT]) -> AnswerT | None:
         """Call the dispatcher, which may fail: it uses files and the author's functions."""

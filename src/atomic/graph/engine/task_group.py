@@ -1,23 +1,29 @@
-"""A group of tasks that pass on their steps and end together."""
+"""Branches that a token has opened: tasks that pass on their steps and end together."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from atomic.graph.engine.run import Step
+    from atomic.graph.engine.control import Suspend
+    from atomic.graph.engine.journal_writer import JournalWriter
+    from atomic.graph.engine.run import Entry, Step
 
 
-class TaskGroup:
+class TaskGroup(ABC):
     """Runs tasks, passes on their finished steps, and ends all of them before it is over."""
 
     counts_each = False  # whether each member's end matters, not only the last one's
+    is_concurrent = True  # whether several members write to the journal
 
-    def __init__(self) -> None:
+    def __init__(self, writer: JournalWriter | None) -> None:
+        self._writer = writer if self.is_concurrent else None
+        self._begun = False
         self._tasks: list[asyncio.Task[None]] = []
         self._working = 0
         loop = asyncio.get_running_loop()
@@ -37,7 +43,7 @@ class TaskGroup:
         self._working += 1
         self._tasks.append(self._make_task(work, name=name))  # a given name is faster than asyncio's own
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> None:  # noqa: B027  # nothing to do
         """Start a member's work. The group itself is the context manager, because it is faster."""
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
@@ -66,12 +72,21 @@ class TaskGroup:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _settled(self) -> None:
+    @abstractmethod
+    def begin(self) -> None:
+        """Start the members."""
+
+    def _settled(self) -> None:  # noqa: B027  # few groups need it
         """Called after a task has ended, before the group checks whether it is over."""
 
     async def next_step(self) -> Step[Any] | None:
         """Return the next finished step of any member, or None when all have ended."""
         try:
+            if not self._begun:
+                self._begun = True
+                if self._writer is not None:
+                    self._writer.shared += 1
+                self.begin()
             while True:
                 if self._steps:
                     return self._steps.popleft()
@@ -104,5 +119,27 @@ class TaskGroup:
             except asyncio.CancelledError as error:
                 interrupted = error
         self._tasks.clear()
+        if self._begun and self._writer is not None:
+            self._writer.shared -= 1
+            self._writer = None
         if interrupted is not None:
             raise interrupted
+
+    @abstractmethod
+    def suspended(self) -> list[Suspend]:
+        """Return what the members wait for; nothing if the result is decided without them."""
+
+    @abstractmethod
+    def close_questions(self) -> None:
+        """Close the questions of waiting members: the result is decided without them."""
+
+    @abstractmethod
+    async def join(self) -> Step[Any] | None:
+        """Merge the members into the token that opened them. Raise NodeError."""
+
+    @abstractmethod
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        """Return the updates of the members so far, for a reader of the state.
+
+        With `kept` return all of them, for the node that catches a failure.
+        """

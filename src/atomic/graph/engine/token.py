@@ -14,12 +14,21 @@ from enum import Enum
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
-from atomic.graph.engine.attempts import Outcome, accept, question_in, run_attempts, warnings_in
+from atomic.graph.engine.attempts import (
+    FAILURES,
+    Outcome,
+    accept,
+    as_node_error,
+    question_in,
+    run_attempts,
+    sort_raised,
+    warnings_in,
+)
 from atomic.graph.engine.context import Answer, StepContext
 from atomic.graph.engine.control import END, Event, RunStatus, SignalKind, Suspend, status_of
 from atomic.graph.engine.errors import NodeError, StateError
-from atomic.graph.engine.failures import FAILURES, as_node_error, sort_raised
 from atomic.graph.engine.journal import ALONE, RowKind, StartedBody, StepBody, encode_row
+from atomic.graph.engine.node import MapBody, ParallelBody, SubgraphBody, TasksBody
 from atomic.graph.engine.program import (
     END_PC,
     FORK,
@@ -41,7 +50,6 @@ from atomic.graph.engine.state import Values, describe_error
 from atomic.questions import Question
 
 if TYPE_CHECKING:
-    from atomic.graph.engine.forks import OpenBranches
     from atomic.graph.engine.groups import Group
     from atomic.graph.engine.journal_writer import JournalWriter
     from atomic.graph.engine.task_group import TaskGroup
@@ -63,7 +71,7 @@ class Token:
     # Defaults live in the class: most tokens need few of these, and branches must be
     # cheap.
     pc: int
-    open_branches: OpenBranches | None = None  # branches that it has opened and not joined yet
+    open_branches: TaskGroup | None = None  # branches that it has opened and not joined yet
     group: Group | None = None  # the branches made by edges that it belongs to
     order: tuple[int, ...] = ()
     region = 0  # in a group: the operations that it may reach, as bits
@@ -337,7 +345,7 @@ class Token:
         self.pc = END_PC if self.caught else catcher
         self.caught = True
         if self.pc >= 0 and self.open_branches is not None:
-            self._keep(self.open_branches.all_entries())
+            self._keep(self.open_branches.entries(kept=True))
             self.open_branches = None
         if error not in self.errors:
             self.errors = (*self.errors, error)
@@ -543,36 +551,53 @@ class Token:
 
     def _branch(self, ways: Sequence[int], source: Op) -> None:
         """Follow several edges at the same time: split into tokens that join again."""
-        from atomic.graph.engine.groups import Group, OpenGroup
+        from atomic.graph.engine.groups import Group
 
         targets = list(dict.fromkeys(ways))
         if self.group is not None:
             self.group.split(self, targets, source)
             return
-        self.open_branches = OpenGroup(Group(self, targets, source))
+        self.open_branches = Group(self, targets, source)
 
     async def _fork(self, op: Op) -> Step[Any] | None:
-        from atomic.graph.engine.fork_factory import open_fork
-
+        """Open the scopes of a composite if they are not open yet, and walk and join them."""
         if self.open_branches is None:
             if self.group is not None and self.group.holds(self):
                 return None
-            self.open_branches = open_fork(self, cast("ForkOp", op))
-        return await self._walk_branches()
-
-    async def _walk_branches(self) -> Step[Any] | None:
-        open_branches = cast("OpenBranches", self.open_branches)
-        step = await open_branches.next_step()
+            self.open_branches = self._open_fork(cast("ForkOp", op))
+        opened = self.open_branches
+        step = await opened.next_step()
         if step is not None:
             return step
-        if waiting := open_branches.suspended():
+        waiting = opened.suspended()
+        if waiting:
             self.suspended = waiting
             return None
-        open_branches.close_questions()
-        step = await open_branches.join()  # if that fails, the branches' updates stay visible
-        if self.open_branches is open_branches and not self.suspended:
+        opened.close_questions()
+        step = await opened.join()  # if that fails, the branches' updates stay visible
+        if self.open_branches is opened and not self.suspended:
             self.open_branches = None
         return step
+
+    def _open_fork(self, op: ForkOp) -> TaskGroup:
+        """Open the scopes of a composite: new ones, or those that the journal has as open."""
+        # Imported here, because forks are made of tokens.
+        from atomic.graph.engine.map_forks import MapFork
+        from atomic.graph.engine.parallel_forks import ParallelFork
+        from atomic.graph.engine.subgraphs import SubgraphFork
+        from atomic.graph.engine.task_forks import TasksFork
+
+        match op.body:
+            case ParallelBody():
+                return ParallelFork(self, op, op.body)
+            case MapBody():
+                return MapFork(self, op, op.body)
+            case TasksBody():
+                return TasksFork(self, op, op.body)
+            case SubgraphBody():
+                return SubgraphFork(self, op, op.body)
+            case _:
+                raise TypeError(f"{op.id} is not a fork")
 
     def take(self, entries: Sequence[Entry]) -> None:
         """Merge the entries of branches in this order.
@@ -587,13 +612,13 @@ class Token:
         if self.trail is not None:
             self.trail.extend(entries)
 
-    def visible_entries(self) -> list[Entry]:
-        """Return the entries of this branch and of its open branches."""
-        return [*(self.trail or ()), *(self.open_branches.visible_entries() if self.open_branches is not None else ())]
+    def entries(self, *, kept: bool = False) -> list[Entry]:
+        """Return the entries of this branch and of its open branches.
 
-    def all_entries(self) -> list[Entry]:
-        """Return the entries of this branch and of its open branches, whatever their strategy."""
-        return [*(self.trail or ()), *(self.open_branches.all_entries() if self.open_branches is not None else ())]
+        With `kept` all of them count, whatever the strategy.
+        """
+        open_entries = self.open_branches.entries(kept=kept) if self.open_branches is not None else ()
+        return [*(self.trail or ()), *open_entries]
 
     def visible_state(self) -> Any:
         """Return the state of a stopped run, including open branches."""
@@ -601,7 +626,7 @@ class Token:
             return self.state
         values = dict(self.values)
         try:
-            for entry in self.open_branches.visible_entries():
+            for entry in self.open_branches.entries():
                 self.spec.apply(values, entry.update)
         except StateError:  # the run's error already says why they cannot be merged
             return self.state
