@@ -19,8 +19,7 @@ from atomic.ralph.pull_request import PublishError, publish
 from atomic.ralph.review import Review
 from atomic.ralph.run_folder import Ralph
 from atomic.ralph.state import RalphState
-from atomic.runs.clean_tasks import CleanTasks
-from atomic.runs.kept_tasks import KeptTasks
+from atomic.runs.kept_tasks import CleanTasks, KeptTasks
 from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
 from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, worker, writing

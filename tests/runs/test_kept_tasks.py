@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from atomic.base.redaction import Redactor
-from atomic.runs.clean_tasks import CleanTasks
-from atomic.runs.kept_tasks import KeptTasks
+from atomic.runs.kept_tasks import CleanTasks, KeptTasks
 from atomic.sessions.facts import CHANGED_COPIES, Facts
 from atomic.sessions.journal import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus

@@ -25,7 +25,7 @@ from atomic.providers.events import AgentEvent, EndReason, LimitReached, TurnEnd
 from atomic.providers.prompt_title import role_and_task
 from atomic.questions import Question
 from atomic.runs.budget import CapReached, Parked, TurnSpending
-from atomic.runs.token_estimate import CharacterCount
+from atomic.runs.spending import CharacterCount
 from atomic.runs.turn_watch import TurnWatch
 from atomic.workflows.errors import TurnCutError
 

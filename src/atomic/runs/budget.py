@@ -16,19 +16,17 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from typing import Literal, TypedDict, Unpack
+from typing import TypedDict, Unpack
 from uuid import uuid4
 
 import msgspec
 
-from atomic.base.errors import AtomicError
-from atomic.base.text import duration
 from atomic.base.usage import Usage
 from atomic.graph.engine.errors import JournalError, RunOwnedError
-from atomic.runs.limits import CHARACTERS_PER_TOKEN, Caps
+from atomic.runs.limits import CHARACTERS_PER_TOKEN, CapReached, Caps, OnLimit, Parked, local_time
 from atomic.runs.spending import (
     PARKED,
     WORKED,
@@ -44,8 +42,6 @@ from atomic.runs.spending import (
 )
 from atomic.sessions.facts import Facts
 
-OnLimit = Literal["wait", "stop", "switch"]
-
 TOKENS_PER_DOLLAR = 100_000  # if neither a price nor a token cap is known: dearer than nearly every model
 DOLLARS_PER_TOKEN = 5e-6  # until an agent that reports a price at the end of its turns has reported one
 LOOK_SECONDS = 15.0  # between looks at the wall clock: a sleep does not count time in suspend
@@ -53,38 +49,6 @@ LATE_SECONDS = 5.0  # spreads the runs that wait for the same reset
 FIRST_WAIT = 60.0  # seconds, if a provider does not report its reset; doubled each time
 LONGEST_WAIT = 900.0
 LONGEST_RESET = 8 * 86400.0  # usage windows are a week at most; a later reset is a mistake
-
-
-class CapReached(AtomicError):
-    """A cap is reached: the run pauses. `kind` is the reason of the pause."""
-
-    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", cut: str = "") -> None:
-        self.kind = kind
-        self.limit = limit
-        self.spent = spent
-        self.flag = f"--{kind.replace('_', '-')}"
-        shown = _SHOWN[kind]
-        self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
-        self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
-        cut = f"; the {cut} at work was interrupted, and what it did is kept" if cut else ""
-        super().__init__(
-            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
-            f" (to continue: {self.raise_with})"
-        )
-
-
-class Parked(AtomicError):
-    """A provider is rate-limited until `reset_at` (Unix time), and `--on-limit stop` forbids to wait."""
-
-    def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
-        self.provider = provider
-        self.reset_at = reset_at
-        self.remedy = "--on-limit wait"
-        who = provider or "the provider"
-        super().__init__(
-            f"{who} has reached its usage limit until {_at(reset_at)}"
-            f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
-        )
 
 
 class CallDetails(TypedDict, total=False):
@@ -509,9 +473,8 @@ class Budget:
             return
         if self.on_limit == "stop":
             raise Parked(provider, self._until(provider), run=self._run)
-        self._warn_once(
-            f"{provider or 'the provider'} has reached its usage limit: waiting until {_at(self._until(provider))}"
-        )
+        reset = local_time(self._until(provider))
+        self._warn_once(f"{provider or 'the agent'} has reached its usage limit: waiting until {reset}")
         from random import uniform  # imported late: few runs ever wait
 
         late = uniform(0.0, LATE_SECONDS)
@@ -565,27 +528,3 @@ def _dearest_of(amounts: Iterable[Amount]) -> Amount:
     for amount in amounts:
         dearest = dearest.at_least(amount)
     return dearest
-
-
-def _dollars(value: float) -> str:
-    return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.4f}"
-
-
-def _tokens(value: float) -> str:
-    return f"{int(value):,} tokens"
-
-
-_SHOWN: Mapping[str, Callable[[float], str]] = {"max_cost": _dollars, "max_tokens": _tokens, "max_time": duration}
-
-
-def _argument(kind: str, value: float) -> str:
-    """Return a value for a cap's flag, rounded up to one or two digits."""
-    if kind == "max_time":
-        return duration(math.ceil(value))
-    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
-    rounded = math.ceil(value / step - 1e-9) * step
-    return str(math.ceil(rounded)) if kind == "max_tokens" else f"{rounded:.10g}"
-
-
-def _at(when: float) -> str:
-    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from atomic.config import Settings
+from atomic.graph import Suspend
 from atomic.providers.base import SessionOptions
 from atomic.questions import Question
-from atomic.runs.budget import OnLimit
+from atomic.runs.budget import Budget, OnLimit
 from atomic.runs.limits import Caps
 from atomic.workflows.definition import Untrusted
 from atomic.workflows.runtime import Entities, Tools, Workflows
 
 if TYPE_CHECKING:
     from atomic.providers.base import AgentProvider
+    from atomic.runs.event_log import EventLog
 
 Answer = str | list[str]
 
@@ -82,3 +85,41 @@ class Runtime(msgspec.Struct, frozen=True):
             "record": self.record,
             "model": model,
         }
+
+
+class HostBroker:
+    """Asks the person at the host. An answer from another process is accepted too."""
+
+    def __init__(self, person: Person, budget: Budget, events: EventLog) -> None:
+        self._person = person
+        self._budget = budget
+        self._events = events
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+
+    async def ask(self, question: Question) -> Answer:
+        """Return the answer. Raises Suspend if the person does not want to answer now."""
+        elsewhere: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[question.id] = elsewhere
+        here = asyncio.create_task(self._person.ask(question))
+        try:
+            with self._budget.resting():
+                await asyncio.wait({here, elsewhere}, return_when=asyncio.FIRST_COMPLETED)
+            answer = elsewhere.result() if elsewhere.done() else here.result()
+        finally:
+            del self._waiting[question.id]
+            here.cancel()
+            await asyncio.wait({here})
+        if answer is None:
+            raise Suspend(f"waits for an answer to '{question.id}'", question=question)
+        self._events.close_question(question.id)
+        return answer
+
+    def deliver(self, answers: Mapping[str, Answer]) -> set[str]:
+        """Deliver answers from another process, and return the ids of the questions that waited for them."""
+        taken: set[str] = set()
+        for id, answer in answers.items():
+            waiting = self._waiting.get(id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+                taken.add(id)
+        return taken

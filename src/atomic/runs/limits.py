@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Literal
+
 import msgspec
+
+from atomic.base.errors import AtomicError
+from atomic.base.text import duration
+
+OnLimit = Literal["wait", "stop", "switch"]
 
 CHARACTERS_PER_TOKEN = 3  # for an agent that reports no tokens; source code has fewer per token than prose
 GRACE = 120.0  # seconds that a turn at work has after --max-time
@@ -30,3 +40,59 @@ class Caps(msgspec.Struct, frozen=True):
     @property
     def grace_seconds(self) -> float:
         return GRACE if self.grace is None else self.grace
+
+
+class CapReached(AtomicError):
+    """A cap is reached: the run pauses. `kind` is the reason of the pause."""
+
+    def __init__(self, kind: str, limit: float, spent: float, *, run: str = "", note: str = "", cut: str = "") -> None:
+        self.kind = kind
+        self.limit = limit
+        self.spent = spent
+        self.flag = f"--{kind.replace('_', '-')}"
+        shown = _SHOWN[kind]
+        self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
+        self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
+        cut = f"; the {cut} at work was interrupted, and what it did is kept" if cut else ""
+        super().__init__(
+            f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
+            f" (to continue: {self.raise_with})"
+        )
+
+
+class Parked(AtomicError):
+    """A provider is rate-limited until `reset_at` (Unix time), and `--on-limit stop` forbids to wait."""
+
+    def __init__(self, provider: str, reset_at: float, *, run: str = "") -> None:
+        self.provider = provider
+        self.reset_at = reset_at
+        self.remedy = "--on-limit wait"
+        who = provider or "the provider"
+        super().__init__(
+            f"{who} has reached its usage limit until {local_time(reset_at)}"
+            f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"
+        )
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.4f}"
+
+
+def _tokens(value: float) -> str:
+    return f"{int(value):,} tokens"
+
+
+_SHOWN: Mapping[str, Callable[[float], str]] = {"max_cost": _dollars, "max_tokens": _tokens, "max_time": duration}
+
+
+def _argument(kind: str, value: float) -> str:
+    """Return a value for a cap's flag, rounded up to one or two digits."""
+    if kind == "max_time":
+        return duration(math.ceil(value))
+    step = 10.0 ** (math.floor(math.log10(value)) - 1) if value > 0 else 1.0
+    rounded = math.ceil(value / step - 1e-9) * step
+    return str(math.ceil(rounded)) if kind == "max_tokens" else f"{rounded:.10g}"
+
+
+def local_time(when: float) -> str:
+    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

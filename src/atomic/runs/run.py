@@ -33,12 +33,11 @@ from atomic.graph import (
 )
 from atomic.loading.run_changes import RunChanges
 from atomic.runs.budget import Budget
-from atomic.runs.clean_tasks import CleanTasks
 from atomic.runs.endings import SAVED_END, Ending, Stop, ending_of
 from atomic.runs.event_log import EventLog
 from atomic.runs.events import RunEnded, RunStarted, TasksChanged, WorkflowEvent
 from atomic.runs.host import Answer, Runtime
-from atomic.runs.kept_tasks import KeptTasks, RunTasks
+from atomic.runs.kept_tasks import CleanTasks, KeptTasks, RunTasks
 from atomic.runs.runtime import RunRuntime
 from atomic.runs.spending import CALLS, Amount, is_copy_changed, read_calls
 from atomic.sessions.errors import FactsLostError, JournalLostError

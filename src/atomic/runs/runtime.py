@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from atomic.base.step_names import split_first, without_items
-from atomic.graph import Suspend
 from atomic.providers.base import Capabilities, SessionOptions
 from atomic.providers.errors import UnsupportedError
 from atomic.providers.events import EndReason, TurnEnded
@@ -25,17 +24,15 @@ from atomic.providers.model_names import fitting_model, named_model, original_mo
 from atomic.runs.agent_calls import Caller, MeteredProvider, MeteredSession, ProviderLimited, StepCalls
 from atomic.runs.budget import Budget, CapReached, Parked
 from atomic.runs.event_log import EventLog
-from atomic.runs.host import Runtime
+from atomic.runs.host import HostBroker, Runtime
 from atomic.runs.kept_tasks import RunTasks
 from atomic.runs.named_sessions import NamedSessions
-from atomic.runs.questions import HostBroker
-from atomic.runs.subagent_results import SubagentResults
-from atomic.runs.subagents import Bridge
+from atomic.runs.subagents import Bridge, StepBridge, SubagentResults
 from atomic.sessions.facts import Facts
 from atomic.sessions.model import Cost
 from atomic.tasks import Task
-from atomic.workflows.errors import SubagentError, TurnFailedError
-from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult, Tools, Workflows
+from atomic.workflows.errors import TurnFailedError
+from atomic.workflows.runtime import Entities, EntityLike, Tools, Workflows
 
 if TYPE_CHECKING:
     from atomic.graph.engine.context import StepContext
@@ -399,69 +396,6 @@ class StepSessions:
     async def compact(self, name: str) -> None:
         """Summarise the context of a session. Raises Suspend if a cap is reached."""
         await self._step.with_named(name, lambda session: session.compact())
-
-
-class StepBridge:
-    """Spawns the sub-agents of one step, each over the provider that serves its role."""
-
-    def __init__(self, step: StepRuntime, finished: SubagentResults) -> None:
-        self._step = step
-        self._finished = finished
-
-    async def spawn(self, request: SubagentRequest) -> SubagentResult:
-        """Run one sub-agent to its end; with a schema its answer is in `value`."""
-        step = self._step
-        caller = step.caller(request.task, request.agent)
-
-        async def work(chosen: AgentProvider, name: str) -> SubagentResult:
-            entity = step.entities.require("agent", request.agent) if request.agent else None
-            wanted = request.model or (entity.model if entity else None)
-            model = await step.model_for(chosen, name, caller, wanted, entity)
-            bridge = step.bridge_to(chosen, name, caller)
-            return await bridge.spawn(msgspec.structs.replace(request, model=model or "inherit"))
-
-        return await step.serve(caller, None, work)
-
-    async def spawn_parallel(
-        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
-    ) -> list[SubagentResult]:
-        """Run several sub-agents at once, and return the results in the order of the requests.
-
-        If one must pause, the others end first, and the resumed step does not run them again.
-        """
-        limit = 4 if max_concurrency is None else max_concurrency
-        slots = asyncio.Semaphore(limit or max(1, len(requests)))
-        suspended: list[Suspend] = []
-
-        async def one(request: SubagentRequest, key: str) -> SubagentResult | None:
-            async with slots:
-                try:
-                    return await self._spawn_once(request, key)
-                except Suspend as suspend:
-                    suspended.append(suspend)
-                    return None
-
-        keys = [self._finished.key_of(request) for request in requests]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(*pair)) for pair in zip(requests, keys, strict=True)]
-        if suspended:
-            raise suspended[0]
-        return [result for task in tasks if (result := task.result()) is not None]
-
-    async def _spawn_once(self, request: SubagentRequest, key: str) -> SubagentResult:
-        known = self._finished.find(key, request.schema)
-        if known is not None:
-            return known
-        result = await self.spawn(request)
-        await self._finished.keep(key, result)
-        return result
-
-    async def ask_for(self, type: type[ResultT], request: SubagentRequest) -> ResultT:
-        """Return an answer of that type. Raises SubagentError if the sub-agent gives none."""
-        result = await self.spawn(msgspec.structs.replace(request, schema=type))
-        if not result.success:
-            raise SubagentError(request.agent or result.id, result.error or "no answer")
-        return result.value
 
 
 def _supported(can: Capabilities, options: SessionOptions, prompt: str) -> tuple[SessionOptions, str]:

@@ -7,6 +7,7 @@ the session is closed.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -14,14 +15,21 @@ from os import PathLike
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from atomic.base.errors import AtomicError
 from atomic.base.lazy_types import deferred
+from atomic.base.usage import Usage
+from atomic.graph import Suspend
+from atomic.graph.engine.nodes import checked
 from atomic.workflows.errors import SubagentError
 from atomic.workflows.runtime import Entities, EntityLike, SubagentRequest, SubagentResult
 
 if TYPE_CHECKING:
+    from atomic.graph.engine.context import StepContext
     from atomic.providers.base import AgentProvider, AgentSession, Ask, McpServer, SessionOptions
-    from atomic.providers.events import AgentEvent, TurnEnded, Usage
+    from atomic.providers.events import AgentEvent, TurnEnded
+    from atomic.runs.runtime import StepRuntime
 else:
     AgentProvider = deferred("atomic.providers.base", "AgentProvider")
     Ask = deferred("atomic.providers.base", "Ask")
@@ -230,3 +238,104 @@ class _Work:
         for usage in rest:
             total += usage
         return total
+
+
+class SubagentResults:
+    """The results of one step by request; a changed request is a new one."""
+
+    def __init__(self, ctx: StepContext) -> None:
+        self._ctx = ctx
+        self._attempt = ctx.attempt
+        self._seen: Counter[str] = Counter()
+
+    def key_of(self, request: SubagentRequest) -> str:
+        """Return the key of a request; equal requests of a step are numbered."""
+        if self._attempt != self._ctx.attempt:
+            self._attempt = self._ctx.attempt
+            self._seen = Counter()
+        from hashlib import sha256  # imported late: `atomic.workflows` must import quickly
+
+        facts = [getattr(request, name) for name in request.__struct_fields__ if name != "schema"]
+        digest = sha256(msgspec.msgpack.encode([*facts, repr(request.schema)])).hexdigest()
+        self._seen[digest] += 1
+        return f"subagent-{digest}-{self._seen[digest]}"
+
+    def find(self, key: str, schema: Any) -> SubagentResult | None:
+        """Return the result that an earlier attempt of this step has kept, if there is one."""
+        kept = self._ctx.remembered(key)
+        if kept is None:
+            return None
+        facts: dict[str, Any] = {**kept}  # a copy: the remembered value must not change
+        facts["usage"] = msgspec.convert(kept["usage"], Usage | None)
+        try:
+            facts["value"] = None if kept["value"] is None else checked(kept["value"], schema, "value")
+        except AtomicError:  # the schema has changed, so this answer does not fit
+            return None
+        return SubagentResult(**facts)
+
+    async def keep(self, key: str, result: SubagentResult) -> None:
+        """Keep a result; it is on the disk when this returns."""
+        await self._ctx.remember(key, result)
+
+
+class StepBridge:
+    """Spawns the sub-agents of one step, each over the provider that serves its role."""
+
+    def __init__(self, step: StepRuntime, finished: SubagentResults) -> None:
+        self._step = step
+        self._finished = finished
+
+    async def spawn(self, request: SubagentRequest) -> SubagentResult:
+        """Run one sub-agent to its end; with a schema its answer is in `value`."""
+        step = self._step
+        caller = step.caller(request.task, request.agent)
+
+        async def work(chosen: AgentProvider, name: str) -> SubagentResult:
+            entity = step.entities.require("agent", request.agent) if request.agent else None
+            wanted = request.model or (entity.model if entity else None)
+            model = await step.model_for(chosen, name, caller, wanted, entity)
+            bridge = step.bridge_to(chosen, name, caller)
+            return await bridge.spawn(msgspec.structs.replace(request, model=model or "inherit"))
+
+        return await step.serve(caller, None, work)
+
+    async def spawn_parallel(
+        self, requests: Sequence[SubagentRequest], max_concurrency: int | None = None
+    ) -> list[SubagentResult]:
+        """Run several sub-agents at once, and return the results in the order of the requests.
+
+        If one must pause, the others end first, and the resumed step does not run them again.
+        """
+        limit = 4 if max_concurrency is None else max_concurrency
+        slots = asyncio.Semaphore(limit or max(1, len(requests)))
+        suspended: list[Suspend] = []
+
+        async def one(request: SubagentRequest, key: str) -> SubagentResult | None:
+            async with slots:
+                try:
+                    return await self._spawn_once(request, key)
+                except Suspend as suspend:
+                    suspended.append(suspend)
+                    return None
+
+        keys = [self._finished.key_of(request) for request in requests]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(*pair)) for pair in zip(requests, keys, strict=True)]
+        if suspended:
+            raise suspended[0]
+        return [result for task in tasks if (result := task.result()) is not None]
+
+    async def _spawn_once(self, request: SubagentRequest, key: str) -> SubagentResult:
+        known = self._finished.find(key, request.schema)
+        if known is not None:
+            return known
+        result = await self.spawn(request)
+        await self._finished.keep(key, result)
+        return result
+
+    async def ask_for(self, type: type[ValueT], request: SubagentRequest) -> ValueT:
+        """Return an answer of that type. Raises SubagentError if the sub-agent gives none."""
+        result = await self.spawn(msgspec.structs.replace(request, schema=type))
+        if not result.success:
+            raise SubagentError(request.agent or result.id, result.error or "no answer")
+        return result.value

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, Unpack, cast
 
 import msgspec
 
 from atomic.base.errors import AtomicError
 from atomic.graph import Node, NodeContext, NodeKind, NodeResult, Signal, SignalKind
-from atomic.graph.engine.control import Duration, RetryLike
-from atomic.graph.engine.node import OnError
+from atomic.graph.engine.builder import Labels, NodeOptions, StepOptions
 from atomic.graph.engine.nodes import Args, OutputMapper, Text, callable_of, checked, keywords_of, mapped
 from atomic.graph.engine.state import StateT
 from atomic.workflows.errors import SubagentError
@@ -47,13 +46,7 @@ def agent_node(
     tools: Sequence[str] | None = None,
     output_mapper: OutputMapper[StateT] | None = None,
     output_schema: Any = None,
-    name: str = "",
-    description: str = "",
-    retry: RetryLike | None = None,
-    timeout: Duration | None = None,
-    on_error: OnError[StateT] | None = None,
-    model: str | None = None,
-    recovery: bool = False,
+    **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs one turn in a new session, or in the session of that name.
 
@@ -78,10 +71,7 @@ def agent_node(
     node_id = id or (f"agent-{agent}" if agent else "")
     if not node_id:
         problems = (*problems, "give an id, or agent= with the agent's name")
-    return Node(
-        id=node_id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems,
-    )  # fmt: skip
+    return Node(id=node_id, kind=NodeKind.AGENT, run=run, problems=problems, **options)
 
 
 def _read_answer(text: str, schema: Any) -> Any:
@@ -102,13 +92,7 @@ def subagent_node(
     tools: Sequence[str] | None = None,
     output_mapper: OutputMapper[StateT] | None = None,
     output_schema: Any = None,
-    name: str = "",
-    description: str = "",
-    retry: RetryLike | None = None,
-    timeout: Duration | None = None,
-    on_error: OnError[StateT] | None = None,
-    model: str | None = None,
-    recovery: bool = False,
+    **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs a sub-agent. A result without success fails the node."""
 
@@ -122,17 +106,14 @@ def subagent_node(
         _count(ctx, result)
         if not result.success:
             raise SubagentError(agent, result.error or "it gave no reason")
-        answer = result.text if output_schema is None else _value_of(result, output_schema)
+        answer: Any = result.text
+        if output_schema is not None and result.value is not None:
+            answer = checked(result.value, output_schema, "value")
+        elif output_schema is not None:
+            answer = _read_answer(result.text, output_schema)
         return mapped(ctx.output_key, answer, ctx.state, output_mapper)
 
-    return Node(
-        id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery,
-    )  # fmt: skip
-
-
-def _value_of(result: SubagentResult, schema: Any) -> Any:
-    return checked(result.value, schema, "value") if result.value is not None else _read_answer(result.text, schema)
+    return Node(id=id, kind=NodeKind.AGENT, run=run, **options)
 
 
 def _count(ctx: Context[StateT], result: SubagentResult) -> None:
@@ -147,13 +128,7 @@ def parallel_subagent_node(
     agents: Sequence[SubagentRequest] | Callable[[StateT], Sequence[SubagentRequest]],
     merge: MergeResults[StateT] | None = None,
     max_concurrency: int | None = None,
-    name: str = "",
-    description: str = "",
-    retry: RetryLike | None = None,
-    timeout: Duration | None = None,
-    on_error: OnError[StateT] | None = None,
-    model: str | None = None,
-    recovery: bool = False,
+    **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs several sub-agents and collects all results, including failures."""
 
@@ -174,21 +149,21 @@ def parallel_subagent_node(
             return NodeResult(merge(results, ctx.state))
         return NodeResult({"outputs": {ctx.output_key: results}})
 
-    problems = (
-        ("max_concurrency takes 0 (no limit) or more",) if max_concurrency is not None and max_concurrency < 0 else ()
-    )
-    return Node(
-        id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery, problems=problems,
-    )  # fmt: skip
+    problems: tuple[str, ...] = ()
+    if max_concurrency is not None and max_concurrency < 0:
+        problems = ("max_concurrency takes 0 (no limit) or more",)
+    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, **options)
 
 
 def _entity_node(
-    kind: Literal["skill", "command"], entity_name: str, args: Text[StateT], node_id: str, **options: Any
+    kind: Literal["skill", "command"],
+    entity_name: str,
+    args: Text[StateT],
+    node_id: str,
+    session: str | None,
+    output_mapper: OutputMapper[StateT] | None,
+    **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
-    output_mapper = cast("OutputMapper[StateT] | None", options.pop("output_mapper"))
-    session = options.pop("session")
-
     async def run(ctx: Context[StateT]) -> NodeResult:
         entity = runtime_of(ctx).entities.require(kind, entity_name)
         prompt = entity.expand(_text(args, ctx.state))
@@ -207,23 +182,14 @@ def skill_node(
     id: str | None = None,
     session: str | None = None,
     output_mapper: OutputMapper[StateT] | None = None,
-    name: str = "",
-    description: str = "",
-    retry: RetryLike | None = None,
-    timeout: Duration | None = None,
-    on_error: OnError[StateT] | None = None,
-    model: str | None = None,
-    recovery: bool = False,
+    **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs a skill's prompt in a new session and keeps the answer.
 
     The name is resolved when the node runs, because a workflow loads before the
     project's skills.
     """
-    return _entity_node(
-        "skill", skill, args, id or f"skill-{skill}", session=session, output_mapper=output_mapper, name=name,
-        description=description, retry=retry, timeout=timeout, on_error=on_error, model=model, recovery=recovery,
-    )  # fmt: skip
+    return _entity_node("skill", skill, args, id or f"skill-{skill}", session, output_mapper, **options)
 
 
 def command_node(
@@ -233,29 +199,20 @@ def command_node(
     id: str | None = None,
     session: str | None = None,
     output_mapper: OutputMapper[StateT] | None = None,
-    name: str = "",
-    description: str = "",
-    retry: RetryLike | None = None,
-    timeout: Duration | None = None,
-    on_error: OnError[StateT] | None = None,
-    model: str | None = None,
-    recovery: bool = False,
+    **options: Unpack[NodeOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that runs a command's prompt in a new session and keeps the answer."""
-    return _entity_node(
-        "command", command, args, id or f"command-{command.replace(':', '-')}", session=session,
-        output_mapper=output_mapper, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, model=model, recovery=recovery,
-    )  # fmt: skip
+    node_id = id or f"command-{command.replace(':', '-')}"
+    return _entity_node("command", command, args, node_id, session, output_mapper, **options)
 
 
-def clear_context_node(id: str, *, session: str, name: str = "", description: str = "") -> Node[Any, WorkflowRuntime]:
+def clear_context_node(id: str, *, session: str, **options: Unpack[Labels]) -> Node[Any, WorkflowRuntime]:
     """Make a node that ends a named session, so that its next turn starts a new one."""
 
     async def run(ctx: Context[Any]) -> None:
         await runtime_of(ctx).sessions.clear(session)
 
-    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description)
+    return Node(id=id, kind=NodeKind.AGENT, run=run, **options)
 
 
 def context_monitor_node(
@@ -264,8 +221,7 @@ def context_monitor_node(
     session: str,
     threshold: float = 45,
     action: ContextAction = "summarize",
-    name: str = "",
-    description: str = "",
+    **options: Unpack[Labels],
 ) -> Node[Any, WorkflowRuntime]:
     """Make a node that acts when a session uses more than `threshold` % of its context.
 
@@ -290,7 +246,7 @@ def context_monitor_node(
         problems = (f'unknown action "{action}"; there are summarize, recreate, warn',)
     if not 0 <= threshold <= 100:
         problems = (*problems, f"threshold is {threshold}; it is a percentage from 0 to 100")
-    return Node(id=id, kind=NodeKind.AGENT, run=run, name=name, description=description, problems=problems)
+    return Node(id=id, kind=NodeKind.AGENT, run=run, problems=problems, **options)
 
 
 def custom_tool_node(
@@ -301,12 +257,7 @@ def custom_tool_node(
     output_mapper: OutputMapper[StateT] | None = None,
     input_schema: Any = None,
     output_schema: Any = None,
-    name: str = "",
-    description: str = "",
-    retry: RetryLike | None = None,
-    timeout: Duration | None = None,
-    on_error: OnError[StateT] | None = None,
-    recovery: bool = False,
+    **options: Unpack[StepOptions[StateT]],
 ) -> Node[StateT, WorkflowRuntime]:
     """Make a node that calls a tool of the project or the user by its name."""
 
@@ -316,7 +267,4 @@ def custom_tool_node(
         result = await call(**keywords_of(given))
         return mapped(ctx.output_key, checked(result, output_schema, "result"), ctx.state, output_mapper)
 
-    return Node(
-        id=id, kind=NodeKind.TOOL, run=run, name=name, description=description, retry=retry, timeout=timeout,
-        on_error=on_error, recovery=recovery, tool=tool,
-    )  # fmt: skip
+    return Node(id=id, kind=NodeKind.TOOL, run=run, tool=tool, **options)
