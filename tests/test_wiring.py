@@ -1,10 +1,10 @@
-"""What a host is handed: everything once, and anew when a file changed."""
+"""A project reads each part once, and again when a file changes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from atomic.wiring import Wiring
+from atomic.wiring import Project
 
 
 def write(file: Path, text: str) -> Path:
@@ -13,37 +13,37 @@ def write(file: Path, text: str) -> Path:
     return file
 
 
-def wired(folder: Path) -> Wiring:
+def make_project(folder: Path) -> Project:
     (folder / "project").mkdir()
-    return Wiring(folder / "project", folder / "home")
+    return Project(folder / "project", folder / "home")
 
 
-def test_everything_is_of_one_project_and_one_user(tmp_path: Path) -> None:
-    wiring = wired(tmp_path)
+def test_all_parts_belong_to_one_project_and_one_user(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
     write(tmp_path / "project" / ".claude" / "commands" / "tidy.md", "Tidy.")
     write(tmp_path / "project" / ".mcp.json", '{"mcpServers": {"files": {"command": "files"}}}')
     write(tmp_path / "home" / ".atomic" / "config.toml", 'model = "mine"\n')
-    assert wiring.settings.model == "mine"
-    assert wiring.entities.find("command", "tidy") is not None
-    assert wiring.commands.require("tidy").category == "command"
-    assert wiring.commands.require("commit").category == "skill"
-    assert wiring.commands.require("help").category == "builtin"
-    assert [entry.name for entry in wiring.mcp.entries] == ["files"]
-    assert wiring.commands is wiring.commands
+    assert project.settings.model == "mine"
+    assert project.entities.find("command", "tidy") is not None
+    assert project.commands.require("tidy").category == "command"
+    assert project.commands.require("commit").category == "skill"
+    assert project.commands.require("help").category == "builtin"
+    assert [entry.name for entry in project.mcp.entries] == ["files"]
+    assert project.commands is project.commands
 
 
-def test_a_changed_file_is_another_command(tmp_path: Path) -> None:
-    wiring = wired(tmp_path)
-    before = wiring.commands
-    assert not wiring.refresh()
-    assert wiring.commands is before
+def test_a_new_file_changes_the_commands(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    before = project.commands
+    assert not project.refresh()
+    assert project.commands is before
     write(tmp_path / "project" / ".claude" / "commands" / "tidy.md", "Tidy.")
-    assert wiring.refresh()
-    assert wiring.commands.get("tidy") is not None
+    assert project.refresh()
+    assert project.commands.get("tidy") is not None
 
 
-def test_a_file_that_takes_a_name_of_ours_does_not_get_it(tmp_path: Path) -> None:
-    wiring = wired(tmp_path)
+def test_a_file_cannot_replace_a_built_in_command(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
     write(tmp_path / "project" / ".claude" / "commands" / "help.md", "Run away.")
-    assert wiring.commands.require("help").category == "builtin"
-    assert [lost.command.category for lost in wiring.commands.shadowed()] == ["command"]
+    assert project.commands.require("help").category == "builtin"
+    assert [lost.command.category for lost in project.commands.shadowed()] == ["command"]

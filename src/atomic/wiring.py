@@ -1,211 +1,320 @@
-"""Builds what a host needs, once and only when it is asked for, and hands it down: there is no global."""
+"""Build everything that a host needs of a project: the only composition root.
+
+`Project` reads each part once, when it is first used, and hands it down. There is no global.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from atomic.config import Settings, atomic_home, find_project, load_settings
-from atomic.loading.catalog import WorkflowCatalog
-from atomic.workflows import WorkflowDefinition
+from atomic.config import ConfigError, Settings, atomic_home, current_folder, find_project, load_settings
 
-if TYPE_CHECKING:  # each is imported by who asks for it: a run may need no entities, a list of servers no agents
+if TYPE_CHECKING:  # a list of servers needs no workflows, and a turn no commands
     from atomic.commands import CommandRegistry
     from atomic.entities import EntityRegistry
-    from atomic.mcp import ForSession, McpAnswer, McpEntry, McpList, McpVariableError
-    from atomic.providers import AgentProvider, McpServer, SessionOptions
+    from atomic.loading.catalog import WorkflowCatalog
+    from atomic.loading.project_tools import ToolCatalog
+    from atomic.loading.trust import Snapshot
+    from atomic.mcp import McpAnswer, McpList
+    from atomic.providers import AgentProvider, SessionOptions
+    from atomic.providers.mcp_servers import ConfiguredServers, SessionMcp
+    from atomic.runs.host import Person, Runtime
+    from atomic.sessions.store import SessionStore
+    from atomic.workflows.definition import LoadedWorkflow, Untrusted, WorkflowDefinition
 
-_RESERVED = "atomic"  # by this name a session knows our own tools
-_REPLAY = "replay"  # runs nothing
 
+class RunFlags(msgspec.Struct, frozen=True):
+    """The flags of every run; None for a flag that was not given."""
 
-class SessionMcp(msgspec.Struct, frozen=True):
-    """What the user's configuration means for sessions of one agent; `notices` are for the person."""
+    agents: Mapping[str, str] = {}
+    models: Mapping[str, str] = {}
+    caps: Mapping[str, float] = {}
+    on_limit: Any = None
+    record: str | None = None
+    trust: str | None = None
+    config: Mapping[str, Any] = {}  # from the workflow's own flags
 
-    servers: Sequence[McpServer] = ()
-    disabled: Sequence[str] = ()
-    notices: Sequence[str] = ()
-
-    def added_to(self, options: SessionOptions) -> SessionOptions:
-        """The options with these servers; one that the caller names itself is left to the caller."""
-        named = {server.name for server in options.mcp_servers}
+    def over(self, old: Mapping[str, Any]) -> RunFlags:
+        """Return these flags, with those of the run's start where none is given."""
+        old_caps = {name: cap for name, cap in old.get("caps", {}).items() if cap is not None}
         return msgspec.structs.replace(
-            options,
-            mcp_servers=[*options.mcp_servers, *(one for one in self.servers if one.name not in named)],
-            disabled_mcp_servers=[*options.disabled_mcp_servers, *(one for one in self.disabled if one not in named)],
+            self,
+            agents={**old.get("agents", {}), **self.agents},
+            models={**old.get("models", {}), **self.models},
+            caps={**old_caps, **self.caps},
+            on_limit=self.on_limit or old.get("on_limit"),
+            record=self.record or old.get("record"),
         )
 
 
-class Wiring:
-    """The settings, entities, workflows, commands and MCP servers of one project and its user."""
+class Project:
+    """One project, its user, and everything that they configure.
+
+    `folder` defaults to the project of `cwd`, `cwd` to the current folder. `user` replaces
+    the home folder. `trust` is the hash of `--trust`. `settings` replace the files.
+    """
 
     def __init__(
-        self, project: Path | None = None, user: Path | None = None, *, is_approved: Callable[[], bool] | None = None
+        self,
+        folder: Path | None = None,
+        user: Path | None = None,
+        *,
+        cwd: Path | None = None,
+        trust: str | None = None,
+        settings: Settings | None = None,
     ) -> None:
-        """`is_approved`: whether the project is, for a host that knows it by other means than the list of approvals."""
-        self.project, self._user = project or find_project(), user
-        self._is_approved = is_approved or self._is_listed
+        self._folder = folder or find_project(cwd)  # None if the current folder was deleted
+        self._cwd = cwd
+        self._user = user
+        self._trust = trust
+        self._given_settings = settings
+        self._workflows: WorkflowCatalog | None = None
+        self._tools: ToolCatalog | None = None
+        self._entities: EntityRegistry | None = None
+        self._commands: CommandRegistry | None = None
+        self._mcp: McpList | None = None
+        self._session_mcp: dict[str, SessionMcp] = {}
+        self._trying_servers = asyncio.Lock()
+        self._default_provider: AgentProvider | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The root folder of the project. Raises NoCurrentFolderError."""
+        return self._folder or current_folder()
+
+    @cached_property
+    def cwd(self) -> Path:
+        """The folder that agents work in. Raises NoCurrentFolderError."""
+        return self._cwd or current_folder()
 
     @cached_property
     def settings(self) -> Settings:
-        """Raises ConfigError."""
-        return load_settings(self.project, None if self._user is None else self._user / ".atomic")
+        """The settings of the user and the project. Raises ConfigError."""
+        if self._given_settings is not None:
+            return self._given_settings
+        return load_settings(self._folder, None if self._user is None else self._user / ".atomic")
 
-    @cached_property
+    @property
+    def workflows(self) -> WorkflowCatalog:
+        """The workflows. Finding them runs no code of the project."""
+        from atomic.loading.catalog import WorkflowCatalog
+
+        if self._workflows is None:
+            self._workflows = WorkflowCatalog(self._folder, self._user, trusted=self._trust)
+        return self._workflows
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The code of the project as it was when it was first read, and whether it is approved."""
+        return self.workflows.snapshot
+
+    @property
+    def tools(self) -> ToolCatalog:
+        """The custom tools, from the same snapshot as the workflows."""
+        from atomic.loading.project_tools import ToolCatalog
+
+        if self._tools is None:
+            self._tools = ToolCatalog(self.workflows)
+        return self._tools
+
+    @property
     def entities(self) -> EntityRegistry:
+        """The commands, skills and agents."""
         from atomic.entities import EntityRegistry
 
-        return EntityRegistry.load(self.project, self._user, is_trusted=self._is_approved)
-
-    def _is_listed(self) -> bool:
-        from atomic.loading import trust
-
-        return trust.look(self.project, home=None if self._user is None else self._user / ".atomic").approved
+        if self._entities is None:
+            self._entities = EntityRegistry.load(self._folder, self._user, is_trusted=lambda: self.snapshot.approved)
+        return self._entities
 
     @property
     def entity_notices(self) -> list[str]:
-        """What to say of files of the project that have names of built-in agents and skills: one line, or none."""
-        if not (covering := self.entities.covering):
+        """A message about the project's files that have the names of built-in agents and skills."""
+        covering = self.entities.covering
+        if not covering:
             return []
-        named = ", ".join(f"{entity.name} ({self._shown(entity.source.path)})" for entity in covering)
+        start = self._folder or os.curdir
+        named = ", ".join(f"{one.name} ({os.path.relpath(one.source.path, start)})" for one in covering)
         if self.entities.ignored:
             return [f"Built-in ones are used instead of the project's {named}: it is not trusted (atomic trust)"]
         return [f"Used from the project instead of the built-in: {named}"]
 
-    def _shown(self, path: Path) -> str:
-        return os.path.relpath(path, self.project or os.curdir)
-
-    @cached_property
+    @property
     def commands(self) -> CommandRegistry:
-        """All commands of the prompt."""
+        """All slash commands."""
+        if self._commands is None:
+            self._commands = self._build_commands()
+        return self._commands
+
+    def _build_commands(self) -> CommandRegistry:
         from atomic.commands import CommandRegistry, builtin_commands, entity_commands, workflow_commands
 
         workflows = workflow_commands(self.workflows.all())
         return CommandRegistry.of([*builtin_commands(), *workflows, *entity_commands(self.entities)])
 
-    @cached_property
-    def workflows(self) -> WorkflowCatalog:
-        """Nothing of a project's code runs to find them."""
-        return WorkflowCatalog(self.project, self._user)
+    def refresh(self) -> bool:
+        """Read what changed on the disk, and return whether the commands changed."""
+        if self._commands is None:
+            self._commands = self._build_commands()
+            return True
+        before = [_facts(definition) for definition in self.workflows.all()]
+        self._workflows = None
+        self._tools = None
+        changed = self.entities.refresh()
+        if [_facts(definition) for definition in self.workflows.all()] != before:
+            changed = True
+        if changed:
+            self._commands = self._build_commands()
+        return changed
+
+    def is_trusted(self) -> bool:
+        """Return whether agents may run what the folder brings for them, in its state of now."""
+        home = atomic_home() if self._user is None else self._user / ".atomic"
+        if not os.path.exists(home / "trust.json"):
+            return False
+        from atomic.loading import trust
+
+        return trust.look(self.folder, home=home).allows(self.cwd)
 
     @cached_property
-    def mcp(self) -> McpList:
-        from atomic.mcp import load_mcp_entries
+    def store(self) -> SessionStore:
+        """The sessions of the user. Secrets of the settings and of MCP servers are removed from them."""
+        from atomic.base.redaction import Redactor
+        from atomic.sessions.store import SessionStore
 
-        return load_mcp_entries(self.project, self._user)
-
-    def switch_mcp_server(self, name: str, enabled: bool) -> None:
-        """Raises McpStateError."""
-        from atomic.mcp import set_enabled
-
-        set_enabled(name, enabled, project=self.project, user=self._user)
-        self.__dict__.pop("mcp", None)
-
-    async def mcp_tools(self, *, trusted: bool = False) -> list[McpAnswer]:
-        """Ask all servers that may be used here for their tools; this starts them."""
-        return await self._ask(self.mcp.usable(trusted=trusted), trusted=trusted)
-
-    async def session_mcp(self, provider: AgentProvider, *, trusted: bool = False) -> SessionMcp:
-        """What to hand to sessions of an agent (docs/commands.md says which). It starts the servers once, to try them.
-
-        In a project that is not trusted the user's own servers start in the home folder, also those that the agent
-        would start by itself: they are handed over under the same name.
-
-        Raises ConfigError.
-        """
-        if provider.name == _REPLAY:
-            return SessionMcp()
-        from atomic.mcp import for_session
-
-        chosen, can = for_session(self.mcp, provider.name, trusted=trusted), provider.capabilities
-        asked = [entry for entry in chosen.passed if can.mcp_servers and entry.name != _RESERVED]
-        answers = await self._ask(asked, trusted=trusted)
-        moved = () if trusted or not can.mcp_servers else [one for one in chosen.own if one.name != _RESERVED]
-        servers, missing = self._handed_over([one for one in answers if not one.error], moved, trusted=trusted)
-        off = [*chosen.off, *(error.server for error in missing)]
-        return SessionMcp(
-            servers,
-            off if can.mcp_switching else (),
-            [
-                *(str(diagnostic) for diagnostic in self.mcp.diagnostics if self._is_ours(diagnostic.path, trusted)),
-                *_impossible(chosen, provider),
-                *(f'MCP server "{one.entry.name}" is left out: {one.error}' for one in answers if one.error),
-                *(_lacking(one, provider) for one in missing),
-                *(() if trusted else self._elsewhere([*asked, *moved])),
-            ],
-        )
-
-    def _handed_over(
-        self, answers: Sequence[McpAnswer], moved: Sequence[McpEntry], *, trusted: bool
-    ) -> tuple[list[McpServer], list[McpVariableError]]:
-        """The servers as a session takes them, and those that lack a variable."""
-        from atomic.mcp import McpVariableError
-        from atomic.mcp.start_folder import started_in
-
-        servers: list[McpServer] = []
-        missing: list[McpVariableError] = []
-        for answer in answers:
-            entry = answer.resolved if trusted else started_in(answer.resolved, self._home)
-            servers.append(_server(entry, tools=answer.tools))
-        for entry in moved:
-            try:
-                servers.append(_server(started_in(entry.resolved(os.environ), self._home), takes_place=True))
-            except McpVariableError as error:
-                missing.append(error)
-        return servers, missing
-
-    def _elsewhere(self, entries: Sequence[McpEntry]) -> Iterator[str]:
-        """What to say of servers that mean the current folder and do not get it."""
-        from atomic.mcp.start_folder import names_current_folder
-
-        for entry in entries:
-            if names_current_folder(entry):
-                yield f'MCP server "{entry.name}" starts in {self._home}: this project is not trusted (atomic trust)'
+        try:
+            environments = [known.env for known in self.settings.providers.values()]
+        except ConfigError:  # it is reported when the settings are used
+            environments = []
+        servers = self.mcp.entries
+        environments += [server.env for server in servers]
+        headers = [server.headers for server in servers]
+        return SessionStore(atomic_home(), Redactor.of_environment(*environments, headers=headers))
 
     @property
-    def _home(self) -> Path:
-        return self._user or Path.home()
+    def mcp(self) -> McpList:
+        """The configured MCP servers."""
+        from atomic.mcp import load_mcp_entries
 
-    def _is_ours(self, file: Path, trusted: bool) -> bool:
-        """Whether a file is Atomic's own; what is wrong with those of others is theirs to say, or for `/mcp`."""
-        home = atomic_home() if self._user is None else self._user / ".atomic"
-        theirs = [self.project / ".atomic"] if trusted and self.project is not None else []
-        return file.parent in (home, *theirs)
+        if self._mcp is None:
+            self._mcp = load_mcp_entries(self._folder, self._user)
+        return self._mcp
 
-    async def _ask(self, entries: Sequence[McpEntry], *, trusted: bool) -> list[McpAnswer]:
-        """Start the servers and ask for their tools: in the project if it is trusted, else in the home folder."""
-        if not entries:
-            return []
-        from atomic.mcp.tool_queries import ask_for_tools
-        from atomic.providers.environment import child_environment
+    def switch_mcp_server(self, name: str, enabled: bool) -> None:
+        """Switch a server on or off. Raises McpStateError."""
+        from atomic.mcp import set_enabled
 
-        env = child_environment((), passed=self.settings.env.pass_)
-        if trusted:
-            return await ask_for_tools(entries, variables=os.environ, env=env, cwd=self.project)
-        from atomic.mcp.start_folder import with_variables
+        set_enabled(name, enabled, project=self._folder, user=self._user)
+        self._mcp = None
+        self._session_mcp.clear()
 
-        apart = [with_variables(entry, self._home) for entry in entries]
-        answers = await ask_for_tools(apart, variables=os.environ, env=env, cwd=self._home)
-        return [msgspec.structs.replace(one, entry=entry) for one, entry in zip(answers, entries, strict=True)]
+    def configured_servers(self, *, trusted: bool) -> ConfiguredServers:
+        """Return the MCP servers, to ask for tools or to choose those of a session. Raises ConfigError."""
+        from atomic.providers.mcp_servers import ConfiguredServers
 
-    def refresh(self) -> bool:
-        """See what changed on the disk since; whether the commands are others now."""
-        changed = self.entities.refresh()
-        if "workflows" in self.__dict__:
-            fresh = WorkflowCatalog(self.project, self._user)
-            changed = [*map(_facts, fresh.all())] != [*map(_facts, self.workflows.all())] or changed
-            self.__dict__["workflows"] = fresh
-        if changed:
-            self.__dict__.pop("commands", None)  # computed anew when somebody asks
-        return changed
+        return ConfiguredServers(
+            self.mcp,
+            project=self._folder,
+            home=self._user or Path.home(),
+            atomic_home=atomic_home() if self._user is None else self._user / ".atomic",
+            passed_variables=self.settings.env.pass_,
+            trusted=trusted,
+        )
+
+    async def mcp_tools(self, *, trusted: bool = False) -> list[McpAnswer]:
+        """Start all servers that may be used, and ask for their tools."""
+        return await self.configured_servers(trusted=trusted).tools()
+
+    async def session_mcp(self, provider: AgentProvider, *, trusted: bool, tell: Callable[[str], object]) -> SessionMcp:
+        """Return the MCP servers for sessions of an agent. Try them once, and tell the notices once."""
+        async with self._trying_servers:
+            found = self._session_mcp.get(provider.name)
+            if found is None:
+                found = await self.configured_servers(trusted=trusted).for_provider(provider)
+                self._session_mcp[provider.name] = found
+                for notice in (*found.notices, *self.entity_notices):
+                    tell(notice)
+        return found
+
+    async def runtime(self, flags: RunFlags, loaded: LoadedWorkflow, person: Person | None = None) -> Runtime:
+        """Build the runtime of a run. Raises WrongAgentError or NoAgentError before there is a session."""
+        from atomic.providers.selection import named_provider, usable_agents
+        from atomic.runs.host import Choices, Runtime
+        from atomic.runs.limits import Caps
+        from atomic.workflows.capabilities import tools_of
+
+        for name in flags.agents.values():
+            named_provider(name, self.settings)
+        for _, tool in tools_of(loaded.graph) if loaded.graph else ():
+            self.tools.allow(tool)
+        runtime = Runtime(
+            home=atomic_home(),
+            project=self.folder,
+            cwd=self.cwd,
+            choose=self._choose,
+            library=self,
+            settings=self.settings,
+            choices=Choices(flags.agents, flags.models),
+            caps=msgspec.convert({**msgspec.to_builtins(self.settings.caps), **flags.caps}, Caps),
+            on_limit=flags.on_limit or "wait",
+            others=await usable_agents(self.settings) if flags.on_limit == "switch" else (),
+            record=flags.record,
+            untrusted=self._untrusted_checks(),
+            trusted=self.snapshot.allows(self.cwd),
+            prepare=self._with_mcp_servers,
+            person=person,
+            approved=self.snapshot.approved,
+        )
+        if loaded.graph is None or loaded.capabilities.subagents:
+            await self._require_agents(flags.agents)
+        return runtime
+
+    async def _require_agents(self, named: Mapping[str, str]) -> None:
+        """Find the agents before there is a session, so that a missing one does not stop work halfway."""
+        from atomic.providers.selection import require_usable
+
+        wanted = list(named.values())
+        if not named.get("") and self.settings.agent is not None:
+            wanted.append(self.settings.agent)
+        await require_usable(wanted, self.settings)
+        if not named.get(""):
+            await self._choose(None)
+
+    async def _choose(self, name: str | None) -> AgentProvider:
+        from atomic.providers.selection import choose_provider
+
+        if name is not None:
+            return await choose_provider(name, self.settings)
+        if self._default_provider is None:
+            self._default_provider = await choose_provider(None, self.settings)
+        return self._default_provider
+
+    async def _with_mcp_servers(
+        self, provider: AgentProvider, options: SessionOptions, tell: Callable[[str], object]
+    ) -> SessionOptions:
+        found = await self.session_mcp(provider, trusted=options.trusted, tell=tell)
+        return found.added_to(options)
+
+    def _untrusted_checks(self) -> Untrusted | None:
+        """Return the checks that the project configures, if its current state is not approved."""
+        from atomic.loading.executables import Kind
+        from atomic.workflows.definition import Untrusted
+
+        snapshot = self.snapshot
+        checks = [(item.path, item.text) for item in snapshot.items if item.kind is Kind.GATE]
+        if snapshot.approved or not checks:
+            return None
+        return Untrusted(snapshot.project, snapshot.hash, checks)
 
 
 def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:
+    """Return what a command shows of a workflow."""
     return (
         *definition.aliases,
         definition.name,
@@ -214,44 +323,4 @@ def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:
         definition.path,
         definition.default_config,
         definition.config_descriptions,
-    )
-
-
-def _impossible(chosen: ForSession, provider: AgentProvider) -> Iterator[str]:
-    """What the user wants of an agent that it cannot do."""
-    can, names = provider.capabilities, [entry.name for entry in chosen.passed]
-    if not can.mcp_switching and chosen.own_off:
-        yield f"{provider.name} uses MCP servers that are switched off: {', '.join(chosen.own_off)}"
-    if not can.mcp_servers and names:
-        yield f"{provider.name} takes no MCP servers: {', '.join(names)} left out"
-    elif _RESERVED in names:
-        yield f'MCP server "{_RESERVED}" is left out: the name is taken (give it another)'
-
-
-def _lacking(error: McpVariableError, provider: AgentProvider) -> str:
-    """Say what becomes of an agent's own server that Atomic cannot hand over from the home folder."""
-    needs = f'it needs the variable "{error.variable}", {error.reason}'
-    if provider.capabilities.mcp_switching:
-        return f'MCP server "{error.server}" is left out: {needs}'
-    return (
-        f'{provider.name} starts its MCP server "{error.server}" itself, in this project, which is not trusted: '
-        f"Atomic cannot start it elsewhere, because {needs} "
-        "(set it, or remove the server from the settings of the agent)"
-    )
-
-
-def _server(entry: McpEntry, *, tools: Sequence[str] = (), takes_place: bool = False) -> McpServer:
-    from atomic.mcp import Transport
-    from atomic.providers import McpServer
-
-    return McpServer(
-        name=entry.name,
-        command=entry.command,
-        env=entry.env,
-        url=entry.url,
-        headers=entry.headers,
-        sse=entry.transport is Transport.SSE,
-        optional=True,
-        tools=tools,
-        takes_place=takes_place,
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from atomic.chat.agent_session import Keeper
-from atomic.hosts import HostError
 from atomic.providers import SessionOptions
 from atomic.providers.replay import ReplayProvider
+from atomic.providers.start_limit import NotStartedError
 
 
 async def never() -> SessionOptions:
@@ -23,6 +23,6 @@ async def test_the_user_says_how_long_an_agent_may_take_to_start(
 ) -> None:
     monkeypatch.setenv("ATOMIC_START_SECONDS", "0.2")
     keeper = Keeper(ReplayProvider(tmp_path / "recording.jsonl"), never, None)
-    with pytest.raises(HostError, match=r"has not started within 0\.2 s"):
+    with pytest.raises(NotStartedError, match=r"has not started within 0\.2 s"):
         await keeper.session()
     await keeper.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from atomic.commands import Category, CommandCall, CommandRegistry, builtin_commands, workflow_commands
-from atomic.wiring import Wiring
+from atomic.wiring import Project
 from atomic.workflows import WorkflowDefinition
 from atomic.workflows.definition import WorkflowSource
 from tests.cli.files import write
@@ -44,11 +44,11 @@ def test_a_workflow_beats_a_skill_and_loses_to_a_built_in() -> None:
 def test_the_prompt_knows_the_files_that_are_there_now(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"
     file = write(project / ".atomic" / "workflows" / "one.py", "description = 'One.'\nraise SystemExit\n")
-    wiring = Wiring(project, home)
-    assert wiring.commands.require("one").description == "One."
-    assert not wiring.refresh()
+    here = Project(project, home)
+    assert here.commands.require("one").description == "One."
+    assert not here.refresh()
     file.write_text("description = 'Two.'\n")
     write(home / ".atomic" / "workflows" / "mine.py", "")
-    assert wiring.refresh()
-    assert wiring.commands.require("one").description == "Two."
-    assert wiring.commands.get("mine") is not None
+    assert here.refresh()
+    assert here.commands.require("one").description == "Two."
+    assert here.commands.get("mine") is not None

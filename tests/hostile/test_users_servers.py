@@ -16,7 +16,7 @@ from atomic.providers import SessionOptions, require_provider
 from atomic.testing.conformance.agents import AGENTS
 from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.testing.model_server import Script
-from atomic.wiring import Wiring
+from atomic.wiring import Project
 from tests.cli.files import write
 from tests.hostile.repositories import PROJECTS, Stranger
 from tests.hostile.visit import Visit
@@ -84,7 +84,7 @@ async def test_an_agents_own_server_is_the_users_and_not_the_strangers(
         for name, value in {**here.env, "HOME": str(here.home), **users_module(here.home)}.items():
             monkeypatch.setenv(name, value)
         provider = require_provider(agent, Settings())
-        found = await Wiring(here.work).session_mcp(provider)
+        found = await Project(here.work).configured_servers(trusted=False).for_provider(provider)
         options = found.added_to(SessionOptions(cwd=here.work, env={**here.env, **users_module(here.home)}))
         async with provider.open(options) as session:
             text = end_of(await turn(session, "@@use@@ go")).text

@@ -30,6 +30,15 @@ def definition(graph: CompiledGraph[Any] | None, name: str = "flow", **facts: An
     return WorkflowDefinition(name=name, loader=lambda _: loaded, **facts)
 
 
+class Library:
+    """Entities, and no workflows or tools."""
+
+    def __init__(self, entities: Entities) -> None:
+        self.entities = entities
+        self.workflows = Named({})
+        self.tools = Named({})
+
+
 def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None = None, **facts: Any) -> Runtime:
     """A runtime whose only agent plays these calls; `agents` are more of them by name."""
     agents: Mapping[str, Sequence[Mapping[str, Any]]] = {"replay": calls, **facts.pop("agents", {})}
@@ -48,8 +57,8 @@ def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None =
 
     (folder / "project").mkdir(exist_ok=True)
     return Runtime(
-        home=folder / "home", project=folder / "project", choose=choose, entities=entities or Entities(),
-        workflows=Named({}), tools=Named({}), **facts,
+        home=folder / "home", project=folder / "project", choose=choose, library=Library(entities or Entities()),
+        **facts,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ class Arguments:
         self.words = words
         self.flags = flags
         self.is_marked = is_marked
+        self.subject: object = None  # what a word refers to, if it was looked up for its flags
 
     @property
     def flags_given(self) -> bool:

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from atomic.base.errors import AtomicError
-from atomic.hosts import HostError
 from atomic.providers import AgentProvider, AgentSession, SessionOptions
-from atomic.providers.start_limit import start_seconds
+from atomic.providers.start_limit import NotStartedError, start_seconds
 
 _CLOSING = 4.0
 
@@ -33,14 +32,16 @@ class Keeper:
         return self._task.done()
 
     async def session(self) -> AgentSession:
-        """The session, once it is open. Raises what its opening raised, HostError if that takes too long."""
+        """The session, once it is open. Raises what its opening raised, NotStartedError if that takes too long."""
         seconds = start_seconds()
         try:
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(self._ready)
         except TimeoutError:
             name = self.provider.name
-            raise HostError(f"{name} has not started within {seconds:g} s (try again, or see atomic doctor)") from None
+            raise NotStartedError(
+                f"{name} has not started within {seconds:g} s (try again, or see atomic doctor)"
+            ) from None
 
     async def close(self) -> None:
         """End it; one that does not want to end is left to end by itself."""
@@ -57,7 +58,7 @@ class Keeper:
                 await self._leave.wait()
         except asyncio.CancelledError:
             if not self._ready.done():
-                self._fail(HostError(f"{self.provider.name} was closed before it had started"))
+                self._fail(NotStartedError(f"{self.provider.name} was closed before it had started"))
         except Exception as error:  # it is raised to whoever wants the session
             if self._ready.done():
                 _log.warning("%s could not be closed: %s: %s", self.provider.name, type(error).__name__, error)

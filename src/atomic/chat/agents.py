@@ -12,8 +12,15 @@ from importlib import import_module
 
 from atomic.commands import TurnPrompt
 from atomic.config import Settings
-from atomic.hosts import BY_PREFERENCE, Fitting, choose_provider, list_models, named_provider, remedy_for
 from atomic.providers import AgentProvider, ModelInfo
+from atomic.providers.selection import (
+    BY_PREFERENCE,
+    ModelFinder,
+    choose_provider,
+    list_models,
+    named_provider,
+    remedy_for,
+)
 
 
 class Agents:
@@ -24,7 +31,7 @@ class Agents:
         self._one_at_a_time = asyncio.Lock()
         self._known: dict[str, AgentProvider] = {}
         self._models: dict[str, Sequence[ModelInfo]] = {}
-        self._fitting: dict[str, Fitting] = {}
+        self._model_finders: dict[str, ModelFinder] = {}
 
     async def choose(self, name: str | None) -> tuple[str, AgentProvider]:
         """The agent of that name, else the configured one, else the first that can be used. Raises AtomicError."""
@@ -60,8 +67,8 @@ class Agents:
         if prompt.model is None and prompt.original_model is None:
             return None
         async with self._one_at_a_time:
-            fitting = self._fitting.setdefault(name, Fitting(provider, tell))
-            return await fitting.model(prompt)
+            finder = self._model_finders.setdefault(name, ModelFinder(provider, tell))
+            return await finder.find(prompt)
 
     async def remedy(self, provider: AgentProvider, why: str) -> str:
         """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""

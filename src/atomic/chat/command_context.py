@@ -42,7 +42,7 @@ class ChatHost:
 
     @property
     def commands(self) -> CommandRegistry:
-        return self._engine.place.commands
+        return self._engine.project.commands
 
     @property
     def is_streaming(self) -> bool:
@@ -53,7 +53,7 @@ class ChatHost:
         return self._engine.width
 
     def is_agent(self, name: str) -> bool:
-        return self._engine.place.wiring.entities.find("agent", name) is not None
+        return self._engine.project.entities.find("agent", name) is not None
 
     def show(self, text: str) -> None:
         self._run.tell(ChatNotice(text=text, run=self._run.id))
@@ -67,14 +67,14 @@ class ChatHost:
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
         engine = self._engine
         for task in tasks:
-            engine.place.wiring.entities.require("agent", task.agent)
+            engine.project.entities.require("agent", task.agent)
         crew = Crew(self._run, engine.conversation, engine.agents, engine.questions)
         self.end = await crew.work(tasks)
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
         """Run a workflow in a process of its own; one without a graph is a turn of the conversation."""
         engine = self._engine
-        definition = engine.place.wiring.workflows.definition(name)
+        definition = engine.project.workflows.definition(name)
         loaded = await asyncio.to_thread(definition.load)
         if loaded.graph is None:
             text = "\n\n".join(part for part in (arguments, attached) if part)
@@ -92,7 +92,7 @@ class ChatHost:
         words = ["run", definition.name, "--json", *engine.conversation.flags, *call.flag_words]
         prompt = "\n\n".join(part for part in (call.prompt, attached) if part)
         self.end = await engine.workflows.start(
-            self._run, words, title=definition.name, cwd=engine.place.cwd, prompt=prompt
+            self._run, words, title=definition.name, cwd=engine.project.cwd, prompt=prompt
         )
 
     async def new_conversation(self) -> None:
@@ -152,14 +152,14 @@ class ChatHost:
         self._run.tell(ThemeSet(name=name))
 
     def mcp_servers(self) -> McpList:
-        return self._engine.place.wiring.mcp
+        return self._engine.project.mcp
 
     async def mcp_tools(self) -> Sequence[McpAnswer]:
-        place = self._engine.place
-        return await place.wiring.mcp_tools(trusted=await place.is_trusted())
+        project = self._engine.project
+        return await project.mcp_tools(trusted=await asyncio.to_thread(project.is_trusted))
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
-        self._engine.place.switch_mcp_server(name, enabled)
+        self._engine.project.switch_mcp_server(name, enabled)
 
     async def pick_mcp(self) -> None:
         """The servers with their state, tools and origin; choosing one switches it."""
@@ -183,13 +183,13 @@ class ChatHost:
         self.show(f"{name} is {'off' if is_on else 'on'}. Sessions that are open keep what they have.")
 
     async def sessions(self) -> Sequence[SessionSummary]:
-        records = await asyncio.to_thread(self._engine.place.store.list)
+        records = await asyncio.to_thread(self._engine.project.store.list)
         return [_summary(record) for record in records]
 
     async def pick_session(self) -> None:
         """Runs and conversations of this project first."""
-        records = await asyncio.to_thread(self._engine.place.store.list)
-        here = str(self._engine.place.project)
+        records = await asyncio.to_thread(self._engine.project.store.list)
+        here = str(self._engine.project.folder)
         rows = [
             _session_row(record, "This project" if record.project == here else "Elsewhere")
             for record in sorted(records, key=lambda record: record.project != here)
@@ -203,13 +203,13 @@ class ChatHost:
     async def open_session(self, id: str) -> None:
         """A conversation goes on here; a run is watched, one that stands still goes on."""
         engine = self._engine
-        session = engine.place.store.find(id)
+        session = engine.project.store.find(id)
         record = shown(session.record)
         if record.is_conversation:
             await engine.open_conversation(session)
         elif record.status in _GOES_ON:
             words = ["resume", session.id, "--json"]
-            self.end = await engine.workflows.start(self._run, words, title=record.workflow, cwd=engine.place.cwd)
+            self.end = await engine.workflows.start(self._run, words, title=record.workflow, cwd=engine.project.cwd)
         else:
             self.end = await engine.workflows.watch(self._run, session)
 

@@ -20,7 +20,6 @@ from atomic.chat.agent_session import Keeper
 from atomic.chat.agents import Agents
 from atomic.chat.background_tasks import Asides
 from atomic.chat.log import ChatLog, last_exchanges
-from atomic.chat.project import Place
 from atomic.chat.protocol import Activity, Level
 from atomic.chat.questions import Questions
 from atomic.chat.runs import INTERRUPTED, End, Run
@@ -40,6 +39,7 @@ from atomic.providers import (
     Usage,
 )
 from atomic.sessions.store import Session
+from atomic.wiring import Project
 
 BUSY = "The agent is answering (wait for its end, or stop it)"
 _CONTEXT_LIMIT = 5.0  # seconds to ask an agent how full its context is
@@ -86,7 +86,7 @@ class Conversation:
 
     def __init__(
         self,
-        place: Place,
+        project: Project,
         agents: Agents,
         questions: Questions,
         log: ChatLog,
@@ -99,7 +99,7 @@ class Conversation:
         record: str | None = None,
         resume: str | None = None,
     ) -> None:
-        self.place, self.log = place, log
+        self.project, self.log = project, log
         self.agent, self.model = agent, model  # as they were named
         self.provider: AgentProvider | None = None
         self.problem = ""
@@ -342,9 +342,11 @@ class Conversation:
     async def _options(
         self, provider: AgentProvider, wanted: Wanted, model: str | None, resume: str | None
     ) -> SessionOptions:
+        project = self.project
+        trusted = await asyncio.to_thread(project.is_trusted)
         options = SessionOptions(
-            cwd=str(self.place.cwd),
-            model=wanted.model or model or self.place.settings.model,
+            cwd=str(project.cwd),
+            model=wanted.model or model or project.settings.model,
             tools=wanted.tools,
             denied_tools=wanted.denied_tools,
             system_prompt=wanted.system_prompt,
@@ -352,11 +354,9 @@ class Conversation:
             ask=self._questions.asker(lambda: self._run, self.unanswered(provider), who=provider.name),
             record=self.record,
             resume=resume,
-            trusted=await self.place.is_trusted(),
+            trusted=trusted,
         )
-        mcp, notices = await self.place.session_mcp(provider)
-        for notice in notices:
-            self._say(notice, Level.WARNING)
+        mcp = await project.session_mcp(provider, trusted=trusted, tell=lambda text: self._say(text, Level.WARNING))
         return mcp.added_to(options)
 
     @staticmethod

@@ -21,7 +21,7 @@ from atomic.chat.connection import Wire
 from atomic.chat.conversation import BUSY, Conversation
 from atomic.chat.files import ProjectFiles
 from atomic.chat.log import ChatLog, open_again, past_news
-from atomic.chat.project import Place
+from atomic.chat.project import current_branch, list_commands, shown_folder
 from atomic.chat.protocol import (
     Answer,
     ChatEvent,
@@ -55,6 +55,7 @@ from atomic.commands.dispatch import call_agents
 from atomic.config import ConfigError
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import Session, shown
+from atomic.wiring import Project
 
 _GONE = 4.5  # seconds from the end of the screen to ours, whatever still runs
 _PAUSING = 8.0  # for workflows that are to be paused when the person leaves
@@ -79,10 +80,11 @@ class Engine:
 
     def __init__(self, wire: Wire, cwd: Path, start: Start) -> None:
         self.width, self.theme = 100, ""
-        self.place = Place(cwd)
-        self.agents = Agents(lambda: self.place.settings)
+        self.project = Project(cwd=cwd)
+        self._refreshing = asyncio.Lock()
+        self.agents = Agents(lambda: self.project.settings)
         self.questions = Questions()
-        self.workflows = WorkflowRuns(lambda: self.place.store, self.questions, wire.room)
+        self.workflows = WorkflowRuns(lambda: self.project.store, self.questions, wire.room)
         self._wire, self._start = wire, start
         self._runs = Runs(self._tell, self.questions.close_all)
         self._files = ProjectFiles(cwd)
@@ -91,7 +93,8 @@ class Engine:
         self._is_over = asyncio.Event()
         self._pause = self._is_told = False
         self._status = StatusChanged()
-        self.conversation = self._conversation(ChatLog(self.place.store, project=str(self.place.project), cwd=str(cwd)))
+        log = ChatLog(self.project.store, project=str(self.project.folder), cwd=str(cwd))
+        self.conversation = self._conversation(log)
 
     # its life -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +180,7 @@ class Engine:
 
     async def _begin(self) -> None:
         with suppress(ConfigError):  # told where an agent is looked for
-            for warning in self.place.settings.warnings:
+            for warning in self.project.settings.warnings:
                 self._say(warning, Level.WARNING)
         if self._start.resume is None:
             self.conversation.warm_up()
@@ -237,7 +240,7 @@ class Engine:
             if not await call_agents(text, host):
                 await host.turn(TurnPrompt(text=text))
             return host.end
-        command = self.place.commands.require(call.name)
+        command = self.project.commands.require(call.name)
         if command.category is Category.BUILTIN:
             if not (command.name in _OPENS and call.text):
                 run.start(RunKind.COMMAND, f"/{command.name}")
@@ -249,8 +252,10 @@ class Engine:
 
     async def _list_commands(self) -> None:
         try:
-            if await self.place.look():
-                self._wire.tell(self.place.listed())
+            async with self._refreshing:
+                changed = await asyncio.to_thread(self.project.refresh)
+            if changed:
+                self._wire.tell(list_commands(self.project))
         except ConfigError as error:
             self._say(message_of(error), Level.ERROR)
 
@@ -284,8 +289,8 @@ class Engine:
 
     async def new_conversation(self) -> None:
         """Begin again. Raises CommandError while the agent answers."""
-        place = self.place
-        log = ChatLog(place.store, project=str(place.project), cwd=str(place.cwd))
+        project = self.project
+        log = ChatLog(project.store, project=str(project.folder), cwd=str(project.cwd))
         await self._replace(self._conversation(log, like=self.conversation))
         self._wire.tell(Cleared(session=log.id))
         self._tell_status()
@@ -299,8 +304,8 @@ class Engine:
             raise CommandError(BUSY)
         record = session.record
         cwd = _folder_of(record)
-        log = open_again(session, project=record.project, cwd=str(cwd), store=self.place.store)
-        if cwd != self.place.cwd:
+        log = open_again(session, project=record.project, cwd=str(cwd), store=self.project.store)
+        if cwd != self.project.cwd:
             self._move(cwd)
         config = {name: value for name, value in record.config.items() if isinstance(value, str)}
         await self._replace(
@@ -321,7 +326,7 @@ class Engine:
 
     def _move(self, cwd: Path) -> None:
         """Work in another folder."""
-        self.place = Place(cwd)
+        self.project = Project(cwd=cwd)
         self._files = ProjectFiles(cwd)
         self._asides.start(self._list_commands())
 
@@ -342,7 +347,7 @@ class Engine:
     ) -> Conversation:
         start = self._start
         return Conversation(
-            self.place,
+            self.project,
             self.agents,
             self.questions,
             log,
@@ -362,7 +367,7 @@ class Engine:
             self._say(message_of(error), Level.ERROR)
 
     async def _open(self, id: str) -> None:
-        session = self.place.store.find(id)
+        session = self.project.store.find(id)
         if session.record.is_conversation:
             await self.open_conversation(session)
             return
@@ -387,13 +392,13 @@ class Engine:
 
     def _tell_status(self) -> None:
         """The status, if it is another now."""
-        talk, place = self.conversation, self.place
+        talk, project = self.conversation, self.project
         status = StatusChanged(
             session=talk.log.id if talk.log.exists else "",
             provider=talk.agent or "",
             model=talk.model or self._configured_model() or talk.context.model,
-            project=place.shown,
-            branch=place.branch,
+            project=shown_folder(project.cwd),
+            branch=current_branch(project.cwd),
             context_used=talk.context.used,
             context_limit=talk.context.limit,
             usage=talk.usage,
@@ -406,7 +411,7 @@ class Engine:
 
     def _configured_model(self) -> str:
         try:
-            return self.place.settings.model or ""
+            return self.project.settings.model or ""
         except ConfigError:
             return ""
 

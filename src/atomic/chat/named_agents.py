@@ -16,7 +16,6 @@ from atomic.chat.protocol import Activity, ChatNotice, Level, RunKind
 from atomic.chat.questions import Questions
 from atomic.chat.runs import INTERRUPTED, End, Run
 from atomic.commands import AgentTask, agent_prompt
-from atomic.hosts import HostError
 from atomic.providers import (
     AgentEvent,
     AgentProvider,
@@ -28,7 +27,7 @@ from atomic.providers import (
     TurnEnded,
     Usage,
 )
-from atomic.providers.start_limit import start_seconds
+from atomic.providers.start_limit import NotStartedError, start_seconds
 from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 
 _STATUS = {EndReason.LIMIT: "limit", EndReason.INTERRUPTED: INTERRUPTED}
@@ -63,18 +62,17 @@ class Crew:
         """Run them to their ends."""
         self._run.start(RunKind.AGENTS, ", ".join(dict.fromkeys(task.agent for task in tasks)))
         name, provider = await self._conversation.models_provider()
-        place = self._conversation.place
+        project = self._conversation.project
+        trusted = await asyncio.to_thread(project.is_trusted)
         await self._conversation.log.begin(self._run.prompt, self._conversation.config)
-        mcp, notices = await place.session_mcp(provider)
-        for notice in notices:
-            self._run.tell(ChatNotice(text=notice, level=Level.WARNING, run=self._run.id))
+        mcp = await project.session_mcp(provider, trusted=trusted, tell=self._warn)
         bridge = Bridge(
             _Counted(provider, self._note_opened),
-            entities=place.wiring.entities,
-            cwd=str(place.cwd),
+            entities=project.entities,
+            cwd=str(project.cwd),
             ask=self._questions.asker(lambda: self._run, self._conversation.unanswered(provider)),
             record=self._conversation.record,
-            trusted=await place.is_trusted(),
+            trusted=trusted,
             mcp_servers=mcp.servers,
             disabled_mcp_servers=mcp.disabled,
             watch=self._hear,
@@ -88,10 +86,10 @@ class Crew:
     async def _request(self, task: AgentTask, name: str) -> SubagentRequest:
         conversation = self._conversation
         _, provider = await conversation.models_provider()
-        entity = conversation.place.wiring.entities.require("agent", task.agent)
+        entity = conversation.project.entities.require("agent", task.agent)
         prompt = agent_prompt(entity, task.task)
         model = conversation.model or await self._agents.fitting_model(name, provider, prompt, self._warn)
-        model = model or conversation.place.settings.model
+        model = model or conversation.project.settings.model
         # "inherit": the agent's own choice, not what its file says and this provider does not have.
         id = f"{task.agent}-{next(self._numbers)}"
         return SubagentRequest(task.agent, task.task, id=id, model=model or "inherit")
@@ -105,7 +103,7 @@ class Crew:
             await asyncio.wait({work}, timeout=seconds)
             late = len(requests) - self._opened
             if late > 0 and not work.done():
-                raise HostError(f"{late} of the agents did not start within {seconds:g} s (atomic doctor)")
+                raise NotStartedError(f"{late} of the agents did not start within {seconds:g} s (atomic doctor)")
             return await work
         finally:
             if not work.done():

@@ -26,12 +26,12 @@ from atomic.chat.graph_drawing import picture_of
 from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowActivity
 from atomic.chat.questions import Answers, Questions
 from atomic.chat.runs import INTERRUPTED, End, Run
-from atomic.hosts import HostError, ask_to_stop, follow, leave_answer
 from atomic.processes import end_group
 from atomic.processes.exit_watch import ExitWatch
-from atomic.providers.start_limit import start_seconds
+from atomic.providers.start_limit import NotStartedError, start_seconds
 from atomic.questions import Question
 from atomic.runs.events import QuestionAsked, RunEnded, RunStarted, WorkflowEvent
+from atomic.runs.log_follower import follow_log
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
@@ -81,7 +81,7 @@ class WorkflowRuns:
         run.start(RunKind.WORKFLOW, session.record.workflow, session=session.id)
         if not session.logs.events.is_file():
             return End(str(session.record.status), f"{session.id} has no log")
-        return await self._show(run, session, follow(session), lambda: _end_owner(session))
+        return await self._show(run, session, follow_log(session), lambda: _end_owner(session))
 
     async def _show(
         self, run: Run, session: Session, events: AsyncGenerator[WorkflowEvent], end_it: Callable[[], Any]
@@ -133,7 +133,7 @@ class WorkflowRuns:
             return
         with suppress(SessionError):
             session.reload()
-        leave_answer(session, question.id, list(given) if question.multi_select else ", ".join(given))
+        session.leave_answer(question.id, list(given) if question.multi_select else ", ".join(given))
 
     async def _until_answered(self, session: Session, question: str, id: str, run: Run) -> None:
         """Close the question when it was answered elsewhere."""
@@ -165,7 +165,7 @@ def _is_open(session: Session, question: str) -> bool:
 def _ask_to_stop(session: Session) -> None:
     with suppress(SessionError):
         session.reload()
-    ask_to_stop(session)
+    session.ask_to_stop()
 
 
 async def _end_owner(session: Session) -> None:
@@ -192,7 +192,7 @@ async def _all_events(first: RunStarted, child: _Child, session: Session) -> Asy
         last = event.time
         if isinstance(event, RunEnded):
             return
-    async for event in follow(session):
+    async for event in follow_log(session):
         if event.time > last:
             yield event
 
@@ -240,7 +240,7 @@ class _Child:
             self._process.send_signal(number)
 
     async def first_event(self) -> RunStarted | _StartRefused:
-        """Return what came of the start. Raise HostError if nothing did in time."""
+        """Return what came of the start. Raise NotStartedError if nothing did in time."""
         seconds = start_seconds()
         try:
             async with asyncio.timeout(seconds):
@@ -249,7 +249,7 @@ class _Child:
                         return event
         except TimeoutError:
             await end_group(self.pid)
-            raise HostError(f"the workflow has not started within {seconds:g} s (atomic doctor)") from None
+            raise NotStartedError(f"the workflow has not started within {seconds:g} s (atomic doctor)") from None
         return _StartRefused()
 
     async def _read_events(self) -> AsyncGenerator[WorkflowEvent | _StartRefused]:
@@ -285,4 +285,4 @@ def _start(words: Sequence[str], cwd: Path, prompt: str) -> subprocess.Popen[byt
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise HostError(f"the workflow cannot be started: {error}") from error
+            raise NotStartedError(f"the workflow cannot be started: {error}") from error

@@ -1,4 +1,4 @@
-"""`atomic answer ID [QUESTION] ANSWER`: from any terminal, days later too."""
+"""`atomic answer ID [QUESTION] ANSWER`: answer a run's question from any terminal, also days later."""
 
 from __future__ import annotations
 
@@ -8,88 +8,81 @@ from collections.abc import Sequence
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
-from atomic.cli.resume import find_session, go_on
-from atomic.cli.run_host import RunFlags, host, read_flags
+from atomic.cli.resume import Answers, resume_run, session_of
+from atomic.cli.run_host import host_run, read_flags
 from atomic.cli.streams import json_line, put, tell
 from atomic.cli.terminal_questions import WrongAnswerError, read_answer
 from atomic.graph import RunNotFoundError
 from atomic.graph.engine.history import RunHistory
-from atomic.hosts import leave_answer, put_answer
 from atomic.questions import Question
 from atomic.runs.events import Warning
 from atomic.runs.executor import WorkflowRun
-from atomic.runs.host import Person
+from atomic.runs.host import Answer, Person
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.model import OpenQuestion
 from atomic.sessions.store import Session
+from atomic.wiring import RunFlags
 
-PATIENCE = 3.0  # seconds until we believe that the run's owner will read the answer
+OWNER_SECONDS = 3.0  # after that time we assume that the run's owner will read the answer
 
 
 def answer_command(arguments: Arguments) -> int:
-    """Record the answer; if nobody owns the run it goes on here."""
+    """Record the answer, and continue the run here if no process owns it."""
     flags = read_flags(arguments)
-    session = find_session(arguments.words[0])
+    as_json = arguments.has("--json")
+    session = session_of(arguments)
     words = arguments.words[1:]
     try:
-        question, answer = _meant(session.record.questions, words)
+        question, answer = _parse(session.record.questions, words)
     except UsageError:
         if not _is_given_already(session, words):
             raise
-        return _given_already(session, arguments, flags)
-    if arguments.has("--no-resume") or (session.is_owned and asyncio.run(_hand_over(session, question, answer))):
-        if arguments.has("--no-resume"):
-            leave_answer(session, question.id, answer)
-        return _tell_kept(session, _unheard(arguments), as_json=flags.as_json)
-    return _resume(session, flags, question, answer)
-
-
-def _resume(session: Session, flags: RunFlags, question: OpenQuestion, answer: str | list[str]) -> int:
-    put_answer(session, question.id, answer)  # first: where we are killed now, the next resume finds it
-
-    async def start(person: Person | None) -> WorkflowRun:
-        return await go_on(session, flags, person, {question.id: answer})
-
-    code = host(start, as_json=flags.as_json)
+        if arguments.has("--no-resume") or session.is_owned:
+            return _report_saved(session, arguments)
+        return _resume(session, flags, None, as_json=as_json)
+    if arguments.has("--no-resume"):
+        session.leave_answer(question.id, answer)
+        return _report_saved(session, arguments)
+    if session.is_owned and asyncio.run(_hand_over(session, question, answer)):
+        return _report_saved(session, arguments)
+    # Save the answer first. If this process is killed now, the next resume finds it.
+    session.put_answer(question.id, answer)
+    code = _resume(session, flags, {question.id: answer}, as_json=as_json)
     session.reload()
     if not session.is_owned and question.id in session.inbox.answers():
-        session.inbox.forget({question.id})  # the run was refused, and so was the answer
+        session.inbox.forget({question.id})  # the run did not start, so nothing took the answer
         tell("the answer was not recorded")
     return code
 
 
-def _given_already(session: Session, arguments: Arguments, flags: RunFlags) -> int:
-    """The same answer a second time: it does what the first one did, as far as that is not done."""
-    if arguments.has("--no-resume") or session.is_owned:
-        return _tell_kept(session, _unheard(arguments), as_json=flags.as_json)
-
+def _resume(session: Session, flags: RunFlags, answers: Answers | None, *, as_json: bool) -> int:
     async def start(person: Person | None) -> WorkflowRun:
-        return await go_on(session, flags, person)
+        return await resume_run(session, flags, person, answers)
 
-    return host(start, as_json=flags.as_json)
+    return host_run(start, as_json=as_json)
 
 
 def _is_given_already(session: Session, words: Sequence[str]) -> bool:
-    """Whether a question that is not open any more has this answer. Raises UsageError where it has another one."""
+    """Return whether a closed question has this answer. Raises UsageError if it has another one."""
     known = _answered_questions(session)
-    names: Sequence[str] = ()
     if len(words) > 1:
-        names = words[:1]
-    elif not session.record.questions:
-        names = list(known)[-1:]
-    for name in names:
-        if name in known:
-            question, answer = known[name]
-            if _read(question, words[-1]) == answer:
-                return True
-            said = answer if isinstance(answer, str) else ", ".join(answer)
-            raise UsageError(f'"{question.text}" is answered already: {said}')
-    return False
+        name = words[0]
+    elif known and not session.record.questions:
+        name = list(known)[-1]
+    else:
+        return False
+    if name not in known:
+        return False
+    question, answer = known[name]
+    if _read(question, words[-1]) == answer:
+        return True
+    said = answer if isinstance(answer, str) else ", ".join(answer)
+    raise UsageError(f'"{question.text}" is answered already: {said}')
 
 
-def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, str | list[str]]]:
-    """What was asked and answered, the newest last: in the journal, or in the inbox for the next resume."""
-    if not session.journal_path.is_file():  # looking must not make one
+def _answered_questions(session: Session) -> dict[str, tuple[OpenQuestion, Answer]]:
+    """Return the questions that have an answer in the journal or in the inbox, the newest last."""
+    if not session.journal_path.is_file():  # opening it would create one
         return {}
     journal = session.journal()
     try:
@@ -111,12 +104,15 @@ def _open_question(question: Question) -> OpenQuestion:
     )
 
 
-def _meant(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQuestion, str | list[str]]:
-    """The question that is answered, and the answer. Raises UsageError."""
+def _parse(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQuestion, Answer]:
+    """Return the question that the words name, and the answer. Raises UsageError."""
     if not asked:
         raise UsageError("This run has asked nothing")
-    by_id = {question.id: question for question in asked}
-    named = by_id.get(words[0]) if len(words) > 1 else asked[0] if len(asked) == 1 else None
+    named: OpenQuestion | None = None
+    if len(words) > 1:
+        named = next((question for question in asked if question.id == words[0]), None)
+    elif len(asked) == 1:
+        named = asked[0]
     if named is None:
         known = "; ".join(f'{question.id}: "{question.text}"' for question in asked)
         what = f'There is no open question "{words[0]}"' if len(words) > 1 else "Say which question you answer"
@@ -124,19 +120,19 @@ def _meant(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQue
     return named, _read(named, words[-1])
 
 
-def _read(asked: OpenQuestion, said: str) -> str | list[str]:
+def _read(asked: OpenQuestion, text: str) -> Answer:
     question = Question(asked.text, options=list(asked.options), default=asked.default, multi_select=asked.multi_select)
     try:
-        labels = read_answer(question, said)
+        labels = read_answer(question, text)
     except WrongAnswerError as error:
         raise UsageError(str(error)) from error
     return labels if asked.multi_select else labels[0]
 
 
-async def _hand_over(session: Session, question: OpenQuestion, answer: str | list[str]) -> bool:
-    """Give the answer to the run's owner; False if that has gone before it read it."""
-    leave_answer(session, question.id, answer)
-    deadline = time.monotonic() + PATIENCE
+async def _hand_over(session: Session, question: OpenQuestion, answer: Answer) -> bool:
+    """Give the answer to the run's owner; return False if the owner ended before it read the answer."""
+    session.leave_answer(question.id, answer)
+    deadline = time.monotonic() + OWNER_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(POLL_SECONDS / 2)
         if question.id not in session.inbox.answers():
@@ -147,25 +143,19 @@ async def _hand_over(session: Session, question: OpenQuestion, answer: str | lis
     return True
 
 
-def _unheard(arguments: Arguments) -> str:
-    """The flags that say how a run goes on: without effect where it does not go on here."""
-    flags = [flag.name for flag in arguments.flags if arguments.has(flag.name)]
-    return ", ".join(name for name in flags if name not in ("--json", "--no-resume"))
-
-
-def _tell_kept(session: Session, unheard: str, *, as_json: bool) -> int:
+def _report_saved(session: Session, arguments: Arguments) -> int:
+    """Print that the answer is saved, and which flags have no effect because the run does not continue here."""
     owner = session.record.owner
-    who = (
-        f"process {owner.pid} continues the run with it"
-        if owner and session.is_owned
-        else f"atomic resume {session.id}"
-    )
-    text = f"the answer is saved: {who}"
-    if unheard:
-        text += f" (without effect: {unheard}; pass them to atomic resume)"
-    if as_json:
-        event = Warning(run=session.id, seq=1, time=time.time(), text=text)
-        put(json_line(event))
+    next_step = f"atomic resume {session.id}"
+    if owner is not None and session.is_owned:
+        next_step = f"process {owner.pid} continues the run with it"
+    text = f"the answer is saved: {next_step}"
+    given = [flag.name for flag in arguments.flags if arguments.has(flag.name)]
+    unused = ", ".join(name for name in given if name not in ("--json", "--no-resume"))
+    if unused:
+        text += f" (without effect: {unused}; pass them to atomic resume)"
+    if arguments.has("--json"):
+        put(json_line(Warning(run=session.id, seq=1, time=time.time(), text=text)))
     else:
         tell(text)
     return ExitCode.DONE

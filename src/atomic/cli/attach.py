@@ -1,4 +1,4 @@
-"""`atomic attach ID`: watch a run that another process works on. Leaving it leaves the run alone."""
+"""`atomic attach ID`: watch a run that another process owns. Leaving does not affect the run."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ from atomic.cli import signals
 from atomic.cli.errors import CliError
 from atomic.cli.output import Output
 from atomic.cli.progress import view_for
-from atomic.cli.resume import find_session
-from atomic.cli.signals import Stop
-from atomic.hosts import follow
+from atomic.cli.resume import require_session
 from atomic.runs.events import RunEnded
+from atomic.runs.log_follower import follow_log
 from atomic.sessions.store import Session
 
 
 def attach_command(arguments: Arguments) -> int:
-    """Show what the run's log says until the run ends; its exit code."""
-    id = arguments.words[0]
-    as_json = arguments.has("--json")
-    session = find_session(id)
+    """Show the events of a run until it ends, and return its exit code."""
+    session = require_session(arguments.words[0])
     if session.record.is_conversation:
         raise CliError(f"{session.id} is a conversation, no run: atomic chat --resume {session.id}", ExitCode.FAILED)
     if not session.logs.events.is_file():
         raise CliError(f"{session.id} has no log to follow", ExitCode.FAILED)
-    return signals.run(lambda stop: _follow(session, stop, as_json=as_json))
+    return signals.run(lambda stop: _follow(session, as_json=arguments.has("--json")))
 
 
-async def _follow(session: Session, stop: Stop, *, as_json: bool) -> int:
+async def _follow(session: Session, *, as_json: bool) -> int:
     out = Output()
     view = view_for(out, as_json=as_json)
     code = ExitCode.FAILED
     try:
-        async for event in follow(session):
+        async for event in follow_log(session):
             view.show(event)
             if isinstance(event, RunEnded):
                 code = event.exit_code

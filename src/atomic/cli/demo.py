@@ -23,17 +23,14 @@ from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import harmless
 from atomic.cli.errors import CliError
-from atomic.cli.run_host import host
+from atomic.cli.run_host import host_run
 from atomic.cli.streams import put, screen_width
-from atomic.config import Settings, atomic_home
-from atomic.entities import EntityRegistry
+from atomic.config import Settings
 from atomic.git.calls import run_git
-from atomic.hosts import named_provider
 from atomic.loading.builtin import builtin_workflows
-from atomic.loading.catalog import WorkflowCatalog
-from atomic.loading.project_tools import ToolCatalog
 from atomic.runs.executor import WorkflowRun, run_workflow
-from atomic.runs.host import Choices, Person, Runtime
+from atomic.runs.host import Person
+from atomic.wiring import Project, RunFlags
 from atomic.workflows.definition import Demo, WorkflowDefinition
 
 RECORDING, PROJECT = "recording.jsonl", "project.json"
@@ -54,10 +51,10 @@ def run_demo(arguments: Arguments) -> int:
 
     async def start(person: Person | None) -> WorkflowRun:
         await make_project(demo, folder)
-        runs.append(_begin(definition, demo, folder, commands))
+        runs.append(await _start(definition, demo, folder, commands))
         return runs[-1]
 
-    code = host(start, as_json=False)
+    code = host_run(start, as_json=False)
     if code == ExitCode.DONE:  # else it has been said what is wrong, and how to go on
         _show_end(definition, demo, commands, runs[-1])
     return code
@@ -91,25 +88,10 @@ def identity() -> dict[str, str]:
     return {f"GIT_{person}_{fact}": value for person in people for fact, value in facts.items()}
 
 
-def _begin(definition: WorkflowDefinition, demo: Demo, folder: Path, commands: _Commands) -> WorkflowRun:
-    settings = Settings()
+async def _start(definition: WorkflowDefinition, demo: Demo, folder: Path, commands: _Commands) -> WorkflowRun:
+    project = Project(folder, user=folder, cwd=folder, settings=Settings())
     agent = f"replay:{os.path.join(demo.folder, RECORDING)}"
-    provider = named_provider(agent, settings)
-    catalog = WorkflowCatalog(folder, folder, settings=settings)
-
-    async def choose(name: str | None) -> Any:
-        return provider
-
-    runtime = Runtime(
-        home=atomic_home(),
-        project=folder,
-        choose=choose,
-        entities=EntityRegistry.load(folder, folder),
-        workflows=catalog,
-        tools=ToolCatalog(catalog),
-        settings=settings,
-        choices=Choices({"": agent}),
-    )
+    runtime = await project.runtime(RunFlags(agents={"": agent}), definition.load())
     return run_workflow(definition, demo.prompt, runtime, config=commands.filled(demo.config))
 
 

@@ -18,9 +18,9 @@ from atomic.cli.doctor_checks import Check, check_integrity, check_keys, check_s
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put
 from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
-from atomic.hosts import BY_PREFERENCE, CHECK_LIMIT, check, neutral_folder
 from atomic.processes import ExecError, execute
 from atomic.providers import Health
+from atomic.providers.selection import BY_PREFERENCE, CHECK_SECONDS, check_agent, neutral_folder
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def run_doctor(arguments: Arguments) -> int:
 async def _providers(settings: Settings) -> list[ProviderRow]:
     """All at once; one that hangs costs its own limit and nothing more."""
     names = [*BY_PREFERENCE, *(f"acp:{name}" for name in settings.acp)]
-    found = await asyncio.gather(*(check(name, settings) for name in names))
+    found = await asyncio.gather(*(check_agent(name, settings) for name in names))
     rows = [_row(name, health) for name, health in zip(names, found, strict=True)]
     if not settings.acp:
         remedy = 'none is set up: [acp.NAME] command = ["PROGRAM", "--acp"] in your configuration adds one'
@@ -76,7 +76,7 @@ def _row(name: str, health: Health) -> ProviderRow:
 async def _git() -> Check:
     remedy = "install git: workflows keep their work in it"
     try:
-        done = await execute("git", "--version", timeout=CHECK_LIMIT)
+        done = await execute("git", "--version", timeout=CHECK_SECONDS)
     except ExecError as error:
         return Check("git", False, str(error), remedy)
     said = one_line(done.stdout or done.stderr)

@@ -13,7 +13,7 @@ from atomic.base.text import cut, table
 from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.commands import short_hint
 from atomic.entities import Entity, EntityKind, EntityRegistry
-from atomic.wiring import Wiring
+from atomic.wiring import Project
 
 NAME_COLUMNS = 32
 ROOM_FOR_HINTS = 110  # columns; with fewer the descriptions need the place
@@ -52,7 +52,7 @@ def list_entities(arguments: Arguments) -> int:
     """Print all entities, or those of one kind."""
     kind = arguments.value("--kind")
     as_json = arguments.has("--json")
-    registry = Wiring().entities
+    registry = Project().entities
     entities = [entity for each in _kinds(kind) for entity in registry.all(each)]
     if as_json:
         put(json_line({"entities": [_row(one, registry) for one in entities], "diagnostics": _diagnostics(registry)}))
@@ -69,7 +69,7 @@ def show_entity(arguments: Arguments) -> int:
     text = " ".join(rest)
     kind = arguments.value("--kind")
     as_json = arguments.has("--json")
-    registry = Wiring().entities
+    registry = Project().entities
     name = name.lstrip("/@")
     found = [entity for each in _kinds(kind) if (entity := registry.find(each, name)) is not None]
     if not found:

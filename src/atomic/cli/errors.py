@@ -18,8 +18,8 @@ def exit_code_of(error: Exception) -> int:
     if isinstance(error, AtomicError) and isinstance(code := getattr(error, "exit_code", None), int):
         return code
     from atomic.config import ConfigError
-    from atomic.hosts import WrongAgentError
     from atomic.providers import ProviderError, UnknownProviderError, UntrustedProjectError
+    from atomic.providers.selection import WrongAgentError
 
     if isinstance(error, ConfigError | UnknownProviderError | WrongAgentError):
         return ExitCode.USAGE

@@ -12,7 +12,7 @@ from atomic.base.terminal import one_line
 from atomic.base.text import table
 from atomic.cli.streams import json_line, put, screen_width, tell
 from atomic.mcp import McpEntry
-from atomic.wiring import Wiring
+from atomic.wiring import Project
 
 
 class ServerRow(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class ServerRow(msgspec.Struct, frozen=True):
 def list_servers(arguments: Arguments) -> int:
     """Print all servers, with where they are configured and whether they are on."""
     as_json = arguments.has("--json")
-    found = Wiring().mcp
+    found = Project().mcp
     if as_json:
         put(json_line([_row(entry) for entry in found.entries]))
     else:

@@ -9,8 +9,8 @@ from atomic.cli import signals
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put, tell
 from atomic.config import load_settings
-from atomic.hosts import choose_provider, list_models
 from atomic.providers import ModelInfo
+from atomic.providers.selection import choose_provider, list_models
 
 
 def run_models(arguments: Arguments) -> int:

@@ -13,9 +13,7 @@ from atomic.cli.signals import Stop
 from atomic.cli.streams import STDERR
 from atomic.cli.turn import INTERRUPTED, Host, TurnRequest, recordable
 from atomic.commands import AgentTask, TurnPrompt
-from atomic.config import Settings
-from atomic.entities import EntityRegistry
-from atomic.hosts import Fitting, choose_provider, current_folder, is_trusted
+from atomic.config import Settings, current_folder
 from atomic.providers import (
     AgentEvent,
     EndReason,
@@ -24,6 +22,8 @@ from atomic.providers import (
     TurnEnded,
     Usage,
 )
+from atomic.providers.selection import ModelFinder, choose_provider
+from atomic.wiring import Project
 from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 
 
@@ -34,34 +34,35 @@ class CrewHost(Host):
         self,
         request: TurnRequest,
         stop: Stop,
+        project: Project,
         tasks: Sequence[AgentTask],
         prompts: Sequence[TurnPrompt],
-        entities: EntityRegistry,
     ) -> None:
-        super().__init__(request, stop)
-        self._tasks, self._prompts, self._entities = tasks, prompts, entities
+        super().__init__(request, stop, project)
+        self._tasks = tasks
+        self._prompts = prompts
         self._ends: dict[str, TurnEnded] = {}
         self._work: asyncio.Task[list[SubagentResult]] | None = None
 
     async def _turn(self) -> int:
         settings = self._settings()
         record = None if self._request.record is None else recordable(self._request.record)
-        folder = current_folder()
+        folder = str(current_folder())
         provider = await choose_provider(self._request.agent, settings)
         mcp = await self._mcp(provider)
         bridge = Bridge(
             provider,
-            entities=self._entities,
+            entities=self._project.entities,
             cwd=folder,
             ask=self._asker.ask,
             record=record,
-            trusted=is_trusted(),
+            trusted=self._project.is_trusted(),
             mcp_servers=mcp.servers,
             disabled_mcp_servers=mcp.disabled,
             watch=self._hear,
         )
-        fitting = Fitting(provider, self._out.tell)
-        requests = [await self._subagent(place, fitting, settings) for place in range(len(self._tasks))]
+        models = ModelFinder(provider, self._out.tell)
+        requests = [await self._subagent(index, models, settings) for index in range(len(self._tasks))]
         self._work, self._stop.act = asyncio.create_task(bridge.spawn_parallel(requests)), self._interrupt
         self._tell_started(requests)
         try:
@@ -72,11 +73,11 @@ class CrewHost(Host):
             ended = TurnEnded(EndReason.INTERRUPTED, self._said([request.id for request in requests]), self._usage())
             return self._end(ended, self._nobody_answers() or INTERRUPTED)
 
-    async def _subagent(self, place: int, fitting: Fitting, settings: Settings) -> SubagentRequest:
-        task, prompt = self._tasks[place], self._prompts[place]
-        model = self._request.model or await fitting.model(prompt) or settings.model
+    async def _subagent(self, index: int, models: ModelFinder, settings: Settings) -> SubagentRequest:
+        task = self._tasks[index]
+        model = self._request.model or await models.find(self._prompts[index]) or settings.model
         # "inherit": the agent's own choice, not what its file says and this provider does not have.
-        return SubagentRequest(task.agent, task.task, id=f"{task.agent}-{place + 1}", model=model or "inherit")
+        return SubagentRequest(task.agent, task.task, id=f"{task.agent}-{index + 1}", model=model or "inherit")
 
     def _interrupt(self) -> None:
         if self._work is not None:

@@ -262,7 +262,7 @@ class LiveView:
         return f"\x1b[{self._rows}A\r\x1b[J" if self._rows else ""
 
 
-class Asking:
+class TerminalUser:
     """The person at the terminal."""
 
     def __init__(self, out: Output, view: View) -> None:

@@ -23,8 +23,8 @@ from atomic.cli.output import Output
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line
 from atomic.cli.turn_output import TextReport
+from atomic.config import current_folder
 from atomic.git import PatchError
-from atomic.hosts import current_folder
 from atomic.providers import AgentEvent, TurnEnded
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
 from atomic.providers.replay import SPEED, ReplayProvider
@@ -108,7 +108,7 @@ class _Player:
         if not self._request.changes:
             return ""
         try:
-            await self._provider.make_changes(Path(current_folder()), call)
+            await self._provider.make_changes(current_folder(), call)
         except PatchError as error:
             return f"the recorded change cannot be made: {error}"
         return ""

@@ -1,4 +1,4 @@
-"""`atomic resume ID`: go on with a run, from any folder."""
+"""`atomic resume ID`: continue a run, from any folder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from atomic.base.arguments import Arguments, UsageError
+from atomic.base.errors import ExitCode
 from atomic.base.flags import config_flags
-from atomic.cli.run_host import Place, RunFlags, gone, host, read_flags, warn_of_settings
+from atomic.cli.errors import CliError
+from atomic.cli.run_host import host_run, read_flags
 from atomic.cli.streams import tell
+from atomic.cli.workflow_flags import Found
 from atomic.config import atomic_home
+from atomic.loading import trust
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.runs.endings import SAVED_END
 from atomic.runs.executor import WorkflowRun, run_workflow
@@ -21,41 +27,44 @@ from atomic.sessions.facts import read_facts
 from atomic.sessions.model import SessionStatus
 from atomic.sessions.started import believe_journal
 from atomic.sessions.store import Session, SessionStore
+from atomic.wiring import Project, RunFlags
 from atomic.workflows.definition import ResumeParams, WorkflowDefinition, WorkflowSource
 
 Answers = Mapping[str, "str | list[str]"]
 
 
 def resume_command(arguments: Arguments) -> int:
-    """Go on with a run to its end; its exit code."""
+    """Continue a run to its end and return its exit code."""
 
     async def start(person: Person | None) -> WorkflowRun:
         flags = read_flags(arguments)
-        return await go_on(find_session(arguments.words[0]), flags, person)
+        return await resume_run(session_of(arguments), flags, person)
 
-    return host(start, as_json=arguments.has("--json"))
+    return host_run(start, as_json=arguments.has("--json"))
 
 
-def find_session(id: str) -> Session:
-    """The session with that id. Raises SessionError."""
+def require_session(id: str) -> Session:
+    """Return the session with that id. Raises SessionError."""
     return SessionStore(atomic_home()).find(id)
 
 
-def catalog_of(session: Session) -> WorkflowCatalog:
-    """The workflows of the project that a run was started in; they are only looked at."""
-    return WorkflowCatalog(Path(session.record.project))
+def session_of(arguments: Arguments) -> Session:
+    """Return the session that a command names; reading its workflow's flags may have found it already."""
+    found = arguments.subject
+    return found if isinstance(found, Session) else require_session(arguments.words[0])
 
 
-def workflow_of(id: str) -> WorkflowDefinition | None:
-    """The workflow of the session with that id; None if nobody knows."""
+def find_workflow(id: str) -> Found | None:
+    """Return the workflow of the session with that id, if both exist."""
     try:
-        session = find_session(id)
+        session = require_session(id)
     except SessionError:
         return None
-    return catalog_of(session).find(session.record.workflow)
+    definition = WorkflowCatalog(Path(session.record.project)).find(session.record.workflow)
+    return None if definition is None else Found(definition, session)
 
 
-async def go_on(
+async def resume_run(
     session: Session,
     flags: RunFlags,
     person: Person | None,
@@ -63,7 +72,7 @@ async def go_on(
     *,
     workflow: str | None = None,
 ) -> WorkflowRun:
-    """Take a run up where it is; `workflow` is that of the run. Raises AtomicError before anything is changed."""
+    """Continue a run. `workflow` is the name that the user gave. Raises AtomicError before anything changes."""
     believe_journal(session)
     record = session.record
     if record.is_conversation:
@@ -74,24 +83,39 @@ async def go_on(
             f"start a new run: atomic run {record.workflow} …"
         )
     flags = flags.over(record.options)
-    place = _place_of(session, flags)
-    os.chdir(place.cwd)  # what the workflow's nodes start finds the folder that it was started in
-    warn_of_settings(place)
-    definition = _definition_of(session, place.catalog)
-    named = None if workflow is None else place.catalog.find(workflow.removeprefix("/"))
-    if workflow is not None and (named is None or named.name != definition.name):
-        raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
+    project = _project_of(session, flags)
+    os.chdir(project.cwd)  # commands of the workflow's nodes start in the folder of the first start
+    for warning in project.settings.warnings:
+        tell(f"warning: {warning}")
+    definition = _definition_of(session, project.workflows)
+    if workflow is not None:
+        named = project.workflows.find(workflow.removeprefix("/"))
+        if named is None or named.name != definition.name:
+            raise UsageError(f'This is a run of "{record.workflow}", not of "{workflow}": atomic resume {session.id}')
     loaded = definition.load()
     _check_flags(flags, definition)
-    is_over = record.status in SAVED_END  # it only says so again, unless it is given flags
+    is_over = record.status in SAVED_END  # then it only reports its end again, unless there are flags
     if loaded.check_resume is not None and (flags.config or not is_over):
-        loaded.check_resume(_resume_params(session, flags, place))
-    runtime = await place.runtime(flags, loaded, person)
-    model = flags.models.get("") or record.options.get("model")
+        facts = read_facts(session.journal_path, session.id) if session.journal_path.exists() else {}
+        params = ResumeParams(
+            run=session.id,
+            cwd=str(project.cwd),
+            given=flags.config,
+            config=record.config,
+            has_worked=any(True for _ in read_calls(facts)),
+        )
+        loaded.check_resume(params)
+    runtime = await project.runtime(flags, loaded, person)
     return run_workflow(
-        definition, record.prompt, runtime,
-        session=session, config=flags.config, resume=True, answers=answers, model=model,
-    )  # fmt: skip
+        definition,
+        record.prompt,
+        runtime,
+        session=session,
+        config=flags.config,
+        resume=True,
+        answers=answers,
+        model=flags.models.get("") or record.options.get("model"),
+    )
 
 
 def _check_flags(flags: RunFlags, definition: WorkflowDefinition) -> None:
@@ -108,21 +132,10 @@ def _check_flags(flags: RunFlags, definition: WorkflowDefinition) -> None:
             )
 
 
-def _resume_params(session: Session, flags: RunFlags, place: Place) -> ResumeParams:
-    facts = read_facts(session.journal_path, session.id) if session.journal_path.exists() else {}
-    return ResumeParams(
-        run=session.id,
-        cwd=str(place.cwd),
-        given=flags.config,
-        config=session.record.config,
-        has_worked=any(True for _ in read_calls(facts)),
-    )
-
-
 def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefinition:
-    """The workflow that the run was started with, never another one that has taken its name since."""
+    """Return the workflow that the run was started with, even if another one has its name now."""
     record = session.record
-    if not record.workflow_source:  # of an older version, which did not keep it
+    if not record.workflow_source:  # an older version did not save it
         return catalog.definition(record.workflow)
     definition = catalog.started(record.workflow, record.workflow_source, record.workflow_path)
     if definition.sha256 != record.workflow_sha256 and definition.source is WorkflowSource.PROJECT:
@@ -130,24 +143,21 @@ def _definition_of(session: Session, catalog: WorkflowCatalog) -> WorkflowDefini
     return definition
 
 
-def _place_of(session: Session, flags: RunFlags) -> Place:
+def _project_of(session: Session, flags: RunFlags) -> Project:
     record = session.record
-    project, cwd = Path(record.project), Path(record.cwd or record.project)
-    for folder in (project, cwd):
-        if not folder.is_dir():
-            raise gone(str(folder))
-    return Place(project, cwd, flags.trust or _trusted_at_start(session, project))
+    folder = Path(record.project)
+    cwd = Path(record.cwd or record.project)
+    for one in (folder, cwd):
+        if not one.is_dir():
+            raise CliError(f"{one}, where this run was started, no longer exists", ExitCode.USAGE)
+    return Project(folder, cwd=cwd, trust=flags.trust or _trusted_at_start(session))
 
 
-def _trusted_at_start(session: Session, project: Path) -> str | None:
-    """The hash of the project as it is, if it is what the run was started with and what the run made of it."""
-    from atomic.loading import trust
-
+def _trusted_at_start(session: Session) -> str | None:
+    """Return the hash of the project's code if it differs from the trusted start only by the run's own changes."""
     started = session.record.trust
     if not started:
         return None
-    import msgspec
-
-    snapshot = trust.look(project)
+    snapshot = trust.look(Path(session.record.project))
     known = msgspec.convert(started, trust.RunTrust)
     return snapshot.hash if not snapshot.trusted and not known.strange(snapshot) else None

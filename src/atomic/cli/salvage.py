@@ -13,7 +13,7 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode, did_you_mean
 from atomic.base.terminal import one_line
 from atomic.cli.errors import CliError
-from atomic.cli.resume import find_session
+from atomic.cli.resume import require_session
 from atomic.cli.streams import confirmed, put
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph.engine.errors import JournalError
@@ -43,7 +43,7 @@ def salvage_command(arguments: Arguments) -> int:
     """Put back what differs; 1 if something could not be put back."""
     id, *paths = arguments.words
     force = arguments.has("--force")
-    session = find_session(id)
+    session = require_session(id)
     if session.is_owned:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
     facts = _facts(session)

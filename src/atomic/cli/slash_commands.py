@@ -31,13 +31,12 @@ from atomic.commands import (
     dispatch,
 )
 from atomic.commands.from_workflows import WorkflowCall
-from atomic.hosts import choose_provider, list_models
 from atomic.mcp import McpAnswer, McpList
 from atomic.providers import EndReason, ModelInfo, TurnEnded
-from atomic.wiring import Wiring
+from atomic.providers.selection import choose_provider, list_models
+from atomic.wiring import Project, RunFlags
 
 if TYPE_CHECKING:
-    from atomic.cli.run_host import RunFlags
     from atomic.runs.executor import WorkflowRun
     from atomic.runs.host import Person
 
@@ -55,13 +54,13 @@ class _PromptHost(Host):
         self._prompt = prompt
 
     async def _turn(self) -> int:
-        context = HeadlessContext(self._request, self._stop, Wiring())
+        context = HeadlessContext(self._request, self._stop, self._project)
         try:
             is_ours = await dispatch(self._prompt.said, context, attached=self._prompt.piped)
         except CommandError as error:
             raise UsageError(str(error)) from error
         if not is_ours:
-            return await TurnHost(self._request, self._stop).run()
+            return await TurnHost(self._request, self._stop, self._project).run()
         if context.exit_code is not None:
             return context.exit_code
         # What is shown may come from anybody's files, and where it goes may be a terminal in the end.
@@ -77,46 +76,46 @@ class HeadlessContext(LimitedContext):
 
     name, reason = "atomic -p", "it is one turn without a screen"
 
-    def __init__(self, request: TurnRequest, stop: Stop, wiring: Wiring) -> None:
+    def __init__(self, request: TurnRequest, stop: Stop, project: Project) -> None:
         self.shown: list[str] = []
         self.exit_code: int | None = None
-        self._request, self._stop, self._wiring = request, stop, wiring
+        self._request, self._stop, self._project = request, stop, project
 
     @property
     def commands(self) -> CommandRegistry:
-        return self._wiring.commands
+        return self._project.commands
 
     @property
     def width(self) -> int:
         return screen_width() or sys.maxsize  # a file or a pipe takes all of it
 
     def is_agent(self, name: str) -> bool:
-        return self._wiring.entities.find("agent", name) is not None
+        return self._project.entities.find("agent", name) is not None
 
     def show(self, text: str) -> None:
         self.shown.append(text)
 
     async def turn(self, prompt: TurnPrompt) -> None:
-        for notice in self._wiring.entity_notices:
+        for notice in self._project.entity_notices:
             tell(notice)
         request = msgspec.structs.replace(self._request, prompt=prompt.text, entity=prompt)
-        self.exit_code = await TurnHost(request, self._stop).run()
+        self.exit_code = await TurnHost(request, self._stop, self._project).run()
 
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
-        prompts = [agent_prompt(self._wiring.entities.require("agent", task.agent), task.task) for task in tasks]
+        prompts = [agent_prompt(self._project.entities.require("agent", task.agent), task.task) for task in tasks]
         if len(tasks) == 1:
             await self.turn(prompts[0])  # one may be heard while it speaks
         else:
-            crew = CrewHost(self._request, self._stop, tasks, prompts, self._wiring.entities)
+            crew = CrewHost(self._request, self._stop, self._project, tasks, prompts)
             self.exit_code = await crew.run()
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
         """As `atomic run` does; JSON is that of `--json`."""
         from atomic.cli.help import verb_help
-        from atomic.cli.run import begin
+        from atomic.cli.run import start_run
         from atomic.cli.run_host import RunHost, read_flags
 
-        call = WorkflowCall(self._wiring.workflows.definition(name), arguments)
+        call = WorkflowCall(self._project.workflows.definition(name), arguments)
         typed = call.arguments
         if typed.has("--help"):
             self.show(verb_help(VERBS["run"], typed.flags))
@@ -126,7 +125,7 @@ class HeadlessContext(LimitedContext):
 
         async def start(person: Person | None) -> WorkflowRun:
             text = "\n\n".join(part for part in (call.prompt, attached) if part)
-            return await begin(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
+            return await start_run(name, text, typed.value("--resume"), self._over_request(read_flags(typed)), person)
 
         runs = RunHost(self._stop, as_json=self._request.output != "text" or typed.has("--json"))
         self.exit_code = await runs.run(start)
@@ -140,11 +139,11 @@ class HeadlessContext(LimitedContext):
 
     async def open_session(self, id: str) -> None:
         """As `atomic resume` does."""
-        from atomic.cli.resume import find_session, go_on
-        from atomic.cli.run_host import RunFlags, RunHost
+        from atomic.cli.resume import require_session, resume_run
+        from atomic.cli.run_host import RunHost
 
         async def start(person: Person | None) -> WorkflowRun:
-            return await go_on(find_session(id), self._over_request(RunFlags()), person)
+            return await resume_run(require_session(id), self._over_request(RunFlags()), person)
 
         self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)
 
@@ -160,7 +159,7 @@ class HeadlessContext(LimitedContext):
         )
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
-        chosen = await choose_provider(provider or self._request.agent, self._wiring.settings)
+        chosen = await choose_provider(provider or self._request.agent, self._project.settings)
         return await list_models(chosen)  # it is asked each time
 
     async def set_model(self, model: str) -> None:
@@ -170,13 +169,13 @@ class HeadlessContext(LimitedContext):
         raise UnsupportedError(f"atomic -p has no conversation to switch (name its agent with --agent {name})")
 
     def mcp_servers(self) -> McpList:
-        return self._wiring.mcp
+        return self._project.mcp
 
     async def mcp_tools(self) -> Sequence[McpAnswer]:
-        return await self._wiring.mcp_tools()
+        return await self._project.mcp_tools()
 
     async def set_mcp_server(self, name: str, enabled: bool) -> None:
-        self._wiring.switch_mcp_server(name, enabled)
+        self._project.switch_mcp_server(name, enabled)
 
     async def leave(self) -> None:
         """The program ends by itself."""

@@ -18,13 +18,14 @@ from atomic.cli.signals import Stop
 from atomic.cli.streams import tell
 from atomic.cli.terminal_questions import Asker
 from atomic.cli.turn_output import report_for
-from atomic.config import Settings, load_settings
-from atomic.hosts import Fitting, choose_provider, current_folder, is_trusted, remedy_for
+from atomic.config import Settings, current_folder
 from atomic.providers import AgentProvider, AgentSession, EndReason, Notice, SessionOptions, TurnEnded
+from atomic.providers.selection import ModelFinder, choose_provider, remedy_for
+from atomic.wiring import Project
 
 if TYPE_CHECKING:
     from atomic.commands import TurnPrompt
-    from atomic.wiring import SessionMcp
+    from atomic.providers.mcp_servers import SessionMcp
 
 _EXITS = {
     EndReason.DONE: ExitCode.DONE,
@@ -61,12 +62,13 @@ def run_turn(request: TurnRequest) -> int:
 class Host(ABC):
     """Carries out what follows `-p` and tells it: the answer, a refusal, an end by a signal. `_turn` does the work."""
 
-    def __init__(self, request: TurnRequest, stop: Stop) -> None:
+    def __init__(self, request: TurnRequest, stop: Stop, project: Project | None = None) -> None:
         self._request, self._stop = request, stop
         self._out = Output()
         self._report = report_for(request.output, self._out)
         self._asker = Asker(self._out, self._interrupt)
         self._session: AgentSession | None = None
+        self._project = project or Project()
 
     async def run(self) -> int:
         """Carry it out; its exit code."""
@@ -100,16 +102,15 @@ class Host(ABC):
         """Stop what runs; its end is told all the same."""
 
     def _settings(self) -> Settings:
-        settings = load_settings()
+        settings = self._project.settings
         for warning in settings.warnings:
             self._out.tell(f"warning: {warning}")
         return settings
 
     async def _mcp(self, provider: AgentProvider) -> SessionMcp:
         """The MCP servers that the user's configuration adds; what is wrong with one is told, and no more."""
-        from atomic.wiring import Wiring
-
-        found = await Wiring().session_mcp(provider, trusted=is_trusted())
+        trusted = self._project.is_trusted()
+        found = await self._project.configured_servers(trusted=trusted).for_provider(provider)
         for notice in found.notices:
             self._report.tell(Notice(notice))
         return found
@@ -133,8 +134,8 @@ class Host(ABC):
 class TurnHost(Host):
     """The one who reads a turn's events, answers its questions and hears the signals."""
 
-    def __init__(self, request: TurnRequest, stop: Stop) -> None:
-        super().__init__(request, stop)
+    def __init__(self, request: TurnRequest, stop: Stop, project: Project | None = None) -> None:
+        super().__init__(request, stop, project)
         self._interrupting: asyncio.Task[None] | None = None
 
     async def _turn(self) -> int:
@@ -154,7 +155,7 @@ class TurnHost(Host):
     def _options(self, settings: Settings) -> SessionOptions:
         entity = self._request.entity
         return SessionOptions(
-            cwd=current_folder(),
+            cwd=str(current_folder()),
             model=self._request.model or settings.model,
             record=None if self._request.record is None else recordable(self._request.record),
             ask=self._asker.ask,
@@ -162,14 +163,14 @@ class TurnHost(Host):
             tools=None if entity is None else entity.tools,
             denied_tools=() if entity is None else entity.denied_tools,
             agents=() if entity is None else entity.agents,
-            trusted=is_trusted(),
+            trusted=self._project.is_trusted(),
         )
 
     async def _fitted(self, options: SessionOptions, provider: AgentProvider) -> SessionOptions:
         """With the model that the entity names, unless the person named one."""
         if self._request.entity is None or self._request.model is not None:
             return options
-        model = await Fitting(provider, self._out.tell).model(self._request.entity)
+        model = await ModelFinder(provider, self._out.tell).find(self._request.entity)
         return options if model is None else msgspec.structs.replace(options, model=model)
 
     async def _watch(self, session: AgentSession) -> TurnEnded:

@@ -113,9 +113,9 @@ def _workflow_to_run(words: Sequence[str]) -> Find:
 
 
 def _workflow_of_session(words: Sequence[str]) -> Find:
-    from atomic.cli.resume import workflow_of
+    from atomic.cli.resume import find_workflow
 
-    return workflow_of
+    return find_workflow
 
 
 _STATUSES = ("running", "paused", "completed", "failed", "cancelled", "blocked", "chat", "interrupted")

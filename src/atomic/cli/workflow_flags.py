@@ -1,26 +1,35 @@
-"""Read the flags that a workflow's `default_config` makes. Nothing of the workflow's file runs for it."""
+"""Read the flags that a workflow's `default_config` defines. No code of the workflow's file runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from atomic.base.arguments import Arguments, UsageError, is_flag, parse
 from atomic.base.flags import ConfigFlag, config_flags
 from atomic.cli.verbs import Verb
 
 if TYPE_CHECKING:
+    from atomic.sessions.store import Session
     from atomic.workflows.definition import WorkflowDefinition
 
 _LARGEST = 2**63  # what session.json can hold
 
-Find = Callable[[str], "WorkflowDefinition | None"]
-"""From a word of the command line to the workflow that it means."""
+
+class Found(NamedTuple):
+    """The workflow that a word of the command line means, and the session if the word is its id."""
+
+    definition: WorkflowDefinition
+    session: Session | None = None
+
+
+Find = Callable[[str], Found | None]
+"""Finds the workflow that a word means."""
 
 
 def config_of(arguments: Arguments) -> dict[str, Any]:
-    """What the flags of a workflow say. Raises UsageError."""
+    """Return the values of a workflow's flags. Raises UsageError."""
     return {
         flag.key: _read(flag, arguments.values(flag.name))
         for flag in arguments.flags
@@ -29,30 +38,25 @@ def config_of(arguments: Arguments) -> dict[str, Any]:
 
 
 def _read(flag: ConfigFlag, texts: Sequence[str]) -> Any:
-    """What the key becomes, by the type of its default. Raises UsageError."""
-    if flag.is_limit:
-        return _limit(flag.name, texts)
-    match flag.default:
-        case bool():
-            return not flag.default
-        case int():
-            return _whole(flag.name, texts)
-        case float():
-            return _number(flag.name, texts)
-        case list() | tuple():
-            return [*texts]
-        case _:
-            return _only(flag.name, texts)
-
-
-def _only(name: str, texts: Sequence[str]) -> str:
+    """Return the value of a key, read by the type of its default. Raises UsageError."""
+    default: object = flag.default
+    kind = int if flag.is_limit else type(default)
+    if kind is bool:
+        return not flag.default
+    if kind in (list, tuple):
+        return [*texts]
     if len(texts) > 1:
-        raise UsageError(f"{name} was given {len(texts)} times: it takes one value")
-    return texts[0]
+        raise UsageError(f"{flag.name} was given {len(texts)} times: it takes one value")
+    text = texts[0]
+    if kind is int:
+        number = _whole(flag.name, text)
+        if flag.is_limit and number < 0:
+            raise UsageError(f'{flag.name} cannot be "{number}": give a whole number, 0 or more')
+        return number
+    return _number(flag.name, text) if kind is float else text
 
 
-def _whole(name: str, texts: Sequence[str]) -> int:
-    text = _only(name, texts)
+def _whole(name: str, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
@@ -62,15 +66,7 @@ def _whole(name: str, texts: Sequence[str]) -> int:
     return number
 
 
-def _limit(name: str, texts: Sequence[str]) -> int:
-    number = _whole(name, texts)
-    if number < 0:
-        raise UsageError(f'{name} cannot be "{number}": give a whole number, 0 or more')
-    return number
-
-
-def _number(name: str, texts: Sequence[str]) -> float:
-    text = _only(name, texts)
+def _number(name: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -81,42 +77,43 @@ def _number(name: str, texts: Sequence[str]) -> float:
 
 
 def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
-    """The command line of a verb that names a workflow; its flags may stand before the name. Raises UsageError."""
+    """Read the command line of a verb that names a workflow; flags may precede the name. Raises UsageError."""
     try:
         arguments = parse(words, verb.flags, mixed=True, leading=verb.leading)
-    except UsageError as error:
-        return _with_its_flags(verb, words) or _refused(error)
-    if arguments.has("--help") and arguments.words:  # which also tells the workflow's flags
+    except UsageError:
+        with_its_flags = _with_its_flags(verb, words)
+        if with_its_flags is None:
+            raise
+        return with_its_flags
+    if arguments.has("--help") and arguments.words:  # the help shows the workflow's flags, too
         return _with_its_flags(verb, words) or arguments
     return arguments
 
 
-def _refused(error: UsageError) -> Arguments:
-    raise error
-
-
 def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
-    """As read with the flags of the workflow that it names; None if it names none.
+    """Read the words with the flags of the workflow that they name; None if they name none.
 
-    Which word is the name depends on the flags before it, and they on the name: the first word that is it in the end.
+    Which word is the name depends on the flags before it, and these on the name. So try
+    each word, and take the first one that turns out to be the name. Raises UsageError.
     """
     assert verb.workflow is not None
-    find, failure = verb.workflow(words), None
-    for word, definition in _named(words, find):
+    find = verb.workflow(words)
+    failure: UsageError | None = None
+    before = words[: words.index("--")] if "--" in words else words
+    for word in dict.fromkeys(word for word in before if not is_flag(word)):
+        found = find(word)
+        if found is None:
+            continue
+        definition = found.definition
         own = config_flags(definition.default_config, definition.config_descriptions, definition.resume_config)
-        flags = (*verb.flags, *own)
         try:
-            arguments = parse(words, flags, mixed=True, leading=verb.leading)
+            arguments = parse(words, (*verb.flags, *own), mixed=True, leading=verb.leading)
         except UsageError as error:
             failure = failure or error
             continue
         if arguments.words[:1] == [word]:
+            arguments.subject = found.session
             return arguments
-    return None if failure is None else _refused(failure)
-
-
-def _named(words: Sequence[str], find: Find) -> Iterator[tuple[str, WorkflowDefinition]]:
-    before = words[: words.index("--")] if "--" in words else words
-    for word in dict.fromkeys(word for word in before if not is_flag(word)):
-        if (definition := find(word)) is not None:
-            yield word, definition
+    if failure is not None:
+        raise failure
+    return None

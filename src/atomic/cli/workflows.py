@@ -19,7 +19,7 @@ from atomic.config import find_project
 from atomic.loading import trust
 from atomic.loading.catalog import WorkflowCatalog
 from atomic.loading.project_tools import ToolCatalog
-from atomic.wiring import Wiring
+from atomic.wiring import Project
 from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition
 from atomic.workflows.errors import WorkflowLoadError, WorkflowProblem
 
@@ -43,7 +43,7 @@ class WorkflowRow(msgspec.Struct, frozen=True):
 def list_workflows(arguments: Arguments) -> int:
     """Print all workflows."""
     as_json = arguments.has("--json")
-    catalog = Wiring().workflows
+    catalog = Project().workflows
     found = catalog.all()
     if as_json:
         put(json_line([_row(one, catalog) for one in found]))
@@ -61,7 +61,7 @@ def show_workflow(arguments: Arguments) -> int:
     """Print what a workflow's file says about itself."""
     name = arguments.words[0]
     as_json = arguments.has("--json")
-    catalog = Wiring().workflows
+    catalog = Project().workflows
     definition = catalog.definition(name.lstrip("/"))
     if as_json:
         put(json_line(_row(definition, catalog)))

@@ -6,7 +6,7 @@ spends and skips no more than the user allows. Each other key is a warning.
 
 from atomic.config.errors import ConfigError
 from atomic.config.loader import load_settings
-from atomic.config.paths import atomic_home, config_files, find_project
+from atomic.config.paths import atomic_home, config_files, current_folder, find_project
 from atomic.config.repositories import common_folder, git_folder, main_checkout, up_to_repository
 from atomic.config.schema import read_duration, read_limit
 from atomic.config.settings import AcpSettings, CapSettings, EnvSettings, ProviderSettings, Settings
@@ -21,6 +21,7 @@ __all__ = [
     "atomic_home",
     "common_folder",
     "config_files",
+    "current_folder",
     "find_project",
     "git_folder",
     "load_settings",

@@ -19,3 +19,10 @@ class HomeError(AtomicError):
     """Atomic's own folder can be written by others: nothing in it can be believed."""
 
     exit_code = ExitCode.USAGE
+
+
+class NoCurrentFolderError(AtomicError):
+    """The current folder was deleted."""
+
+    def __init__(self) -> None:
+        super().__init__("the current folder no longer exists (change to another one)")

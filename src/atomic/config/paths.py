@@ -7,7 +7,7 @@ import shlex
 import stat
 from pathlib import Path
 
-from atomic.config.errors import HomeError
+from atomic.config.errors import HomeError, NoCurrentFolderError
 from atomic.config.repositories import git_folder
 
 
@@ -74,6 +74,14 @@ def find_project(start: Path | None = None) -> Path | None:
         if folder not in (home, Path(folder.anchor)) and _is_project(folder):
             return folder
     return start
+
+
+def current_folder() -> Path:
+    """Return the current folder. Raises NoCurrentFolderError if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise NoCurrentFolderError from None
 
 
 def _is_project(folder: Path) -> bool:

@@ -8,12 +8,13 @@ saved in `session.json` after each call of an agent and each step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import msgspec
 
+from atomic.loading import trust
 from atomic.sessions.store import Session
 
 SECONDS = 1.0  # between two checks of the project; more if a check takes long
@@ -21,17 +22,17 @@ _SHARE = 50  # a check may take this fraction of the time at most
 
 
 class RunChanges:
-    """Saves the changes of a run. `after` adds the current differences to what is trusted; None: nothing is trusted."""
+    """Saves the changes of a run, if the project was approved at its start."""
 
-    def __init__(self, session: Session, after: Callable[[Any], Any] | None) -> None:
+    def __init__(self, session: Session, *, approved: bool) -> None:
         self._session = session
-        self._after = after
+        self._approved = approved
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self) -> None:
         """Check the project after work that may have changed files: now, or when the next check is due."""
-        if self._after is None or self._session.record.trust is None or self._timer is not None:
+        if not self._approved or self._session.record.trust is None or self._timer is not None:
             return
         loop = asyncio.get_running_loop()
         if loop.time() >= self._next:
@@ -50,10 +51,11 @@ class RunChanges:
 
     def now(self) -> Any:
         """Return what is trusted for this run, with the changes until now."""
-        trust = self._session.record.trust
-        if trust is None or self._after is None:
-            return trust
-        return self._after(trust)
+        known = self._session.record.trust
+        if known is None or not self._approved:
+            return known
+        started = msgspec.convert(msgspec.to_builtins(known), trust.RunTrust)
+        return started.note(trust.look(Path(self._session.record.project)))
 
     def close(self) -> None:
         """Stop: later changes are not those of the run."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 
+from atomic.base.errors import AtomicError
 from atomic.providers.errors import ProgramFailedError
 
 VARIABLE = "ATOMIC_START_SECONDS"
 DEFAULT = 30.0
+
+
+class NotStartedError(AtomicError):
+    """A session or a run did not start, or not within the limit."""
 
 
 def start_seconds() -> float:

@@ -41,6 +41,19 @@ class Choices(msgspec.Struct, frozen=True):
     models: Mapping[str, str] = {}
 
 
+class Library(Protocol):
+    """What nodes find by name; each part is read when it is first used."""
+
+    @property
+    def entities(self) -> Entities: ...
+
+    @property
+    def workflows(self) -> Workflows: ...
+
+    @property
+    def tools(self) -> Tools: ...
+
+
 ChooseProvider = Callable[[str | None], Awaitable["AgentProvider"]]
 """Finds a provider by name; None: the default one."""
 
@@ -54,9 +67,7 @@ class Runtime(msgspec.Struct, frozen=True):
     home: Path
     project: Path
     choose: ChooseProvider
-    entities: Entities
-    workflows: Workflows
-    tools: Tools
+    library: Library
     cwd: Path | None = None  # None: the project
     settings: Settings = Settings()
     choices: Choices = Choices()
@@ -69,7 +80,7 @@ class Runtime(msgspec.Struct, frozen=True):
     prepare: Prepare | None = None  # adds to each session what the user has configured
     person: Person | None = None
     clock: Callable[[], float] = time.time
-    trust_after: Callable[[Any], Any] | None = None  # adds the run's own changes to what was trusted at the start
+    approved: bool = False  # the project was approved at the start, so the run records its own changes to it
 
     @property
     def folder(self) -> Path:

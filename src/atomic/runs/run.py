@@ -96,7 +96,7 @@ class Execution:
         self._dir = os.fspath(session.dir)
         self._graph: CompiledGraph[Any] = request.loaded.graph or chat_graph(request.definition.name)
         self.events = EventLog(session, self._graph, request.definition.node_descriptions)
-        self._changes = RunChanges(session, host.trust_after)
+        self._changes = RunChanges(session, approved=host.approved)
         self._facts = Facts(session.dir, session.redactor)
         clean = CleanTasks(session.dir, session.redactor)
         self._kept_tasks = KeptTasks(session.dir, self._facts, clean)

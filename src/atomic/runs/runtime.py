@@ -76,7 +76,7 @@ class RunRuntime:
 
     @property
     def workflows(self) -> Workflows:
-        return self.host.workflows
+        return self.host.library.workflows
 
     def bound_to(self, ctx: StepContext) -> StepRuntime:
         """Return the view of one step."""
@@ -152,15 +152,15 @@ class StepRuntime:
 
     @property
     def entities(self) -> Entities:
-        return self._host.entities
+        return self._host.library.entities
 
     @property
     def workflows(self) -> Workflows:
-        return self._host.workflows
+        return self._host.library.workflows
 
     @property
     def tools(self) -> Tools:
-        return self._host.tools
+        return self._host.library.tools
 
     @property
     def sessions(self) -> StepSessions:
@@ -335,7 +335,9 @@ class StepRuntime:
         """Return a bridge that spawns sub-agents over that provider, charged to the budget."""
         host = self._host
         metered = self._calls.meter(provider, name, caller)
-        return Bridge(metered, entities=host.entities, cwd=host.folder, record=host.record, trusted=host.trusted)
+        return Bridge(
+            metered, entities=host.library.entities, cwd=host.folder, record=host.record, trusted=host.trusted
+        )
 
     async def model_for(
         self, provider: AgentProvider, name: str, caller: Caller, wanted: str | None, entity: EntityLike | None = None

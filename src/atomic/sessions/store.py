@@ -28,7 +28,7 @@ from atomic.sessions.errors import (
     UnknownSessionError,
 )
 from atomic.sessions.files import make_folder
-from atomic.sessions.inbox import Inbox
+from atomic.sessions.inbox import Answer, Inbox, Message
 from atomic.sessions.logs import SessionLogs
 from atomic.sessions.model import OwnerInfo, SessionRecord, SessionStatus
 from atomic.sessions.owner import is_running, mark_of_this_process
@@ -183,6 +183,22 @@ class Session:
         """Read the file again. Raises SessionDamagedError."""
         self.record = read_record(self.dir)
         return self.record
+
+    def ask_to_stop(self, *, cancel: bool = False) -> None:
+        """Leave a message for the owner to stop, if the run has an owner."""
+        owner = self.record.owner
+        if owner is not None:
+            self.inbox.put(Message("cancel" if cancel else "stop", to=f"{owner.pid}|{owner.mark}"))
+
+    def put_answer(self, question: str, answer: Answer) -> None:
+        """Put the answer to a question into the inbox, without secrets."""
+        self.inbox.put(Message("answer", question=question, answer=self.redactor.data(answer)))
+
+    def leave_answer(self, question: str, answer: Answer) -> None:
+        """Put an answer into the inbox for the owner, or else for the next resume."""
+        self.put_answer(question, answer)
+        if not self.is_owned:
+            self.save(questions=tuple(other for other in self.record.questions if other.id != question))
 
     @property
     def journal_path(self) -> Path:

@@ -20,7 +20,6 @@ LATE = (
     "atomic.commands",
     "atomic.entities",
     "atomic.graph",
-    "atomic.hosts",
     "atomic.sessions",
     "atomic.chat.conversation",
     "atomic.chat.engine",

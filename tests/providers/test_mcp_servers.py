@@ -1,4 +1,4 @@
-"""Which servers of the user's configuration a session gets, for each agent."""
+"""Which of the configured MCP servers the sessions of each agent get."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from atomic.mcp import Transport
-from atomic.providers import AgentProvider, McpServer, SessionOptions, require_provider
+from atomic.providers import McpServer, SessionOptions, require_provider
+from atomic.providers.mcp_servers import SessionMcp
 from atomic.testing.conformance.cases.tools import MCP_SERVER
-from atomic.wiring import SessionMcp, Wiring
+from atomic.wiring import Project
 from tests.mcp.servers import over_events
 
 BOX = {"command": sys.executable, "args": [str(MCP_SERVER)]}
@@ -31,30 +32,30 @@ ALL = sorted(name for content in FILES.values() for table in content.values() fo
 
 
 @pytest.fixture
-def wiring(tmp_path: Path) -> Wiring:
+def project(tmp_path: Path) -> Project:
     for file, content in FILES.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(json.dumps(content))
-    return Wiring(tmp_path / "project", tmp_path / "home")
+    return Project(tmp_path / "project", tmp_path / "home")
 
 
-def provider(name: str) -> AgentProvider:
-    return require_provider(name)
+async def servers_for(agent: str, project: Project, *, trusted: bool = False) -> SessionMcp:
+    return await project.configured_servers(trusted=trusted).for_provider(require_provider(agent))
 
 
-async def passed(wiring: Wiring, agent: str, *, trusted: bool = False) -> list[str]:
-    found = await wiring.session_mcp(provider(agent), trusted=trusted)
+async def passed(project: Project, agent: str, *, trusted: bool = False) -> list[str]:
+    found = await servers_for(agent, project, trusted=trusted)
     assert not found.notices
-    handed = [server for server in found.servers if not server.takes_place]
-    assert all(server.optional and server.tools == ["add"] for server in handed)
-    return sorted(server.name for server in handed)
+    passed_on = [server for server in found.servers if not server.takes_place]
+    assert all(server.optional and server.tools == ["add"] for server in passed_on)
+    return sorted(server.name for server in passed_on)
 
 
 @pytest.mark.parametrize("agent", ["claude", "opencode", "copilot", "acp:opencode"])
-async def test_unless_the_user_says_more_only_atomics_own_are_passed(wiring: Wiring, agent: str) -> None:
-    assert await passed(wiring, agent) == ["u-atomic"]
-    assert await passed(wiring, agent, trusted=True) == ["p-atomic", "u-atomic"]
-    assert (await wiring.session_mcp(provider(agent))).disabled == []
+async def test_by_default_only_servers_of_atomics_own_files_are_passed(project: Project, agent: str) -> None:
+    assert await passed(project, agent) == ["u-atomic"]
+    assert await passed(project, agent, trusted=True) == ["p-atomic", "u-atomic"]
+    assert (await servers_for(agent, project)).disabled == []
 
 
 @pytest.mark.parametrize(
@@ -66,61 +67,61 @@ async def test_unless_the_user_says_more_only_atomics_own_are_passed(wiring: Wir
         ("copilot", {"u-copilot"}),
     ],
 )
-async def test_what_the_user_switches_on_is_passed_unless_the_agent_loads_it_by_itself(
-    wiring: Wiring, agent: str, by_itself: set[str]
+async def test_an_enabled_server_is_passed_unless_the_agent_loads_it_itself(
+    project: Project, agent: str, by_itself: set[str]
 ) -> None:
     for name in ALL:
-        wiring.switch_mcp_server(name, True)
+        project.switch_mcp_server(name, True)
     wanted = sorted(set(ALL) - by_itself)
-    assert await passed(wiring, agent, trusted=True) == wanted
-    assert await passed(wiring, agent) == [name for name in wanted if name.startswith("u-")]
+    assert await passed(project, agent, trusted=True) == wanted
+    assert await passed(project, agent) == [name for name in wanted if name.startswith("u-")]
 
 
-async def test_what_the_user_switches_off_is_neither_passed_nor_loaded(wiring: Wiring) -> None:
+async def test_a_disabled_server_is_neither_passed_nor_loaded(project: Project) -> None:
     for name in ("u-atomic", "u-claude"):
-        wiring.switch_mcp_server(name, False)
-    found = await wiring.session_mcp(provider("claude"))
+        project.switch_mcp_server(name, False)
+    found = await servers_for("claude", project)
     assert (found.servers, sorted(found.disabled), found.notices) == ([], ["u-atomic", "u-claude"], [])
 
 
-async def test_an_agent_that_cannot_is_said_to(wiring: Wiring) -> None:
-    wiring.switch_mcp_server("u-claude", False)
-    gemini = await wiring.session_mcp(provider("acp:gemini"))
+async def test_a_notice_says_what_an_agent_does_not_support(project: Project) -> None:
+    project.switch_mcp_server("u-claude", False)
+    gemini = await servers_for("acp:gemini", project)
     assert (gemini.servers, gemini.disabled) == ([], ())
     assert gemini.notices == ["acp:gemini takes no MCP servers: u-atomic left out"]
-    claude = await wiring.session_mcp(provider("acp:claude"))
+    claude = await servers_for("acp:claude", project)
     assert [server.name for server in claude.servers] == ["u-atomic"]
     assert claude.disabled == ()
     assert claude.notices == ["acp:claude uses MCP servers that are switched off: u-claude"]
 
 
-async def test_a_name_that_sessions_need_is_not_given_away(tmp_path: Path) -> None:
+async def test_a_server_cannot_have_the_name_of_atomics_own_tools(tmp_path: Path) -> None:
     file = tmp_path / "home" / ".atomic" / "mcp.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"mcpServers": {"atomic": BOX}}))
-    found = await Wiring(tmp_path, tmp_path / "home").session_mcp(provider("claude"))
+    found = await servers_for("claude", Project(tmp_path, tmp_path / "home"))
     assert found.servers == []
     assert found.notices == ['MCP server "atomic" is left out: the name is taken (give it another)']
 
 
-async def test_the_older_way_over_http_is_passed_as_such(tmp_path: Path) -> None:
+async def test_a_server_with_events_over_http_keeps_its_transport(tmp_path: Path) -> None:
     file = tmp_path / "home" / ".atomic" / "mcp.json"
     file.parent.mkdir(parents=True)
     with over_events(["add"]) as server:
         entries = {"web": {"type": Transport.SSE, "url": server.url, "headers": {"x": "y"}}}
         file.write_text(json.dumps({"mcpServers": entries}))
-        found = await Wiring(tmp_path, tmp_path / "home").session_mcp(provider("claude"))
+        found = await servers_for("claude", Project(tmp_path, tmp_path / "home"))
     assert found.servers == [
         McpServer(name="web", url=server.url, headers={"x": "y"}, sse=True, optional=True, tools=["add"])
     ]
 
 
-async def test_a_replay_starts_nothing(wiring: Wiring, tmp_path: Path) -> None:
+async def test_a_replay_starts_no_servers(project: Project, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"atomic_recording": 1}\n')
-    assert await wiring.session_mcp(provider(f"replay:{tmp_path}/in.jsonl")) == SessionMcp()
+    assert await servers_for(f"replay:{tmp_path}/in.jsonl", project) == SessionMcp()
 
 
-def test_what_the_caller_names_is_the_callers() -> None:
+def test_servers_named_by_the_caller_are_kept() -> None:
     theirs, ours, more = (McpServer(name=name, command=[word]) for name, word in ("aa", "ab", "cc"))
     options = SessionOptions(mcp_servers=[theirs], disabled_mcp_servers=["x"])
     added = SessionMcp([ours, more], ["a", "y"]).added_to(options)
@@ -129,14 +130,14 @@ def test_what_the_caller_names_is_the_callers() -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "acp:claude"])
-async def test_a_server_of_the_agent_that_lacks_a_variable_is_left_out_only_where_it_can_be(
+async def test_an_agents_server_without_its_variable_is_left_out_if_the_agent_can(
     tmp_path: Path, agent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOT_SET_HERE", raising=False)
     (tmp_path / "home").mkdir()
     entries = {"needy": {**BOX, "env": {"TOKEN": "${NOT_SET_HERE}"}}}
     (tmp_path / "home" / ".claude.json").write_text(json.dumps({"mcpServers": entries}))
-    found = await Wiring(tmp_path, tmp_path / "home").session_mcp(provider(agent))
+    found = await servers_for(agent, Project(tmp_path, tmp_path / "home"))
     expected = {
         "claude": 'MCP server "needy" is left out: it needs the variable "NOT_SET_HERE", which is not set',
         "acp:claude": 'acp:claude starts its MCP server "needy" itself, in this project, which is not trusted: '

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from atomic.commands import TurnPrompt
-from atomic.hosts import Fitting
 from atomic.providers import AgentProvider, Capabilities, ModelInfo
+from atomic.providers.selection import ModelFinder
 
 
 class Provider:
@@ -48,24 +48,24 @@ async def test_a_turn_has_the_model_that_the_file_means(
 ) -> None:
     told: list[str] = []
     prompt = TurnPrompt(text="x", model=family, original_model=original, provider=written_for)
-    assert await Fitting(as_provider(Provider(agent, *models)), told.append).model(prompt) == model
+    assert await ModelFinder(as_provider(Provider(agent, *models)), told.append).find(prompt) == model
     assert told == []
 
 
 async def test_a_model_that_the_agent_does_not_have_is_told() -> None:
     told: list[str] = []
-    fitting = Fitting(as_provider(Provider("opencode", *OPENCODE)), told.append)
-    assert await fitting.model(TurnPrompt(text="x", model="haiku")) is None
-    assert told == ["opencode has no model haiku: it takes its own"]
+    finder = ModelFinder(as_provider(Provider("opencode", *OPENCODE)), told.append)
+    assert await finder.find(TurnPrompt(text="x", model="haiku")) is None
+    assert told == ["opencode has no model haiku: it uses its default"]
 
 
 async def test_the_agent_is_asked_once_for_its_models_and_only_if_need_be() -> None:
     provider = Provider("opencode", *OPENCODE)
-    fitting = Fitting(as_provider(provider), print)
-    await fitting.model(TurnPrompt(text="x"))
+    finder = ModelFinder(as_provider(provider), print)
+    await finder.find(TurnPrompt(text="x"))
     assert provider.asked == 0
     for _ in range(2):
-        await fitting.model(TurnPrompt(text="x", model="opus"))
+        await finder.find(TurnPrompt(text="x", model="opus"))
     assert provider.asked == 1
 
 
