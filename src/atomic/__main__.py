@@ -2,7 +2,7 @@
 
 import sys
 
-# Python puts the current folder first: a stranger's `json.py` there must not be ours.
+# Python searches the current folder first. Do not import a project's `json.py` from there.
 if not sys.flags.safe_path:
     del sys.path[0]
 

@@ -1,6 +1,6 @@
-"""A question to a person, asked by a node or by an agent: one shape, whoever asks and whoever shows it.
+"""A question to the user, from a node or an agent.
 
-A question can outlive the process that asked it, so it is plain data that a journal keeps as it is.
+A question can outlive the process that asked it, so it is plain data for the journal.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import msgspec
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One answer to choose from; the label is what comes back."""
+    """One answer to choose from. The label is the answer."""
 
     label: str
     description: str = ""
 
 
 class _Text(msgspec.Struct, frozen=True):
-    # A class of its own, because msgspec makes all fields of a class keyword-only or none.
+    # A separate class, because msgspec makes all fields of a class keyword-only or none.
     text: str
 
 
 class Question(_Text, frozen=True, kw_only=True):
-    """What to ask, the answers to choose from (none: free text), and what Enter alone means."""
+    """A text, options to choose from (without options: free text), and the default answer."""
 
     options: tuple[Option, ...] = ()
     default: str | None = None
@@ -33,7 +33,7 @@ class Question(_Text, frozen=True, kw_only=True):
     id: str = ""
 
     if TYPE_CHECKING:
-        # msgspec derives the real one from the fields and would not show that labels are options too.
+        # msgspec derives the real one from the fields. It would not show that labels are accepted, too.
         def __init__(
             self,
             text: str,
@@ -46,11 +46,8 @@ class Question(_Text, frozen=True, kw_only=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Turn labels into options; also called by msgspec after reading, where there is nothing to turn."""
-        if isinstance(self.options, str):  # a str is a sequence of str: it would become one option a letter
+        """Turn labels into options."""
+        if isinstance(self.options, str):  # a str is a sequence of letters, which would become the options
             raise TypeError(f"the options of a question are a list, not the text {self.options!r}")
-        msgspec.structs.force_setattr(self, "options", tuple(_option(item) for item in self.options))
-
-
-def _option(item: Option | str) -> Option:
-    return Option(item) if isinstance(item, str) else item
+        options = tuple(Option(item) if isinstance(item, str) else item for item in self.options)
+        msgspec.structs.force_setattr(self, "options", options)

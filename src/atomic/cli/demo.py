@@ -1,7 +1,7 @@
-"""`atomic demo`: a workflow's recorded agents at work in a scratch repository, for whoever has no agent yet.
+"""`atomic demo`: run a workflow with recorded agents in a new repository, for users without an agent.
 
-The agents are played; all else is the real thing: the run, the checks, the files and the commits. Nothing of the user's
-own configuration, entities and servers takes part, so that it is the same for everybody.
+Only the agents are recorded: the run, the checks, the files and the commits are real. The
+user's configuration, entities and servers are not used, so the demo is the same for everyone.
 """
 
 from __future__ import annotations
@@ -33,20 +33,24 @@ from atomic.runs.host import Person
 from atomic.wiring import Project, RunFlags
 from atomic.workflows.definition import Demo, WorkflowDefinition
 
-RECORDING, PROJECT = "recording.jsonl", "project.json"
-AUTHOR, ADDRESS, DATE = "Atomic demo", "demo@localhost.invalid", "2026-01-01T12:00:00+00:00"
-_OLDEST_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
-_LIMIT = 20.0  # seconds that a command of ours may take
+RECORDING = "recording.jsonl"
+PROJECT = "project.json"
+AUTHOR = "Atomic demo"
+ADDRESS = "demo@localhost.invalid"
+DATE = "2026-01-01T12:00:00+00:00"
+_CHECK_PYTHON = "import sys; sys.exit(sys.version_info < (3, 8))"
+_COMMAND_SECONDS = 20.0
 
 
 def run_demo(arguments: Arguments) -> int:
-    """Play the demo of the first built-in workflow that has one; the run's exit code."""
+    """Run the demo of the first built-in workflow that has one, and return its exit code."""
     definition, demo = _first_demo()
     if shutil.which("git") is None:
         raise CliError("the demo needs git, and there is none on PATH (install git, then try again)")
     folder = Path(tempfile.mkdtemp(prefix="atomic-demo-")).resolve()
     commands = _Commands(python_name())
-    put(f"{_paragraph(demo.story)}\n\nRepository: {folder}\n")
+    introduction = textwrap.fill(demo.story, min(screen_width() or 100, 100))
+    put(f"{introduction}\n\nRepository: {folder}\n")
     runs: list[WorkflowRun] = []
 
     async def start(person: Person | None) -> WorkflowRun:
@@ -55,7 +59,7 @@ def run_demo(arguments: Arguments) -> int:
         return runs[-1]
 
     code = host_run(start, as_json=False)
-    if code == ExitCode.DONE:  # else it has been said what is wrong, and how to go on
+    if code == ExitCode.DONE:  # otherwise the run has printed what is wrong and how to resume
         _show_end(definition, demo, commands, runs[-1])
     return code
 
@@ -64,11 +68,11 @@ def _first_demo() -> tuple[WorkflowDefinition, Demo]:
     for definition in builtin_workflows():
         if definition.demo is not None:
             return definition, definition.demo
-    raise CliError("no workflow of this Atomic brings a demo")
+    raise CliError("no built-in workflow has a demo")
 
 
 async def make_project(demo: Demo, folder: Path) -> None:
-    """Make the repository that the run begins with: the same commit on each machine, whatever the user has set."""
+    """Create the repository of the demo: the same commit on each machine, for any git configuration."""
     for name, text in _files_of(demo).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
@@ -82,7 +86,7 @@ def _files_of(demo: Demo) -> Mapping[str, str]:
 
 
 def identity() -> dict[str, str]:
-    """Who commits in the demo, and when: so that its commits have the same ids everywhere."""
+    """Return git's variables for author and date, so that the commits have the same ids everywhere."""
     people = ("AUTHOR", "COMMITTER")
     facts = {"NAME": AUTHOR, "EMAIL": ADDRESS, "DATE": DATE}
     return {f"GIT_{person}_{fact}": value for person in people for fact, value in facts.items()}
@@ -96,7 +100,7 @@ async def _start(definition: WorkflowDefinition, demo: Demo, folder: Path, comma
 
 
 class _Commands:
-    """The demo's commands, with the name that Python has here."""
+    """Fills the name of Python into the demo's commands."""
 
     def __init__(self, python: str) -> None:
         self._python = python
@@ -114,32 +118,33 @@ class _Commands:
 
 
 def python_name() -> str:
-    """A Python that can run the tests, by a name that a person would type."""
+    """Return the name of a Python that can run the tests, as a user would type it."""
     for name in ("python3", "python"):
-        if shutil.which(name) is not None and _does(name, "-c", _OLDEST_PYTHON) is not None:
+        if shutil.which(name) is not None and _output_of(name, "-c", _CHECK_PYTHON) is not None:
             return name
     return shlex.quote(sys.executable)
 
 
-def _does(*words: str, cwd: Path | None = None) -> str | None:
-    """What a program says; None if it fails."""
+def _output_of(*words: str, cwd: Path | None = None) -> str | None:
+    """Return the output of a command; None if it fails."""
     env = {**os.environ, "PYTHONUTF8": "1"}
     try:
-        done = subprocess.run(words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT)
+        done = subprocess.run(
+            words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=_COMMAND_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
 
 
-# what is shown -----------------------------------------------------------------------------------------------------
-
-
 def _show_end(definition: WorkflowDefinition, demo: Demo, commands: _Commands, run: WorkflowRun) -> None:
-    report, folder = run.session.dir / "report.md", Path(run.session.record.project)
+    report = run.session.dir / "report.md"
+    folder = Path(run.session.record.project)
     if report.exists():
         put(f"\n{_rule('The report')}\n\n{harmless(report.read_text('utf-8', 'replace'))}")
-    if seen := _does(*shlex.split(commands.filled(demo.look)), cwd=folder):
-        put(f"\n{_rule('What was built')}\n\n{harmless(seen)}")
+    output = _output_of(*shlex.split(commands.filled(demo.look)), cwd=folder)
+    if output:
+        put(f"\n{_rule('What was built')}\n\n{harmless(output)}")
     put(f"\n{_rule('All of this is real')}\n\nTests: {commands.filled(demo.tests)}\n\n")
     put(_hints(definition, demo, commands, run.id, folder))
 
@@ -148,13 +153,13 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
     atomic = _atomic()
     here = [
         (f"cd {shlex.quote(str(folder))}", ""),
-        (commands.filled(demo.play), "what was built; Ctrl+C ends it"),
+        (commands.filled(demo.play), "try what was built; Ctrl+C ends it"),
         ("git log --stat", "every commit of the workers and of the fixer"),
-        (f"{atomic} sessions show {id[:8]}", "what ran, and who worked when"),
+        (f"{atomic} sessions show {id[:8]}", "the steps, and which agent worked when"),
         (f"{atomic} sessions report {id[:8]}", "the report again"),
     ]
     real = [
-        (f"{atomic} doctor", "which agents can be used here, and how to get one"),
+        (f"{atomic} doctor", "the agents that you can use, and how to get one"),
         (f'{atomic} run {definition.name} --dry-run "…"', "only the plan"),
         (f'{atomic} run {definition.name} "…"', "the same with your agent and your goal"),
     ]
@@ -162,21 +167,17 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
 
 
 def _listed(rows: list[tuple[str, str]]) -> str:
-    wide = max(len(command) for command, what in rows if what)
-    return "".join(f"  {command.ljust(wide)}  {what}".rstrip() + "\n" for command, what in rows if command)
+    width = max(len(command) for command, what in rows if what)
+    return "".join(f"  {command.ljust(width)}  {what}".rstrip() + "\n" for command, what in rows if command)
 
 
 def _atomic() -> str:
-    """How this command is called from another folder."""
+    """Return how to call this command from another folder."""
     if shutil.which("atomic") is not None:
         return "atomic"
     called = os.path.abspath(sys.argv[0])
     is_module = os.path.basename(called) == "__main__.py"
     return f"{shlex.quote(sys.executable)} -m atomic" if is_module else shlex.quote(called)
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(text, min(screen_width() or 100, 100))
 
 
 def _rule(title: str) -> str:

@@ -1,4 +1,4 @@
-"""Several agents at once: `atomic -p "@planner one @reviewer two"`."""
+"""Run several agents at once: `atomic -p "@planner one @reviewer two"`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from atomic.wiring import Project
 from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 
 
-class CrewHost(Host):
-    """Spawns the agents, tells their events as those of sub-agents, and at the end what each said."""
+class ParallelHost(Host):
+    """Runs the agents as sub-agents, and shows their answers at the end."""
 
     def __init__(
         self,
@@ -59,37 +59,39 @@ class CrewHost(Host):
             trusted=self._project.is_trusted(),
             mcp_servers=mcp.servers,
             disabled_mcp_servers=mcp.disabled,
-            watch=self._hear,
+            watch=self._watch,
         )
         models = ModelFinder(provider, self._out.tell)
         requests = [await self._subagent(index, models, settings) for index in range(len(self._tasks))]
-        self._work, self._stop.act = asyncio.create_task(bridge.spawn_parallel(requests)), self._interrupt
-        self._tell_started(requests)
+        self._work = asyncio.create_task(bridge.spawn_parallel(requests))
+        self._stop.act = self._interrupt
+        self._show_start(requests)
         try:
-            return self._tell_results(await self._work)
+            return self._show_results(await self._work)
         except asyncio.CancelledError:
             if self._stop.number is None and self._asker.unanswered is None:
                 raise
-            ended = TurnEnded(EndReason.INTERRUPTED, self._said([request.id for request in requests]), self._usage())
+            answers = self._answers([request.id for request in requests])
+            ended = TurnEnded(EndReason.INTERRUPTED, answers, self._usage())
             return self._end(ended, self._nobody_answers() or INTERRUPTED)
 
     async def _subagent(self, index: int, models: ModelFinder, settings: Settings) -> SubagentRequest:
         task = self._tasks[index]
         model = self._request.model or await models.find(self._prompts[index]) or settings.model
-        # "inherit": the agent's own choice, not what its file says and this provider does not have.
+        # "inherit" is the agent's default, not a model of the file that this agent does not have.
         return SubagentRequest(task.agent, task.task, id=f"{task.agent}-{index + 1}", model=model or "inherit")
 
     def _interrupt(self) -> None:
         if self._work is not None:
             self._work.cancel()
 
-    def _tell_started(self, requests: Sequence[SubagentRequest]) -> None:
+    def _show_start(self, requests: Sequence[SubagentRequest]) -> None:
         for request in requests:
             self._report.tell(SubagentStarted(request.id, request.agent, request.task))
             if os.isatty(STDERR):
                 self._out.show(f"[{one_line(request.agent)}] {one_line(request.task)[:100]}\n")
 
-    def _hear(self, id: str, event: AgentEvent) -> None:
+    def _watch(self, id: str, event: AgentEvent) -> None:
         if isinstance(event, TurnEnded):
             self._ends[id] = event
             error = None if event.reason is EndReason.DONE else event.error or event.reason.value
@@ -97,14 +99,15 @@ class CrewHost(Host):
         else:
             self._report.tell(event if event.agent else msgspec.structs.replace(event, agent=id))
 
-    def _tell_results(self, results: Sequence[SubagentResult]) -> int:
+    def _show_results(self, results: Sequence[SubagentResult]) -> int:
         failed = [(task.agent, one) for task, one in zip(self._tasks, results, strict=True) if not one.success]
         why = "; ".join(f"{agent}: {result.error}" for agent, result in failed)
         reason = self._reason(failed[0][1].id) if failed else EndReason.DONE
-        return self._end(TurnEnded(reason, self._said([one.id for one in results]), self._usage()), why)
+        answers = self._answers([result.id for result in results])
+        return self._end(TurnEnded(reason, answers, self._usage()), why)
 
-    def _said(self, ids: Sequence[str]) -> str:
-        """What each agent has said at its end."""
+    def _answers(self, ids: Sequence[str]) -> str:
+        """Return the last text of each agent below its name."""
         ends = [(task.agent, self._ends.get(id)) for task, id in zip(self._tasks, ids, strict=True)]
         return "\n\n".join(f"## @{agent}\n\n{end.text if end and end.text else '(no answer)'}" for agent, end in ends)
 

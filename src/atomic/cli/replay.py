@@ -1,7 +1,7 @@
-"""`atomic replay`: play what agents did once more, call by call, with the changes that they made in the files.
+"""`atomic replay FILE`: play a recording of agents, call by call, and make their changes to files again.
 
-Whoever wants to run a workflow against recorded agents takes `--agent replay:FILE`: that matches calls by role and
-content. This plays the file as it is, from its first call to its last.
+To run a workflow with recorded agents, use `--agent replay:FILE`, which matches calls by role
+and content. This verb plays the file from its first call to its last.
 """
 
 from __future__ import annotations
@@ -29,48 +29,38 @@ from atomic.providers import AgentEvent, TurnEnded
 from atomic.providers.recording import RecordedCall, Recording, RecordingError, read_recording
 from atomic.providers.replay import SPEED, ReplayProvider
 
-_TITLE = 100  # characters of a prompt
+_PROMPT_LENGTH = 100  # characters of a prompt that are shown
 _FILE = re.compile(r"^diff --git .* \"?b/(.+?)\"?$", re.MULTILINE)
 
 
-class ReplayRequest(msgspec.Struct, frozen=True):
-    """What the command line asks for."""
-
-    file: str
-    speed: str | None = None
-    as_json: bool = False
-    changes: bool = True
-
-
 def run_replay(arguments: Arguments) -> int:
-    """Play a recording; its exit code is 1 if a change could not be made."""
-    request = ReplayRequest(
-        arguments.words[0],
-        speed=arguments.value("--speed"),
-        as_json=arguments.has("--json"),
-        changes=not arguments.has("--no-changes"),
-    )
-    speed = _speed(request.speed or os.environ.get(SPEED) or "1")
+    """Play a recording and return its exit code: 1 if a change could not be made."""
+    speed = _speed(arguments.value("--speed") or os.environ.get(SPEED) or "1")
     try:
-        recording = read_recording(Path(request.file).expanduser())
+        recording = read_recording(Path(arguments.words[0]).expanduser())
     except RecordingError as error:
         raise UsageError(str(error)) from error
-    return signals.run(lambda stop: _Player(request, recording, speed, stop).run())
+    return signals.run(lambda stop: _Player(arguments, recording, speed, stop).run())
 
 
 class _Player:
-    """Plays the calls one behind the other; a signal ends it between two events."""
+    """Plays the calls one after the other; a signal ends it between two events."""
 
-    def __init__(self, request: ReplayRequest, recording: Recording, speed: float, stop: Stop) -> None:
-        self._request, self._recording, self._speed = request, recording, speed
+    def __init__(self, arguments: Arguments, recording: Recording, speed: float, stop: Stop) -> None:
+        self._file = arguments.words[0]
+        self._as_json = arguments.has("--json")
+        self._makes_changes = not arguments.has("--no-changes")
+        self._recording = recording
+        self._speed = speed
         self._stop = stop
         self._out = Output()
-        self._provider = ReplayProvider(request.file)  # it knows how to make the changes
+        self._provider = ReplayProvider(self._file)  # it makes the changes
 
     async def run(self) -> int:
+        """Play all calls and return the exit code."""
         code = ExitCode.DONE
         try:
-            self._introduce()
+            self._show_title()
             for number, call in enumerate(self._recording.calls, 1):
                 code = max(code, await self._play(number, call))
         except asyncio.CancelledError:
@@ -80,32 +70,32 @@ class _Player:
         await self._out.drain()
         return code
 
-    def _introduce(self) -> None:
+    def _show_title(self) -> None:
         recording = self._recording
         if recording.cut_off is not None:
-            self._out.tell(f"line {recording.cut_off} was not written to its end and is passed over")
-        if not self._request.as_json:
+            self._out.tell(f"line {recording.cut_off} is incomplete and left out")
+        if not self._as_json:
             made = f", made by: {one_line(' '.join(recording.command))}" if recording.command else ""
             calls = len(recording.calls)
-            self._out.put(f"{one_line(self._request.file)}: {calls} call{'' if calls == 1 else 's'}{made}\n")
+            self._out.put(f"{one_line(self._file)}: {calls} call{'' if calls == 1 else 's'}{made}\n")
 
     async def _play(self, number: int, call: RecordedCall) -> int:
-        report = _JsonCalls(self._out, number, call) if self._request.as_json else _TextCalls(self._out, number, call)
+        report = _JsonCall(self._out, number, call) if self._as_json else _TextCall(self._out, number, call)
         clock = asyncio.get_running_loop().time
         start = clock()
         for seconds, event in call.events:
             await asyncio.sleep(max(0.0, start + seconds / self._speed - clock()))
             if isinstance(event, TurnEnded):
-                problem = await self._change(call)
+                problem = await self._make_changes(call)
                 report.end(event, problem)
                 return ExitCode.FAILED if problem else ExitCode.DONE
             report.tell(event)
         report.end(None, "the recorded call has no end (an event turn_ended)")
         return ExitCode.FAILED
 
-    async def _change(self, call: RecordedCall) -> str:
-        """Change the files as the call did; why that cannot be done, empty if it was."""
-        if not self._request.changes:
+    async def _make_changes(self, call: RecordedCall) -> str:
+        """Change the files as the call did; return why that failed, or an empty text."""
+        if not self._makes_changes:
             return ""
         try:
             await self._provider.make_changes(current_folder(), call)
@@ -114,17 +104,22 @@ class _Player:
         return ""
 
 
-class _TextCalls:
-    """A call for people: who was asked what, the answer as it came, and which files changed."""
+class _TextCall:
+    """Shows a call as text: role, agent and prompt, the answer as it arrives, and the changed files."""
 
     def __init__(self, out: Output, number: int, call: RecordedCall) -> None:
-        self._out, self._call = out, call
+        self._out = out
+        self._call = call
         self._report = TextReport(out)
-        who = " ".join(part for part in (call.role or "", f"task {call.task}" if call.task is not None else "") if part)
-        agent = ", ".join(part for part in (call.provider, call.model or "") if part)
+        task = "" if call.task is None else f"task {call.task}"
+        title = " ".join(part for part in (call.role, task) if part) or "turn"
+        agent = ", ".join(part for part in (call.provider, call.model) if part)
+        if agent:
+            title = f"{title} ({agent})"
         prompt = one_line(re.sub(r"^\[atomic[^\]]*\]", "", call.prompt))
-        shown = prompt if len(prompt) <= _TITLE else f"{prompt[: _TITLE - 1]}…"
-        out.put(f"\n[{number}] {one_line(who or 'turn')}{f' ({one_line(agent)})' if agent else ''}: {shown}\n\n")
+        if len(prompt) > _PROMPT_LENGTH:
+            prompt = f"{prompt[: _PROMPT_LENGTH - 1]}…"
+        out.put(f"\n[{number}] {one_line(title)}: {prompt}\n\n")
 
     def tell(self, event: AgentEvent) -> None:
         self._report.tell(event)
@@ -132,20 +127,21 @@ class _TextCalls:
     def end(self, ended: TurnEnded | None, problem: str) -> None:
         if ended is not None:
             self._report.end(ended, None, "")
-            self._out.put(f"\n{_outcome(ended)}{_changed(self._call)}\n")
+            self._out.put(f"\n{_outcome(ended)}{_changed_files(self._call)}\n")
         if problem:
             self._out.tell(problem)
 
 
-class _JsonCalls:
-    """A call for programs: each event on a line of its own, with the number and the role of its call."""
+class _JsonCall:
+    """Prints each event of a call as a JSON line, with the number and the role of the call."""
 
     def __init__(self, out: Output, number: int, call: RecordedCall) -> None:
-        self._out, self._of = out, {"call": number, "role": call.role, "task": call.task}
+        self._out = out
+        self._call = {"call": number, "role": call.role, "task": call.task}
 
     def tell(self, event: AgentEvent) -> None:
         data: dict[str, Any] = msgspec.to_builtins(event)
-        self._out.put(json_line({**data, **self._of}))
+        self._out.put(json_line({**data, **self._call}))
 
     def end(self, ended: TurnEnded | None, problem: str) -> None:
         if ended is not None:
@@ -155,17 +151,26 @@ class _JsonCalls:
 
 
 def _outcome(ended: TurnEnded) -> str:
-    usage = ended.usage
-    cost = "" if usage.cost is None else f", ${usage.cost:.4f} then"
-    tokens = f", {usage.input + usage.output:,} tokens{cost}" if usage.input + usage.output else ""
-    why = f": {one_line(ended.error)}" if ended.error else ""
-    return f"({ended.reason}{why}{tokens})"
+    """Return how a call ended, its tokens, and its cost when it was recorded."""
+    parts = [str(ended.reason)]
+    if ended.error:
+        parts[0] += f": {one_line(ended.error)}"
+    tokens = ended.usage.input + ended.usage.output
+    if tokens:
+        parts.append(f"{tokens:,} tokens")
+        if ended.usage.cost is not None:
+            parts.append(f"${ended.usage.cost:.4f} then")
+    return f"({', '.join(parts)})"
 
 
-def _changed(call: RecordedCall) -> str:
+def _changed_files(call: RecordedCall) -> str:
+    """Return the commits and files that a call changed; empty if there are none."""
     names = dict.fromkeys(_FILE.findall("\n".join((*call.commits, call.patch or ""))))
-    commits = f"{len(call.commits)} commit{'' if len(call.commits) == 1 else 's'}" if call.commits else ""
-    parts = [part for part in (commits, ", ".join(harmless(name) for name in names)) if part]
+    parts: list[str] = []
+    if call.commits:
+        parts.append(f"{len(call.commits)} commit{'' if len(call.commits) == 1 else 's'}")
+    if names:
+        parts.append(", ".join(harmless(name) for name in names))
     return f" changed {': '.join(parts)}" if parts else ""
 
 
@@ -175,5 +180,5 @@ def _speed(text: str) -> float:
     except ValueError:
         speed = 0.0
     if not speed > 0:
-        raise UsageError(f'--speed cannot be "{text}": give how many times as fast, or max')
+        raise UsageError(f'--speed cannot be "{text}": give a factor, such as 2, or max')
     return speed

@@ -1,4 +1,7 @@
-"""Ctrl+C, SIGTERM and SIGHUP: once, what runs is asked to stop; Ctrl+C twice within a second leaves at once."""
+"""Handle Ctrl+C, SIGTERM and SIGHUP.
+
+The first signal asks the current work to stop. Ctrl+C twice within a second ends the process at once.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from typing import Any
 
 from atomic.base.errors import ExitCode
 
-TWICE = 1.0  # seconds
-# A wrapper that passes Ctrl+C on gives us two of one keypress; no hand is that quick.
-ONE_KEYPRESS = 0.05
+TWICE_SECONDS = 1.0
+# A wrapper that passes Ctrl+C on delivers two signals for one keypress. No user is that quick.
+ONE_KEYPRESS_SECONDS = 0.05
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def raise_on_signals() -> None:
-    """Until there is an event loop: end as by Ctrl+C, with the number of the signal."""
+    """Raise KeyboardInterrupt with the number of the signal, until there is an event loop."""
     for number in _handled():
         signal.signal(number, _raise)
 
@@ -30,12 +33,12 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _handled() -> list[signal.Signals]:
-    """A command under nohup is not to hear of the terminal's end."""
+    """Return the signals to handle; under nohup SIGHUP stays ignored."""
     return [n for n in _SIGNALS if n is not signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
 
 
 class Stop:
-    """What has come of signals; `act` is called for each, and cancels the work until somebody knows better."""
+    """The first signal that arrived. `act` is called for each; at first it cancels the work."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self.number: int | None = None
@@ -46,26 +49,29 @@ class Stop:
     def exit_code(self) -> int:
         return ExitCode.SIGNALLED + (self.number or signal.SIGINT)
 
-    def hear(self, number: int) -> None:
+    def handle(self, number: int) -> None:
+        """Take a signal: call `act`, or end the process at a second Ctrl+C."""
         now = asyncio.get_running_loop().time()
-        pause, self._last = now - self._last, now
-        if pause < ONE_KEYPRESS:
+        pause = now - self._last
+        self._last = now
+        if pause < ONE_KEYPRESS_SECONDS:
             return
-        if self.number is not None and number == signal.SIGINT and pause < TWICE:
-            os._exit(ExitCode.SIGNALLED + number)  # the children go too: each has a guard that sees us die
+        if self.number is not None and number == signal.SIGINT and pause < TWICE_SECONDS:
+            os._exit(ExitCode.SIGNALLED + number)  # guards end the child processes
         self.number = self.number or number
         self.act()
 
 
 def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
-    """Run to the end and give its exit code; a signal that the work does not handle cancels it."""
+    """Run the work to its end and return its exit code; a signal that it does not handle cancels it."""
 
     async def main() -> int:
         task = asyncio.current_task()
         assert task is not None
-        loop, stop = asyncio.get_running_loop(), Stop(task.cancel)
+        loop = asyncio.get_running_loop()
+        stop = Stop(task.cancel)
         for number in _handled():
-            loop.add_signal_handler(number, stop.hear, number)
+            loop.add_signal_handler(number, stop.handle, number)
         try:
             return await work(stop)
         except asyncio.CancelledError:
@@ -75,13 +81,13 @@ def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
         finally:
             for number in _handled():
                 loop.remove_signal_handler(number)
-                signal.signal(number, _leave)
-            # Python gives up its handlers before it is gone: a late second Ctrl+C would become the exit code.
+                signal.signal(number, _exit)
+            # Python restores the default handlers before it ends: a late second Ctrl+C would become the exit code.
             atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, _SIGNALS)
 
     return asyncio.run(main())
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """All is said and done: a signal does not become a traceback while Python winds up."""
+def _exit(number: int, frame: FrameType | None) -> None:
+    """End at once: the work is done, and a traceback from Python's shutdown would only confuse."""
     os._exit(ExitCode.SIGNALLED + number)

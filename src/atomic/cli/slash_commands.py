@@ -13,7 +13,7 @@ from atomic.base.errors import ExitCode
 from atomic.base.flags import flag_in_prompt
 from atomic.base.terminal import harmless
 from atomic.cli import signals
-from atomic.cli.parallel_agents import CrewHost
+from atomic.cli.parallel_agents import ParallelHost
 from atomic.cli.prompt import Prompt
 from atomic.cli.signals import Stop
 from atomic.cli.streams import screen_width, tell
@@ -106,8 +106,8 @@ class HeadlessContext(LimitedContext):
         if len(tasks) == 1:
             await self.turn(prompts[0])  # one may be heard while it speaks
         else:
-            crew = CrewHost(self._request, self._stop, self._project, tasks, prompts)
-            self.exit_code = await crew.run()
+            host = ParallelHost(self._request, self._stop, self._project, tasks, prompts)
+            self.exit_code = await host.run()
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
         """As `atomic run` does; JSON is that of `--json`."""

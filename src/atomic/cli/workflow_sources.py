@@ -1,6 +1,6 @@
-"""What the files of workflows say of themselves, read as text.
+"""Read names and flags of workflows from the text of their files, for completion in a shell.
 
-For a shell's Tab alone: to import the door of workflows takes longer than a person waits there. Nothing is run.
+`atomic.workflows` is not imported: that would take too long for a Tab. No code of a file runs.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,38 +27,40 @@ class WrittenWorkflow:
     """A workflow as its file describes it."""
 
     def __init__(self, stem: str, text: str) -> None:
-        named, called = _NAME.search(text), _ALIASES.search(text)
-        self.name = named[2] if named else stem
-        self.aliases: Sequence[str] = [name for _, name in _QUOTED.findall(called[1])] if called else []
+        name = _NAME.search(text)
+        aliases = _ALIASES.search(text)
+        self.name = name[2] if name else stem
+        self.aliases: Sequence[str] = [alias for _, alias in _QUOTED.findall(aliases[1])] if aliases else []
         self._text = text
 
     def flags(self) -> list[ConfigFlag]:
-        """The flags that its `default_config` makes, as far as that is a literal."""
+        """Return the flags of its `default_config`, if that is a literal."""
         import ast
 
         try:
             tree = ast.parse(self._text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             return []
-        read = {"max_iterations": None} if _reads_iterations(tree) else {}
-        config = read | _literal(tree, "default_config")
-        return config_flags(config, _texts(_literal(tree, "config_descriptions")))
+        config = {"max_iterations": None} if _reads_iterations(tree) else {}
+        config |= _literal(tree, "default_config")
+        descriptions = _literal(tree, "config_descriptions")
+        return config_flags(config, {key: text for key, text in descriptions.items() if isinstance(text, str)})
 
 
 class BuiltinWorkflow(WrittenWorkflow):
-    """A workflow that comes with Atomic: its table can be imported quickly."""
+    """A built-in workflow, whose flags can be imported quickly."""
 
     def __init__(self, name: str, aliases: Sequence[str], flags: list[ConfigFlag]) -> None:
         super().__init__(name, "")
-        self.aliases, self._flags = aliases, flags
+        self.aliases = aliases
+        self._flags = flags
 
     def flags(self) -> list[ConfigFlag]:
-        """The flags of its table."""
         return self._flags
 
 
 def written_workflows(project: Path | None, home: Path) -> Iterator[list[WrittenWorkflow]]:
-    """The project's, the user's, those that come with Atomic: who wins first."""
+    """Yield the workflows of the project, of the user, and built-in ones; earlier ones take precedence."""
     from atomic.config import ralph_flags
 
     for folder in (None if project is None else project / ".atomic", home):
@@ -74,7 +76,7 @@ def written_workflows(project: Path | None, home: Path) -> Iterator[list[Written
 
 
 def find_written(word: str, project: Path | None, home: Path) -> WrittenWorkflow | None:
-    """The workflow of that name or alias."""
+    """Return the workflow of that name or alias."""
     wanted = word.removeprefix("/").casefold()
     for level in written_workflows(project, home):
         by_name = [one for one in level if one.name.casefold() == wanted]
@@ -85,9 +87,9 @@ def find_written(word: str, project: Path | None, home: Path) -> WrittenWorkflow
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; empty if it is none."""
+    """Return the text of a regular file; empty for anything else."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would keep us waiting
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # never wait for a pipe
     except OSError:
         return ""
     try:
@@ -106,7 +108,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _literal(tree: ast.Module, name: str) -> dict[str, Any]:
-    """A table that a file assigns at its top level; empty if it is no literal."""
+    """Return a dict that a file assigns at its top level; empty if it is not a literal."""
     import ast
 
     found: Any = {}
@@ -122,14 +124,10 @@ def _literal(tree: ast.Module, name: str) -> dict[str, Any]:
     return {key: value for key, value in table.items() if isinstance(key, str)}
 
 
-def _texts(table: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in table.items() if isinstance(value, str)}
-
-
 def _reads_iterations(tree: ast.Module) -> bool:
-    """Whether the file reads `params.max_iterations`, which gives it the flag; `metadata` says the same."""
+    """Return whether the file reads `params.max_iterations`, which adds the flag, as in `loading/metadata`."""
     import ast
 
-    taking = (one for one in tree.body if getattr(one, "name", "") in ("create_state", "check_start"))
-    parts = (part for function in taking for part in ast.walk(function))
+    functions = (one for one in tree.body if getattr(one, "name", "") in ("create_state", "check_start"))
+    parts = (part for function in functions for part in ast.walk(function))
     return any(isinstance(part, ast.Attribute) and part.attr == "max_iterations" for part in parts)
