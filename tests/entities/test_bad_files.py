@@ -215,7 +215,7 @@ def test_a_deep_tree_ends(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_files_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atomic.entities.discovery.ENTRIES", 50)
+    monkeypatch.setattr("atomic.entities.discovery.MAX_ENTRIES", 50)
     registry = load(tmp_path, {f".claude/commands/c{i}.md": "x" for i in range(60)})
     assert len(own(registry)) == 50
     assert "more than 50" in registry.diagnostics[0].reason
@@ -225,7 +225,7 @@ def test_a_broken_configuration_says_where(tmp_path: Path) -> None:
     registry = load(tmp_path, {**GOOD, "opencode.jsonc": '{\n /* a\n b */\n "agent": {x}\n}'})
     assert alone_is_bad(registry, "opencode.jsonc")[0] == 4
     registry = load(tmp_path, {"opencode.jsonc": '{\n "command": []}'})
-    assert alone_is_bad(registry, "opencode.jsonc") == (2, '"command" is no object')
+    assert alone_is_bad(registry, "opencode.jsonc") == (2, '"command" is not an object')
     registry = load(tmp_path, {"opencode.jsonc": '{"agent": {"x": ' + "[" * 100_000})
     assert alone_is_bad(registry, "opencode.jsonc")[0] == 1
 

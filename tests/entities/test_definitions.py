@@ -241,7 +241,7 @@ def test_files_in_json_are_read_inside_the_project_only(tmp_path: Path, monkeypa
         8: "{file",
         9: "{file",
         10: '"bad name" cannot be a name',
-        11: '"text" is no object',
+        11: '"text" is not an object',
     }
     assert [entity.name for entity in own(registry) if entity.kind == "agent"] == ["a", "b", "m"]
 

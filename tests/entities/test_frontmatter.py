@@ -1,7 +1,8 @@
-"""Front matter: the two readers agree, sloppy files are read all the same, and no text makes it slow."""
+"""Front matter: files that are not valid YAML are read too, and no text makes it slow."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from time import process_time
 
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 
 from atomic.entities import frontmatter
 from atomic.entities.errors import FormatError
-from atomic.entities.values import Fields
+from atomic.entities.frontmatter import Fields, Value
 from tests.timing import judge
 
-# Lines near the border of what the quick reader takes: many that it takes, and many that only look like it.
+# Lines of front matter: many valid ones, and many that are almost valid.
 KEYS = st.sampled_from(["name", "tools", "argument-hint", "x-1", "Key", "_a", "1a", "a b", '"q"', "<<", "é"])
 WORDS = st.text(st.sampled_from("aB1-_./:#'\"[]{},&*!|>%@`?~ \té🚀\u2028\x85\\=$(<+"), max_size=12)
 SCALARS = WORDS | st.sampled_from(
@@ -51,24 +52,21 @@ BLOCKS = st.lists(LINES, max_size=6).map("\n".join)
 @example("tools:\n  bash: true\n  write: false")
 @example("a: b\na: c")
 @example("argument-hint: [a] # b")
-def test_what_the_quick_reader_takes_yaml_reads_the_same(block: str) -> None:
-    quick = frontmatter.read_quickly(block)
-    if quick is not None:
-        assert frontmatter.read_thoroughly(block) == quick
+def test_every_block_becomes_texts_lists_and_mappings_or_a_format_error(block: str) -> None:
+    with suppress(FormatError):
+        assert_plain(frontmatter.read(block))
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        "name: x\ndescription: Finds (all) the files, quickly\nmodel: sonnet",
-        "tools: Read, Bash(git:*)\nurl: https://a.b/c#d",
-        "tools: [Read, 'Edit', \"Bash\"]\nargument-hint: [file]",
-        "tools:\n  - Read\n  - Edit\n\n# a comment\nname: x",
-        "tools:\n  bash: true\n  write: false",
-    ],
-)
-def test_the_usual_block_needs_no_yaml(block: str) -> None:
-    assert frontmatter.read_quickly(block) is not None
+def assert_plain(value: Value) -> None:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            assert type(key) is str
+            assert_plain(item)
+    elif isinstance(value, str):
+        assert type(value) is str
+    else:
+        for item in value:
+            assert_plain(item)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,7 @@ def test_the_usual_block_needs_no_yaml(block: str) -> None:
         ("a: x\n\tb: y", {"a": "x b: y"}),
         ("", {}),
         ("# only a comment", {}),
-        # No YAML: taken as it stands.
+        # Not valid YAML: the text is taken literally.
         (
             "description: Use this when: always\ntools: [a, b]",
             {"description": "Use this when: always", "tools": "[a, b]"},
@@ -101,7 +99,7 @@ def test_the_usual_block_needs_no_yaml(block: str) -> None:
         ("a: 1\na: b: c", {"a": "b: c"}),
     ],
 )
-def test_a_block_becomes_texts_lists_and_mappings(block: str, fields: Fields) -> None:
+def test_fields_of_a_block(block: str, fields: Fields) -> None:
     assert frontmatter.read(block) == fields
 
 
@@ -201,12 +199,12 @@ def test_no_block_takes_long(bomb: str) -> None:
         ("", None, ""),
     ],
 )
-def test_a_text_has_two_parts(text: str, block: str | None, body: str) -> None:
+def test_front_matter_and_body_are_split(text: str, block: str | None, body: str) -> None:
     parts = frontmatter.split(text)
     assert (parts.block, parts.body) == (block, body)
 
 
-def test_without_libyaml_it_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_the_same_without_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
 
     from atomic.entities import yaml_events

@@ -1,7 +1,8 @@
-"""Commands, skills and agents of every provider, under one name.
+"""Commands, skills and agents in the formats of all supported agents.
 
-`EntityRegistry.load()` reads them from the folders of Atomic, Claude Code, OpenCode and Copilot; `Entity.expand()`
-makes the prompt of one.
+`EntityRegistry.load()` reads them from the folders of Atomic, Claude Code, OpenCode and
+Copilot; `Entity.expand()` returns the prompt of one. Start reading with `registry.py`;
+`discovery.py` is the only module here that walks folders.
 """
 
 from atomic.entities.errors import BodyError, EntityNotFoundError

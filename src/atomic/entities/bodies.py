@@ -1,4 +1,4 @@
-"""The text of entity files: the head of a file when it is found, the prompt when it is first used."""
+"""Read entity files: the head when a file is found, the prompt when it is first used."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from atomic.base.untrusted_files import MAX_BYTES, open_file, reason_of, require
 from atomic.entities.errors import BodyError, FormatError
 from atomic.entities.frontmatter import LIMIT, split
 
-HEAD_BYTES = LIMIT + 64  # the front matter, its markers and a BOM
+# The front matter, its markers and a BOM.
+HEAD_BYTES = LIMIT + 64
 
+# Device, inode, size and times of a file: different when the file has changed.
 Stamp = tuple[int, ...]
-"""Changes when a file does: its device, inode, size and times."""
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -21,9 +22,9 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def read_head(file: int, path: str) -> tuple[str, bool, Stamp]:
-    """Return the head of an open file as text, whether that is all of it, and its stamp; close the file.
+    """Return the head of an open file, whether that is all of it, and its stamp.
 
-    Raise FormatError or OSError.
+    Closes the file. Raises FormatError or OSError.
     """
     data, status = _read_and_close(file, path, HEAD_BYTES)
     is_complete = len(data) >= status.st_size
@@ -31,7 +32,10 @@ def read_head(file: int, path: str) -> tuple[str, bool, Stamp]:
 
 
 def read_text(root: str, path: str) -> tuple[str, Stamp]:
-    """Return the whole text of a file inside a root, and its stamp. Raise FormatError or OSError."""
+    """Return the text of a file inside a root, and its stamp.
+
+    Raises FormatError or OSError.
+    """
     data, status = _read_and_close(open_file(root, path), path, MAX_BYTES)
     return _decode(data, is_complete=True), stamp_of(status)
 
@@ -41,7 +45,10 @@ def _read_and_close(file: int, path: str, limit: int) -> tuple[bytes, os.stat_re
         status = require_regular(os.fstat(file), path, MAX_BYTES)
         size = min(status.st_size, limit)
         data = os.read(file, size)
-        while len(data) < size and (more := os.read(file, size - len(data))):
+        while len(data) < size:
+            more = os.read(file, size - len(data))
+            if not more:
+                break
             data += more
     finally:
         os.close(file)
@@ -49,7 +56,7 @@ def _read_and_close(file: int, path: str, limit: int) -> tuple[bytes, os.stat_re
 
 
 def _decode(data: bytes, *, is_complete: bool) -> str:
-    """Decode UTF-8; the last character of a head may be cut. Raise FormatError with the line."""
+    """Decode UTF-8; a head may end inside a character. Raises FormatError, with the line."""
     try:
         text = codecs.utf_8_decode(data, "strict", is_complete)[0]
     except UnicodeDecodeError as error:
@@ -75,7 +82,7 @@ class FileBody:
         self.has_front_matter = has_front_matter
 
     def read(self) -> str:
-        """Return the text after the front matter. Raise BodyError."""
+        """Return the text after the front matter. Raises BodyError."""
         try:
             text = read_text(self.root, self.path)[0]
         except FormatError as error:

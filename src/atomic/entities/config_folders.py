@@ -1,4 +1,4 @@
-"""The table of places where commands, skills and agents are kept."""
+"""The folders and files in which commands, skills and agents are searched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIGS = ("opencode.json", "opencode.jsonc")
 
 
 class Pattern(StrEnum):
-    """Which files below a folder count."""
+    """The files below a folder that are read."""
 
     FILES = "*.md"
     TREE = "**/*.md"
@@ -29,7 +29,10 @@ class Pattern(StrEnum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A folder with definitions of one kind. No link is followed out of `root`, which has none in its path."""
+    """A folder with definitions of one kind.
+
+    No link is followed out of `root`, whose own path has no links.
+    """
 
     provider: Provider
     location: Location
@@ -40,7 +43,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class ConfigPlace(msgspec.Struct, frozen=True):
-    """A configuration file of OpenCode. `files` is the folder that its `{file:…}` may reach."""
+    """A configuration file of OpenCode; its `{file:…}` may name files below `files`."""
 
     location: Location
     root: str
@@ -79,7 +82,7 @@ Table = tuple[tuple[str, EntityKind, Pattern], ...]
 
 
 class _Base(msgspec.Struct, frozen=True):
-    """A provider's folder, on one level."""
+    """A folder of one provider, and the table of what is in it."""
 
     provider: Provider
     folder: str
@@ -89,21 +92,22 @@ class _Base(msgspec.Struct, frozen=True):
 def places_of(
     project: AnyPath | None = None, user: AnyPath | None = None, providers: Iterable[Provider | str] | None = None
 ) -> list[AnyPlace]:
-    """All places that are to be searched, whether they exist or not.
+    """Return all places to search, whether they exist or not.
 
-    In the home folder there is only what is the user's own: it is no project.
+    The home folder is not a project, so it has only places of the user.
     """
     wanted = set(Provider) if providers is None else {_provider(provider) for provider in providers}
     home = os.path.abspath(Path.home() if user is None else user)
     folder = find_project() if project is None else Path(os.path.abspath(project))
-    found = [*_user(home, with_environment=user is None), *_builtin()]
+    builtin = _Base(Provider.ATOMIC, str(BUILTIN), _ATOMIC)
+    found = [*_user(home, with_environment=user is None), *_below(builtin, Location.BUILTIN, str(BUILTIN))]
     if folder is not None and os.path.realpath(folder) != os.path.realpath(home):
         found[:0] = _project(str(folder))
     return [place for place in found if place.provider in wanted or place.location is Location.BUILTIN]
 
 
 def _provider(name: str) -> Provider:
-    """The provider of that name. Raises AtomicError with those that there are."""
+    """Return the provider of a name. Raises AtomicError with the known names."""
     if name not in {provider.value for provider in Provider}:
         hint = did_you_mean(str(name), Provider)
         raise AtomicError(f'Unknown provider "{name}"{hint}; there are {", ".join(Provider)}')
@@ -149,10 +153,6 @@ def _user(home: str, *, with_environment: bool) -> Iterator[AnyPlace]:
             yield ConfigPlace(Location.USER, root, f"{parent}/{name}", files=os.path.realpath(parent))
 
 
-def _builtin() -> Iterator[AnyPlace]:
-    yield from _below(_Base(Provider.ATOMIC, str(BUILTIN), _ATOMIC), Location.BUILTIN, str(BUILTIN))
-
-
 def _below(base: _Base, location: Location, root: str) -> Iterator[Place]:
     root = os.path.realpath(root)
     for name, kind, pattern in base.table:
@@ -160,5 +160,5 @@ def _below(base: _Base, location: Location, root: str) -> Iterator[Place]:
 
 
 def _root(folder: str, home: str) -> str:
-    """The folder that links must not leave: the home folder, or one that the user has chosen elsewhere."""
+    """Return the folder that links must not leave: home, or a folder chosen elsewhere."""
     return home if folder.startswith(f"{home.rstrip('/')}/") else folder

@@ -1,7 +1,7 @@
-"""Walk the table of places and make entities of the files there; the second time only of those that changed.
+"""Walk the folders of entities and parse their files; later only files that changed.
 
-Whatever a repository puts there, the walk ends: depth and number of entries are limited, a folder inside itself is
-seen, and a file that cannot be read costs one diagnostic.
+The walk ends whatever a repository contains: depth and number of entries are limited, links
+back to an outer folder are found, and a file that cannot be read becomes a diagnostic.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from atomic.base.untrusted_files import (
     reason_of,
     require_regular,
 )
+from atomic.entities import opencode
 from atomic.entities.bodies import FileBody, Stamp, read_head, read_text, stamp_of
 from atomic.entities.config_folders import AnyPlace, ConfigPlace, Pattern, Place
 from atomic.entities.errors import FormatError
 from atomic.entities.model import Body, Diagnostic, Entity, EntityKind, Provider, Source
-from atomic.entities.parsers import Document, atomic, claude, copilot, opencode
+from atomic.entities.parsers import Document, parse_copilot, parse_markdown
 
-DEPTH = 10
-ENTRIES = 20_000  # in all places together
+MAX_DEPTH = 10
+# Files and folders in all places together.
+MAX_ENTRIES = 20_000
 SKILL = "SKILL.md"
 
 _PARSERS: dict[Provider, Callable[[Document], Entity | None]] = {
-    Provider.ATOMIC: atomic.parse,
-    Provider.CLAUDE: claude.parse,
+    Provider.ATOMIC: parse_markdown,
+    Provider.CLAUDE: parse_markdown,
     Provider.OPENCODE: opencode.parse,
-    Provider.COPILOT: copilot.parse,
+    Provider.COPILOT: parse_copilot,
 }
 _DEEP = (Pattern.TREE, Pattern.SKILL_TREE)
 _SKILLS = (Pattern.SKILLS, Pattern.SKILL_TREE)
@@ -48,18 +50,18 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Record(NamedTuple):
-    """What a file gave, and its stamp then; without a stamp it is looked at again each time."""
+    """The results of a file and its stamp; without a stamp it is read every time."""
 
     stamp: Stamp | None
     results: tuple[Entity | Diagnostic, ...]
 
 
+# By path. Each place has its own, because two places may lead to the same file.
 Records = dict[str, Record]
-"""By path. Each place has its own: two may lead to the same file."""
 
 
 class Discovery:
-    """All that was found in some places."""
+    """The entities and problems found in some places."""
 
     def __init__(self, places: Iterable[AnyPlace]) -> None:
         self._found: dict[AnyPlace, Records] = {place: {} for place in places}
@@ -67,39 +69,35 @@ class Discovery:
         self.diagnostics: list[Diagnostic] = []
 
     def scan(self) -> bool:
-        """Look again; whether anything is different now."""
-        budget = _Budget(ENTRIES)
-        found = {place: _look(place, known, budget) for place, known in self._found.items()}
+        """Read again what has changed; return whether anything did."""
+        budget = _Budget(MAX_ENTRIES)
+        found: dict[AnyPlace, Records] = {}
+        for place, known in self._found.items():
+            if isinstance(place, ConfigPlace):
+                found[place] = _read_config(place)
+            else:
+                walk = _Walk(place, known, budget)
+                walk.enter(place.folder, "", ())
+                found[place] = walk.records
         if found == self._found:
             return False
         self._found = found
         results = [result for records in found.values() for record in records.values() for result in record.results]
         self.entities = [result for result in results if isinstance(result, Entity)]
-        self.diagnostics = sorted((result for result in results if isinstance(result, Diagnostic)), key=_by_file)
+        diagnostics = (result for result in results if isinstance(result, Diagnostic))
+        self.diagnostics = sorted(diagnostics, key=lambda diagnostic: (str(diagnostic.path), diagnostic.line))
         return True
 
 
-def _by_file(diagnostic: Diagnostic) -> tuple[str, int]:
-    return str(diagnostic.path), diagnostic.line
-
-
 class _Budget:
-    """How many entries may still be looked at."""
+    """The number of entries that may still be read."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
 
-def _look(place: AnyPlace, known: Records, budget: _Budget) -> Records:
-    if isinstance(place, ConfigPlace):
-        return _configured(place)
-    walk = _Walk(place, known, budget)
-    walk.enter(place.folder, "", ())
-    return walk.records
-
-
-def _configured(place: ConfigPlace) -> Records:
-    """What a configuration file gives; the files that it names change without it, so it is read each time."""
+def _read_config(place: ConfigPlace) -> Records:
+    """Read a configuration file, every time: files that it names may change without it."""
     results: list[Entity | Diagnostic] = []
     path = Path(place.path)
     try:
@@ -125,27 +123,22 @@ def _resolver(place: ConfigPlace) -> opencode.Resolve:
     return resolve
 
 
-def _status(folder: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
+# Device and inode of a folder.
 Folder = tuple[int, int]
-"""Device and inode of a folder."""
 
 
 class _Walk:
-    """One look at a place; `known` is what the last one saw."""
+    """One walk through a place; `known` has the results of the last one."""
 
     def __init__(self, place: Place, known: Records, budget: _Budget) -> None:
-        self._place, self._known, self._budget = place, known, budget
+        self._place = place
+        self._known = known
+        self._budget = budget
         self._parse = _PARSERS[place.provider]
         self.records: Records = {}
 
     def enter(self, path: str, relative: str, above: tuple[Folder, ...]) -> None:
-        """Go into a folder by its path, which may lead over links. `relative` ends with a slash."""
+        """Walk a folder whose path may contain links. `relative` ends with a slash."""
         try:
             descriptor = open_folder(self._place.root, path)
         except OSError as error:
@@ -155,16 +148,17 @@ class _Walk:
             self._folder(descriptor, path, relative, above)
 
     def _folder(self, descriptor: int, path: str, relative: str, above: tuple[Folder, ...]) -> None:
-        """Look into an open folder, and close it."""
+        """Walk an open folder and close it."""
         try:
             status = os.fstat(descriptor)
             here = (status.st_dev, status.st_ino)
             if here in above:
                 self._complain(path, "a link leads back to a folder around it")
-            elif len(above) > DEPTH:
-                self._complain(path, f"the folders are nested deeper than {DEPTH}")
+            elif len(above) > MAX_DEPTH:
+                self._complain(path, f"the folders are nested deeper than {MAX_DEPTH}")
             elif above and self._place.pattern is Pattern.SKILLS:
-                self._file(descriptor, SKILL, relative)  # what else is there is the skill's own
+                # The other files belong to the skill.
+                self._file(descriptor, SKILL, relative)
             else:
                 self._entries(descriptor, path, relative, (*above, here))
         except OSError as error:
@@ -177,7 +171,7 @@ class _Walk:
             entries = sorted(islice(found, self._budget.left + 1), key=lambda entry: entry.name)
         for entry in entries:
             if self._budget.left == 0:
-                self._complain(path, f"there are more than {ENTRIES} files and folders: the rest is not read")
+                self._complain(path, f"there are more than {MAX_ENTRIES} files and folders: the rest is not read")
                 return
             self._budget.left -= 1
             if self._is_wanted(entry.name):
@@ -212,10 +206,12 @@ class _Walk:
         return self._place.pattern in _DEEP or (self._place.pattern is Pattern.SKILLS and len(above) == 1)
 
     def _file(self, folder: int, name: str, relative: str) -> None:
-        """Make an entity of a file, or take the one of the last time if it has not changed since."""
+        """Parse a file, or keep the last result if the file has not changed."""
         path = f"{self._place.folder}/{relative}{name}"
-        status = _status(folder, name)
-        if status is None:  # a folder that is no skill
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            # A folder without a skill.
             return
         stamp: Stamp | None = None
         try:

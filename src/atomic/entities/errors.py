@@ -1,4 +1,4 @@
-"""What can go wrong with commands, skills and agents."""
+"""Errors of commands, skills and agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ else:
 
 
 class EntityNotFoundError(AtomicError):
-    """A command, skill or agent was named that nothing defines."""
+    """No file defines the command, skill or agent of this name."""
 
     def __init__(self, kind: EntityKind, name: str, known: Iterable[str]) -> None:
         self.kind = kind
@@ -24,16 +24,18 @@ class EntityNotFoundError(AtomicError):
 
 
 class BodyError(AtomicError):
-    """The file with a prompt has gone or changed since its entity was found."""
+    """The file with a prompt cannot be read, or has changed since it was found."""
 
     def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
+        self.path = path
+        self.reason = reason
         super().__init__(f"Cannot read the prompt in {path}: {reason}")
 
 
 class FormatError(AtomicError):
-    """A text that is no entity; it becomes a diagnostic with the file's name."""
+    """A text that cannot be parsed; it becomes a diagnostic with the file's name."""
 
     def __init__(self, reason: str, line: int = 1) -> None:
-        self.reason, self.line = reason, line
+        self.reason = reason
+        self.line = line
         super().__init__(f"line {line}: {reason}")

@@ -1,41 +1,55 @@
-"""The block of `key: value` lines at the head of a Markdown file.
+"""Read the front matter of a Markdown file: the block of `key: value` lines at its start.
 
-Most blocks are plain lines and short lists: a few lines of our own read them. Everything else goes to YAML, and where
-even that fails (one real file in twelve), the lines are taken as they are. All scalars stay text: what `on` or `1.0`
-means is for the field to say. An argument hint is always the source text, because `[file]` is meant as it stands.
+Scalars stay text: the meaning of `on` or `1.0` depends on the field. An argument hint is
+always its source text, because `[file]` is not meant as a list. One real file in twelve is
+not valid YAML, often because of a colon in a description. Then `_read_literally` takes each
+`key: value` at the margin as a field, with the indented lines below it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias, Union
 
 from atomic.entities.errors import FormatError
-from atomic.entities.literal_yaml import read_literal, unquoted
-from atomic.entities.values import Fields, Value, is_hint
 
-LIMIT = 64 * 1024  # bytes of front matter
-FIRST_LINE = 2  # of the block, in the file
+Value: TypeAlias = Union[str, "Sequence[Value]", "Mapping[str, Value]"]
+Fields: TypeAlias = dict[str, Value]
 
+# Bytes of front matter.
+LIMIT = 64 * 1024
+# The line of the file in which the block begins.
+FIRST_LINE = 2
+
+_MAX_DEPTH = 20
 _OPENING = re.compile(r"\ufeff?---[ \t]*\n")
 _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _KEY_LINE = re.compile(r"^[^\s#][^:\n]*:(?:[ \t]|$)", re.MULTILINE)
 _HINT_LINE = re.compile(
     r"^(argument[-_]?hint)[ \t]*:[ \t]*(\S.*)$(?!\n[ \t]+\S|\n-[ \t])", re.MULTILINE | re.IGNORECASE
 )
+_FIELD = re.compile(r"([^\s:#'\"][^:]*?|\"[^\"]*\"|'[^']*')[ \t]*:(?:[ \t]+(.*))?")
+_BLOCK_SCALAR = re.compile(r"[|>][-+0-9]*")
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
 
 
 class Split(NamedTuple):
-    """A text in its two parts; `block` None: it has no front matter."""
+    """The two parts of a text. `block` is None without front matter.
+
+    `unclosed`: the text begins like front matter and has no closing line.
+    """
 
     block: str | None
     body: str
-    unclosed: bool = False  # it begins like front matter and does not end
+    unclosed: bool = False
 
 
 def split(text: str) -> Split:
-    """Part the front matter from the body; line ends become `\\n`, a BOM goes."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    """Split front matter and body; convert line ends to `\\n` and drop a BOM."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     opening = _OPENING.match(text)
     if opening is None:
         return Split(None, text.removeprefix("\ufeff"))
@@ -43,120 +57,95 @@ def split(text: str) -> Split:
     if closing is None:
         return Split(None, text.removeprefix("\ufeff"), unclosed=True)
     block = text[opening.end() : closing.start()]
-    if block.strip() and not _KEY_LINE.search(block):  # a ruled paragraph
+    if block.strip() and not _KEY_LINE.search(block):
+        # A paragraph between two rulers.
         return Split(None, text.removeprefix("\ufeff"))
     return Split(block, text[closing.end() :].removeprefix("\n"))
 
 
 def read(block: str) -> Fields:
-    """The fields of a block. Raises FormatError with the line in the file where a limit is broken."""
-    if len(block.encode()) > LIMIT:
-        raise FormatError("the front matter is longer than 64 KB", FIRST_LINE)
-    fields = read_quickly(block)
-    return read_thoroughly(block) if fields is None else fields
-
-
-def read_thoroughly(block: str) -> Fields:
-    """By YAML; where that fails for another reason than the limits, as literal lines."""
+    """Return the fields of a block. Raises FormatError, with the line, above a limit."""
+    # Importing YAML takes longer than reading hundreds of files.
     from atomic.entities.yaml_events import NotYamlError, read_yaml
 
+    if len(block.encode()) > LIMIT:
+        raise FormatError("the front matter is longer than 64 KB", FIRST_LINE)
     try:
-        return read_yaml(_HINT_LINE.sub(_quoted_hint, block), FIRST_LINE)
+        return read_yaml(_HINT_LINE.sub(_quote_hint, block), FIRST_LINE)
     except NotYamlError:
-        return read_literal(block)
+        return _read_literally(block.split("\n"), _MAX_DEPTH)
 
 
-def _quoted_hint(line: re.Match[str]) -> str:
-    """Keep YAML from seeing a list, an alias or a mistake in an argument hint."""
-    hint = unquoted(line[2].strip()).replace("'", "''")
+def _quote_hint(line: re.Match[str]) -> str:
+    """Quote an argument hint, so that YAML sees no list, alias or error in it."""
+    hint = _unquote(line[2].strip()).replace("'", "''")
     return f"{line[1]}: '{hint}'"
 
 
-# The quick reader. What it takes is a part of YAML, and it gives what YAML gives: a law in the tests says so.
-_SAFE = re.compile(r"[\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]*")
-_KEY = r"[A-Za-z_][A-Za-z0-9_-]{0,99}"
-_LINE = re.compile(rf"({_KEY}):(?: +(.*))?")
-_NESTED = re.compile(rf"( *)- +(.*)|( +)({_KEY}): +(.*)")
-_PLAIN = re.compile(r"[A-Za-z0-9_/.$(<](?:[^:#]|:(?=[^ ])|(?<=[^ ])#)*")
-_QUOTED = re.compile(r"\"([^\"\\]*)\"|'([^']*)'")
-_FLOW = re.compile(r"\[([^\[\]]*)\]")
-_ITEM = re.compile(r" *(?:([A-Za-z0-9_](?:[A-Za-z0-9_./ -]*[A-Za-z0-9_./-])?)|\"([^\"\\]*)\"|'([^']*)') *")
-
-
-def read_quickly(block: str) -> Fields | None:
-    """The fields of a block of plain lines; None if it is anything else."""
-    if not _SAFE.fullmatch(block):
-        return None
+def _read_literally(lines: list[str], depth: int) -> Fields:
+    """Return the fields at the margin and skip other lines."""
     fields: Fields = {}
-    lines = block.split("\n")
     at = 0
     while at < len(lines):
-        line = lines[at].rstrip(" ")
+        found = _FIELD.fullmatch(lines[at].rstrip())
         at += 1
-        if not line or line[0] == "#":
-            continue
-        found = _LINE.fullmatch(line)
         if found is None:
-            return None
-        key, source = found.groups()
-        end = _end_of_nested(lines, at)
-        value = _one_line(key, source) if end == at else _nested(key, source, lines[at:end])
-        if value is None:
-            return None
-        fields[key] = value
+            continue
+        end = at
+        # Lines that are empty, indented or items belong to the field before them.
+        while end < len(lines) and (not lines[end].strip() or lines[end][0] in " \t" or lines[end].startswith("- ")):
+            end += 1
+        fields[_unquote(found[1])] = _literal_value((found[2] or "").strip(), lines[at:end], depth)
         at = end
     return fields
 
 
-def _end_of_nested(lines: list[str], at: int) -> int:
-    while at < len(lines) and lines[at][:1] in (" ", "-"):
-        at += 1
-    return at
-
-
-def _one_line(key: str, source: str | None) -> Value | None:
-    if source is None:
-        return ""
-    return unquoted(source) if is_hint(key) else _value(source)
-
-
-def _value(source: str) -> Value | None:
-    if _PLAIN.fullmatch(source):
-        return source
-    if quoted := _QUOTED.fullmatch(source):
-        return quoted[1] if quoted[1] is not None else quoted[2]
-    flow = _FLOW.fullmatch(source)
-    return None if flow is None else _items(flow[1])
-
-
-def _items(source: str) -> list[Value] | None:
-    """The items of a list in brackets; none of them has a comma in it."""
-    if not source.strip(" "):
-        return []
-    items: list[Value] = []
-    for part in source.split(","):
-        found = _ITEM.fullmatch(part)
-        if found is None or found.lastindex is None:
-            return None
-        items.append(found[found.lastindex])
-    return items
-
-
-def _nested(key: str, source: str | None, lines: list[str]) -> Value | None:
-    """A list or a mapping of scalars, all with the same indent."""
-    if source is not None or is_hint(key):
-        return None
-    items: list[Value] = []
+def _literal_value(source: str, below: list[str], depth: int) -> Value:
+    inner = [line.strip() for line in below if line.strip() and not line.lstrip().startswith("#")]
+    if _BLOCK_SCALAR.fullmatch(source):
+        return ("\n" if source[0] == "|" else " ").join(inner)
+    if source and inner:
+        return " ".join([source, *inner])
+    if not inner:
+        return _unquote(source)
+    if all(line.startswith("- ") for line in inner):
+        return [_unquote(line[2:].strip()) for line in inner]
     fields: Fields = {}
-    indents: set[int] = set()
-    for line in lines:
-        found = _NESTED.fullmatch(line.rstrip(" "))
-        value = None if found is None else _value(found[2] or found[5] or "")
-        if found is None or not isinstance(value, str):
-            return None
-        if found[1] is not None:
-            items.append(value)
-        else:
-            fields[found[4]] = value
-        indents.add(len(found[1] if found[1] is not None else found[3]))
-    return None if len(indents) > 1 or (items and fields) else items or fields
+    if depth:
+        width = min(len(line) - len(line.lstrip()) for line in below if line.strip())
+        fields = _read_literally([line[width:] for line in below], depth - 1)
+    return fields or " ".join(inner)
+
+
+def _unquote(text: str) -> str:
+    """Remove the quotes around a text that is one quoted string."""
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1]:
+        return text[1:-1]
+    return text
+
+
+def first(fields: Mapping[str, Value], *keys: str) -> Value | None:
+    """Return the value of the first key that exists."""
+    for key in keys:
+        if key in fields:
+            return fields[key]
+    return None
+
+
+def text(value: Value | None) -> str:
+    """Return a scalar, or the first one of a list; "" for everything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence) and value:
+        return text(value[0])
+    return ""
+
+
+def is_true(value: Value | None) -> bool:
+    """Return whether the value is one of YAML's words for true."""
+    return isinstance(value, str) and value.strip().lower() in _TRUE
+
+
+def is_false(value: Value | None) -> bool:
+    """Return whether the value is one of YAML's words for false."""
+    return isinstance(value, str) and value.strip().lower() in _FALSE

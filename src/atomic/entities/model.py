@@ -1,4 +1,4 @@
-"""What a command, skill or agent is, wherever it came from, and which of two with one name comes first."""
+"""Commands, skills and agents in one form, and their precedence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from atomic.entities.placeholders import fill_in
 
 
 class EntityKind(StrEnum):
-    """What an entity is for."""
+    """The kind of an entity."""
 
     COMMAND = "command"
     SKILL = "skill"
@@ -23,17 +23,17 @@ class EntityKind(StrEnum):
 
     @property
     def label(self) -> str:
-        """The word for people."""
+        """Return the word at the start of a message."""
         return self.value.capitalize()
 
     @property
     def article(self) -> str:
-        """The word in the middle of a sentence."""
+        """Return the word with its article."""
         return f"{'an' if self is EntityKind.AGENT else 'a'} {self.value}"
 
 
 class Provider(StrEnum):
-    """Whose format and folder it is; of two on one level the first here wins."""
+    """The owner of a format and its folders; at the same location the first one wins."""
 
     ATOMIC = "atomic"
     CLAUDE = "claude"
@@ -42,7 +42,7 @@ class Provider(StrEnum):
 
 
 class Location(StrEnum):
-    """Whose it is; the first here wins."""
+    """The owner of a definition; the first one wins."""
 
     PROJECT = "project"
     USER = "user"
@@ -57,14 +57,14 @@ Rank = tuple[int, int, bool, str]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where an entity is defined. Of two definitions of a name the one with the lesser `rank` wins."""
+    """Where an entity is defined. Of two definitions of a name the lower `rank` wins."""
 
     provider: Provider = Provider.ATOMIC
     location: Location = Location.PROJECT
     path: Path = Path()
 
     def __post_init__(self) -> None:
-        """Take plain words and paths, too."""
+        """Convert plain strings."""
         if type(self.provider) is not Provider:
             msgspec.structs.force_setattr(self, "provider", Provider(self.provider))
         if type(self.location) is not Location:
@@ -74,7 +74,7 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> Rank:
-        """Project, user, built-in; then the provider; then Markdown before JSON; then the path."""
+        """Sort by location, then provider, then Markdown before JSON, then path."""
         path = str(self.path)
         return _LOCATION_RANK[self.location], _PROVIDER_RANK[self.provider], path.endswith(_JSON), path
 
@@ -83,7 +83,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """Why a file gave no entity."""
+    """A problem in a file that defines no entity because of it."""
 
     path: Path
     line: int
@@ -94,19 +94,27 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class Body(Protocol):
-    """A prompt that is read when somebody needs it."""
+    """A prompt that is read when it is needed."""
 
     def read(self) -> str:
-        """The text of the prompt. Raises BodyError if it cannot be read any more."""
+        """Return the text of the prompt. Raises BodyError."""
         ...
 
     def base_directory(self) -> str | None:
-        """The folder with the other files of a skill; None if there are none."""
+        """Return the folder of a skill that has other files; None if it has none."""
         ...
 
 
 class Entity:
-    """A command, skill or agent; a value, not to be changed. Its prompt is read from the disk on first use."""
+    """A command, skill or agent. Do not change it. Its prompt is read on first use.
+
+    tools: None: all; []: none
+    model: opus, sonnet, haiku or inherit; None: the file names none
+    original_model: the model as the file spells it
+    hidden: found by its name, but not offered in lists
+    agent: the sub-agent that does the work; None: the one that the user talks to
+    subtask: it runs in a conversation of its own
+    """
 
     __slots__ = (
         "_body",
@@ -149,26 +157,26 @@ class Entity:
         self.aliases = list(aliases)
         self._body = prompt
         self._text = prompt if isinstance(prompt, str) else None
-        self.tools = None if tools is None else list(tools)  # None: all; []: none
+        self.tools = None if tools is None else list(tools)
         self.denied_tools = list(denied_tools)
-        self.model = model  # opus, sonnet, haiku, inherit; None: the file says nothing
-        self.original_model = original_model  # as the file spells it
+        self.model = model
+        self.original_model = original_model
         self.argument_hint = argument_hint
-        self.hidden = hidden  # found by its name, but not offered
+        self.hidden = hidden
         self.source = source or Source()
-        self.agent = agent  # who is to do it; None: the one that the user talks to
-        self.subtask = subtask  # in a session of its own
+        self.agent = agent
+        self.subtask = subtask
 
     @property
     def prompt(self) -> str:
-        """The text with its placeholders. Raises BodyError if the file cannot be read any more."""
+        """Return the text with its placeholders. Raises BodyError."""
         if self._text is None:
             assert not isinstance(self._body, str)
             self._text = self._body.read()
         return self._text
 
     def expand(self, arguments: str) -> str:
-        """The prompt with the placeholders filled in. Raises BodyError if the file cannot be read any more."""
+        """Return the prompt with these arguments. Raises BodyError."""
         first = 0 if self.source.provider is Provider.CLAUDE else 1
         text = fill_in(self.prompt, arguments, first=first)
         folder = None if isinstance(self._body, str) else self._body.base_directory()
@@ -185,12 +193,12 @@ class Entity:
         return f"Entity({self.kind.value} {self.name!r}, {source.provider}, {source.location}, {str(source.path)!r})"
 
     def facts(self) -> tuple[object, ...]:
-        """All that makes two of them equal; a prompt on the disk is not read for that."""
+        """Return the values that equality compares; the prompt is not read for that."""
         return tuple(getattr(self, slot) for slot in self.__slots__ if slot != "_text")
 
 
 def fold(name: str) -> str:
-    """A name as it is compared: without case, and é is é however a file system spells it."""
+    """Fold a name for comparison: case and Unicode forms do not matter."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
 
 

@@ -1,12 +1,12 @@
-"""One spelling for the models and tools that each provider spells its own way."""
+"""Map the names of models and tools of all agents to one spelling. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from atomic.entities.values import Value, is_false, text
+from atomic.entities.frontmatter import Value, is_false, text
 
 INHERIT = "inherit"
 _FAMILIES = ("opus", "sonnet", "haiku")
@@ -14,30 +14,31 @@ _WORDS = re.compile(r"[a-z0-9]+")
 
 
 def normal_model(value: Value | None) -> tuple[str | None, str | None]:
-    """Our word for a model, and how the file spells it: the first of a list. None: the file says nothing."""
+    """Return our name for a model (the first of a list) and its spelling in the file.
+
+    Both are None if the file names no model.
+    """
     original = text(value).strip()
-    if original[:1] == "[" and original[-1:] == "]":  # a list that was no YAML
+    if original[:1] == "[" and original[-1:] == "]":
         original = original[1:-1]
     original = original.split(",")[0].strip().strip("'\"")
-    return (_family(original), original) if original else (None, None)
-
-
-def _family(model: str) -> str:
-    words = _WORDS.findall(model.lower())
+    if not original:
+        return None, None
+    words = _WORDS.findall(original.lower())
     for family in _FAMILIES:
         if family in words and ("claude" in words or words[0] == family):
-            return family
-    return INHERIT
+            return family, original
+    return INHERIT, original
 
 
 class Tools(NamedTuple):
-    """The tools that may be used (None: all), and those that may not."""
+    """The allowed tools (None: all) and the denied ones."""
 
     allowed: list[str] | None
     denied: list[str]
 
 
-# The names that all providers know under one spelling; what is not here is kept as it is.
+# Tools with one spelling for all agents. Other names are kept as they are.
 KNOWN_TOOLS = (
     "write",
     "edit",
@@ -61,7 +62,7 @@ _SAME: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("filesearch", "findfiles"), ("glob",)),
     **dict.fromkeys(("textsearch", "findtextinfiles"), ("grep",)),
     "search": ("grep", "glob"),
-    "codebase": ("grep", "glob", "read"),  # it gives what it finds
+    "codebase": ("grep", "glob", "read"),
     **dict.fromkeys(("web_fetch", "fetch"), ("webfetch",)),
     **dict.fromkeys(("web_search",), ("websearch",)),
     "web": ("webfetch", "websearch"),
@@ -72,71 +73,81 @@ _SAME: dict[str, tuple[str, ...]] = {
     "ls": ("list",),
     "list": ("list",),
 }
-_SETS = frozenset({"search", "edit", "execute", "read", "web", "agent", "todo"})  # of Copilot: `search/codebase`
+# Copilot's sets of tools, as in `search/codebase`.
+_SETS = frozenset({"search", "edit", "execute", "read", "web", "agent", "todo"})
 _ALL = frozenset({"*", "all"})
 _NONE = frozenset({"", "none", "null", "~", "[]", "{}"})
 _NO = frozenset({"deny", "denied", "never"})
 
 
 def normal_tools(value: Value | None) -> Tools:
-    """What a `tools` field says: a list, a mapping or a text with commas; absent: all."""
+    """Read a `tools` field: a list, a mapping or a text with commas; None means all."""
     if value is None:
         return Tools(None, [])
     if isinstance(value, Mapping):
         return _from_mapping(value)
     if isinstance(value, str):
-        return _from_names(split_names(value)) if value.strip().lower() not in _NONE else Tools([], [])
+        return Tools([], []) if value.strip().lower() in _NONE else _from_names(split_names(value))
     return _from_names([item for item in value if isinstance(item, str)])
 
 
 def normal_names(value: Value | None) -> list[str]:
-    """The names in a field that only lists, as `disallowedTools` does; of a mapping those that it names."""
+    """Read a field that only lists names, like `disallowedTools`; of a mapping its keys."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NONE):
         return []
     names = split_names(value) if isinstance(value, str) else [item for item in value if isinstance(item, str)]
-    return _distinct(one for name in names for one in normal_tool(name))
+    return _distinct_tools(names)
 
 
 def denied_by_permission(value: Value | None) -> list[str]:
-    """What OpenCode's `permission` denies. `ask` denies nothing; rules for some commands or files only neither.
+    """Return the tools that OpenCode's `permission` denies.
 
-    Its `edit` is about every change of a file. `deny` alone is about everything.
+    `ask` and rules for single commands or files deny nothing. `edit` stands for all changes
+    of files, a plain `deny` for everything.
     """
     if isinstance(value, str):
-        return list(KNOWN_TOOLS) if _is_no(value) else []
+        return list(KNOWN_TOOLS) if _denies(value) else []
     if not isinstance(value, Mapping):
         return []
     denied = [name for name, rule in value.items() if _denies(rule)]
     if "*" in denied:
-        allowed = {one for name in value if name not in denied for one in _permission(name)}
+        allowed = _distinct_tools(_with_write(name for name in value if name not in denied))
         return [name for name in KNOWN_TOOLS if name not in allowed]
-    return _distinct(one for name in denied for one in _permission(name))
+    return _distinct_tools(_with_write(denied))
 
 
 def normal_tool(name: str) -> tuple[str, ...]:
-    """Our names for a tool; an unknown one keeps its own, case and all."""
-    plain = name.split("(", 1)[0].strip()  # `Bash(git:*)` is about the tool; which commands, its own agent knows
+    """Return our names for a tool; an unknown one keeps its spelling."""
+    # `Bash(git:*)` names the tool Bash. Only its own agent checks the commands.
+    plain = name.split("(", 1)[0].strip()
     known = _SAME.get(plain.lower())
     if known is None and "/" in plain:
-        group, _, tool = plain.lower().partition("/")  # any other group is an MCP server
-        known = _SAME.get(tool, _SAME[group]) if group in _SETS else None
+        group, _, tool = plain.lower().partition("/")
+        # Any other group is an MCP server.
+        if group in _SETS:
+            known = _SAME.get(tool, _SAME[group])
     return known or ((plain,) if plain else ())
 
 
 def split_names(names: str) -> list[str]:
-    """The names in a text, at commas or else at blanks, but not inside parentheses; brackets around are dropped."""
+    """Split a text at commas, or else at blanks, but not inside parentheses.
+
+    Brackets around the text are dropped: a list in text that is not valid YAML.
+    """
     names = names.strip()
-    if names[:1] == "[" and names[-1:] == "]":  # a list that was no YAML
+    if names[:1] == "[" and names[-1:] == "]":
         names = names[1:-1]
     parts = _split(names, ",\n")
     if len(parts) == 1:
         parts = _split(names, " \t")
-    return [stripped for part in parts if (stripped := part.strip().strip("'\""))]
+    stripped = (part.strip().strip("'\"") for part in parts)
+    return [name for name in stripped if name]
 
 
 def _split(names: str, separators: str) -> list[str]:
     parts: list[str] = []
-    depth = start = 0
+    depth = 0
+    start = 0
     for at, letter in enumerate(names):
         if letter in "()":
             depth = depth + 1 if letter == "(" else max(0, depth - 1)
@@ -147,40 +158,39 @@ def _split(names: str, separators: str) -> list[str]:
 
 
 def _from_names(names: list[str]) -> Tools:
-    """`!bash` and `-bash` are exclusions; with nothing but exclusions all others are allowed."""
+    """Read names; `!bash` and `-bash` are denied. Only denied names: allow all others."""
     excluded = [name[1:] for name in names if name[:1] in ("!", "-")]
     included = [name for name in names if name[:1] not in ("!", "-")]
-    denied = _distinct(one for name in excluded for one in normal_tool(name))
+    denied = _distinct_tools(excluded)
     if any(name.strip().lower() in _ALL for name in included) or (excluded and not included):
         return Tools(None, denied)
-    return Tools(_distinct(one for name in included for one in normal_tool(name)), denied)
+    return Tools(_distinct_tools(included), denied)
 
 
 def _from_mapping(value: Mapping[str, Value]) -> Tools:
     off = [name for name, rule in value.items() if is_false(rule) or _denies(rule)]
     on = [name for name in value if name not in off]
     if not value or (off and "*" in off):
-        return Tools(_distinct(one for name in on for one in normal_tool(name)), [])
-    denied = _distinct(one for name in off for one in normal_tool(name))
+        return Tools(_distinct_tools(on), [])
     if not on or any(name.lower() in _ALL for name in on):
-        return Tools(None, denied)
-    return Tools(_distinct(one for name in on for one in normal_tool(name)), [])
+        return Tools(None, _distinct_tools(off))
+    return Tools(_distinct_tools(on), [])
 
 
 def _denies(rule: Value) -> bool:
-    """Whether it denies all: the word, or a mapping whose rule for everything does. What no rule is for is allowed."""
+    """Return whether a rule denies everything: the word, or a mapping with `*: deny`."""
     if isinstance(rule, str):
-        return _is_no(rule)
+        return rule.strip().lower() in _NO
     return isinstance(rule, Mapping) and "*" in rule and _denies(rule["*"])
 
 
-def _is_no(word: str) -> bool:
-    return word.strip().lower() in _NO
+def _with_write(names: Iterable[str]) -> Iterator[str]:
+    """Add `write` after `edit`, which stands for all changes of files in permissions."""
+    for name in names:
+        yield name
+        if name == "edit":
+            yield "write"
 
 
-def _permission(name: str) -> tuple[str, ...]:
-    return ("edit", "write") if name == "edit" else normal_tool(name)
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+def _distinct_tools(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(tool for name in names for tool in normal_tool(name)))

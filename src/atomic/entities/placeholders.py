@@ -1,6 +1,6 @@
-"""Fill the user's arguments into a prompt.
+"""Replace the placeholders of a prompt by the user's arguments. Pure.
 
-One pass: what the user typed is put in and never looked at again, so a `$1` in it stays as it is.
+Replaced in one pass, so that a `$1` in the user's text is not replaced again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import re
 NO_ARGUMENTS = "[no arguments provided]"
 
 _PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\[([0-9]+)\]|(ARGUMENTS)(?![A-Za-z0-9_])|([0-9])(?![0-9]))")
-_DIGITS = 6  # nobody types more arguments than that; Python refuses to count with thousands of digits
+# Python refuses to convert numbers with thousands of digits.
+_MAX_DIGITS = 6
 
 
 def fill_in(prompt: str, arguments: str, *, first: int = 1) -> str:
-    """The prompt for these arguments; `first` is the number of the first one, 0 in Claude's files."""
+    """Return the prompt with these arguments.
+
+    `first` is the number of the first argument: 0 in Claude's files. Arguments that no
+    placeholder uses are appended.
+    """
     given = bool(arguments.strip())
     words = split_arguments(arguments) if given else []
     used = False
@@ -23,7 +28,8 @@ def fill_in(prompt: str, arguments: str, *, first: int = 1) -> str:
         nonlocal used
         index, everything, digit = found.groups()
         if digit is not None and int(digit) < first:
-            return found[0]  # `$0` where counting starts at 1
+            # `$0` where numbers begin at 1.
+            return found[0]
         used = True
         if everything is not None:
             return arguments if given else NO_ARGUMENTS
@@ -34,8 +40,8 @@ def fill_in(prompt: str, arguments: str, *, first: int = 1) -> str:
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """The words as a shell would split them; at blanks where the quotes do not match."""
-    import shlex  # only who has arguments needs it
+    """Split like a shell; at blanks if the quotes do not match."""
+    import shlex
 
     try:
         return shlex.split(arguments)
@@ -44,5 +50,5 @@ def split_arguments(arguments: str) -> list[str]:
 
 
 def _word(words: list[str], number: str, first: int) -> str:
-    index = int(number) - first if len(number) <= _DIGITS else len(words)
+    index = int(number) - first if len(number) <= _MAX_DIGITS else len(words)
     return words[index] if index < len(words) else ""

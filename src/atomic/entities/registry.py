@@ -1,7 +1,7 @@
-"""Find a command, skill or agent by its name, whichever provider defined it.
+"""Find commands, skills and agents by name, in the files of all providers.
 
-Names are compared without case. Several files may define the same name; `Source.rank` says which one wins. The order
-in which they were loaded never decides, and when the winner goes, the next one is there.
+Names are compared without case. If several files define the same name, `Source.rank` decides,
+never the order of loading. When the winner is removed, the next definition takes its place.
 """
 
 from __future__ import annotations
@@ -17,18 +17,23 @@ from atomic.entities.model import AnyPath, Diagnostic, Entity, EntityKind, Locat
 from atomic.entities.search import Searchable, search
 
 _log = logging.getLogger(__name__)
-_HINT_ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)  # the order in which a slash command is chosen
+# The order in which a slash command is chosen.
+_HINT_ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)
 
 
 class EntityRegistry:
-    """All definitions of all names, and the one of each that counts."""
+    """All definitions of all names, and the winner of each.
+
+    covering: entities of the project that have the name of a built-in one
+    ignored: the same, if the project is not trusted; they are not used
+    """
 
     def __init__(self, entities: Iterable[Entity] = ()) -> None:
-        self._registered = dict.fromkeys(entities)  # the same one twice is one
+        self._registered = dict.fromkeys(entities)
         self._discovery: Discovery | None = None
         self._is_trusted: Callable[[], bool] = lambda: False
-        self.covering: Sequence[Entity] = ()  # of the project, with a name of the package
-        self.ignored: Sequence[Entity] = ()  # those of them that do not count, because the project is not trusted
+        self.covering: Sequence[Entity] = ()
+        self.ignored: Sequence[Entity] = ()
         self._rebuild()
 
     @classmethod
@@ -40,13 +45,13 @@ class EntityRegistry:
         *,
         is_trusted: Callable[[], bool] = lambda: False,
     ) -> EntityRegistry:
-        """Read what the project, the user and the package define.
+        """Read the definitions of the project, the user and the package.
 
-        project: its folder; None: the project of the current folder.
-        user: the home folder; None: the real one, with the folders that the environment names.
-        providers: only the files of these; None: of all.
-        is_trusted: whether the project is, asked when it defines a name of the package; where it is not, the package's
-            own definition counts.
+        project: its folder; None: the project of the current folder
+        user: the home folder; None: the real one, with folders from the environment
+        providers: read only their files; None: of all
+        is_trusted: called if the project defines a built-in name; if it returns False, the
+            built-in definition is used
         """
         registry = cls()
         registry._is_trusted = is_trusted
@@ -58,16 +63,16 @@ class EntityRegistry:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What could not be read or does not count, by file."""
+        """Return the problems of files, and the definitions that are not used."""
         found = self._discovery.diagnostics if self._discovery else []
         return [*found, *map(_ignored, self.ignored)]
 
     def find(self, kind: EntityKind | str, name: str) -> Entity | None:
-        """The entity with that name or alias, whatever the case; None if there is none."""
+        """Return the entity with a name or alias, or None."""
         return self._index.find(EntityKind(kind), fold(name))
 
     def require(self, kind: EntityKind | str, name: str) -> Entity:
-        """The entity with that name or alias. Raises EntityNotFoundError with the nearest name."""
+        """Return the entity with a name or alias. Raises EntityNotFoundError."""
         kind = EntityKind(kind)
         entity = self._index.find(kind, fold(name))
         if entity is None:
@@ -75,43 +80,44 @@ class EntityRegistry:
         return entity
 
     def search(self, kind: EntityKind | str, text: str) -> list[Entity]:
-        """Those that fit what was typed so far: exact, then prefix, then fuzzy; never the hidden ones."""
+        """Return visible entities that match a text: exact, then prefix, then fuzzy."""
         return search(self._index.searchable(EntityKind(kind)), fold(text.strip()))
 
     def all(self, kind: EntityKind | str | None = None) -> list[Entity]:
-        """The one that counts of each name, the hidden ones too, by name; None: of all kinds."""
+        """Return the winner of each name, hidden ones too, sorted by name."""
         kinds = EntityKind if kind is None else (EntityKind(kind),)
         return [entity for each in kinds for entity in self._index.winners(each)]
 
     def hint(self, name: str) -> str:
-        """The argument hint of what `/name` would run; empty if there is none."""
+        """Return the argument hint of `/name`, or ""."""
         for kind in _HINT_ORDER:
-            if entity := self.find(kind, name):
+            entity = self.find(kind, name)
+            if entity is not None:
                 return entity.argument_hint
         return ""
 
     def definitions(self, kind: EntityKind | str, name: str) -> list[Entity]:
-        """All that define that name (an alias will do), the winner first."""
+        """Return all definitions of a name or alias, the winner first."""
         entity = self.find(kind, name)
         return list(self._index.definitions(entity)) if entity else []
 
     def hides(self, entity: Entity) -> list[Entity]:
-        """The definitions of the same name that come after it."""
+        """Return the definitions of the same name with lower precedence."""
         same = self._index.definitions(entity)
         return list(same[same.index(entity) + 1 :]) if entity in same else []
 
     def hidden_by(self, entity: Entity) -> Entity | None:
-        """The winner of its name; None if it is the winner itself."""
+        """Return the winner of its name; None if it is the winner itself."""
         winner = next(iter(self._index.definitions(entity)), None)
         return None if winner is None or winner == entity else winner
 
     def register(self, entity: Entity) -> None:
-        """Add one more definition; it counts where its source says so. It stays when the files are read again."""
+        """Add a definition that stays when files are read again. Its source has a rank too."""
         self._registered[entity] = None
         self._rebuild()
 
     def refresh(self) -> bool:
-        """Read what changed on the disk, and whether the project is trusted by now. Return whether anything changed."""
+        """Read changed files and the trust of the project; return whether anything changed."""
         if self._discovery is None:
             return False
         if not self._discovery.scan() and bool(self.ignored) == self._ignores():
@@ -130,7 +136,10 @@ class EntityRegistry:
 
 
 def covering_builtins(entities: Iterable[Entity]) -> list[Entity]:
-    """Return those of a project that have a name of the package. A skill and a command are called in the same way."""
+    """Return entities of a project with built-in names.
+
+    A skill and a command share one name, because both are slash commands.
+    """
     known = [*entities]
     builtin = {_called(entity) for entity in known if entity.source.location is Location.BUILTIN}
     return [entity for entity in known if entity.source.location is Location.PROJECT and _called(entity) in builtin]
@@ -146,7 +155,7 @@ def _ignored(entity: Entity) -> Diagnostic:
 
 
 def find_covering(project: AnyPath) -> list[Entity]:
-    """Return what a project defines under names of the package, whether it counts or not."""
+    """Return the entities of a project with built-in names, trusted or not."""
     places = [place for place in places_of(project) if place.location is not Location.USER]
     discovery = Discovery(places)
     discovery.scan()
@@ -154,7 +163,7 @@ def find_covering(project: AnyPath) -> list[Entity]:
 
 
 class _Index:
-    """Definitions by name, the best first; made anew when they change."""
+    """Definitions by name, the winner first; built again when they change."""
 
     def __init__(self, entities: Iterable[Entity]) -> None:
         self._names: dict[EntityKind, dict[str, list[Entity]]] = {kind: {} for kind in EntityKind}
@@ -177,7 +186,7 @@ class _Index:
         return [names[name][0] for name in sorted(names)]
 
     def names(self, kind: EntityKind) -> list[str]:
-        """All that `find` would find, as they are spelled."""
+        """Return all names and aliases in their spelling."""
         winners = self.winners(kind)
         return [*(entity.name for entity in winners), *(alias for entity in winners for alias in entity.aliases)]
 
@@ -192,7 +201,7 @@ class _Index:
 
 
 def _order(entity: Entity) -> tuple[Rank, str]:
-    """By source; two in one file by what they say, so that not even then the order of loading decides."""
+    """Sort by source, and two in one file by their content."""
     return entity.source.rank, repr(entity.facts())
 
 
@@ -201,7 +210,7 @@ def _by_source(entity: Entity) -> tuple[Rank, str]:
 
 
 def _aliases(names: dict[str, list[Entity]]) -> dict[str, Entity]:
-    """The aliases of the winners that are not a name themselves; the better source's wins."""
+    """Return the aliases of winners, except those that are names; the better source wins."""
     result: dict[str, Entity] = {}
     for entity in sorted((same[0] for same in names.values() if same[0].aliases), key=_by_source):
         for alias in map(fold, entity.aliases):
@@ -215,7 +224,8 @@ def _log_numbers(entities: Iterable[Entity]) -> None:
     for entity in entities:
         counted.setdefault(entity.source.provider, Counter())[entity.kind] += 1
     for provider in Provider:
-        if numbers := counted.get(provider):
+        numbers = counted.get(provider)
+        if numbers:
             parts = ", ".join(_plural(numbers[kind], kind.value) for kind in EntityKind if numbers[kind])
             _log.info("Registered %s from %s (%s)", _plural(numbers.total(), "entity"), provider.value, parts)
 

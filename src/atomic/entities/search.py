@@ -1,7 +1,7 @@
-"""Search names as somebody types: exact, then prefix, then fuzzy.
+"""Search names while a user types: exact, then prefix, then fuzzy. Pure.
 
-Fuzzy means that the letters come in this order: `rescod` finds `research-codebase`. That is one pass over each name,
-quick enough for a thousand of them between two keys.
+Fuzzy means that the letters occur in this order: `rescod` finds `research-codebase`. It takes
+one pass over each name, so a thousand names are searched between two keys.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from atomic.entities.model import Entity
 
 _EXACT, _PREFIX, _WORD, _INSIDE, _SCATTERED = range(5)
 
-Score = tuple[int, int, bool, str]  # how well, how far apart, only by an alias, the name
+# Class, distance of the letters, found by an alias, name.
+Score = tuple[int, int, bool, str]
 
 
 class Searchable(NamedTuple):
-    """An entity with its names as they are compared."""
+    """An entity with its folded names."""
 
     name: str
     aliases: tuple[str, ...]
@@ -24,7 +25,7 @@ class Searchable(NamedTuple):
 
 
 def search(candidates: list[Searchable], text: str) -> list[Entity]:
-    """The entities that fit the folded text, the best first; all of them where there is no text."""
+    """Return the entities that match the folded text, best first; all for an empty text."""
     if not text:
         return [candidate.entity for candidate in candidates]
     scored: list[tuple[Score, Entity]] = []
@@ -32,37 +33,30 @@ def search(candidates: list[Searchable], text: str) -> list[Entity]:
         score = _best(candidate, text)
         if score is not None:
             scored.append((score, candidate.entity))
-    scored.sort(key=_score)
+    scored.sort(key=lambda pair: pair[0])
     return [entity for _, entity in scored]
-
-
-def _score(pair: tuple[Score, Entity]) -> Score:
-    return pair[0]
 
 
 def _best(candidate: Searchable, text: str) -> Score | None:
     name = candidate.name
-    found = _fit(name, text)
+    found = _match(name, text)
     best = None if found is None else (*found, False, name)
     for alias in candidate.aliases:
-        found = _fit(alias, text)
+        found = _match(alias, text)
         if found is not None and (best is None or (*found, True, name) < best):
             best = (*found, True, name)
     return best
 
 
-def _fit(name: str, text: str) -> tuple[int, int] | None:
-    """How well the text fits, and how far apart its letters stand; None: not at all."""
+def _match(name: str, text: str) -> tuple[int, int] | None:
+    """Return class and distance of a match; None: no match."""
     at = name.find(text)
     if at == 0:
         return (_EXACT if len(name) == len(text) else _PREFIX), 0
     if at > 0:
         return (_INSIDE if name[at - 1].isalnum() else _WORD), at
-    return _scattered(name, text)
-
-
-def _scattered(name: str, text: str) -> tuple[int, int] | None:
-    first = at = name.find(text[0])
+    first = name.find(text[0])
+    at = first
     for letter in text[1:]:
         if at < 0:
             return None

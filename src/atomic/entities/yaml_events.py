@@ -1,7 +1,8 @@
-"""YAML as plain texts, lists and mappings, read event by event.
+"""Read YAML as plain texts, lists and mappings, event by event.
 
-A limit is noticed before anything is built: no tag makes an object, no alias makes a short text a huge value, no depth
-ends the program. Importing this module costs as much as reading hundreds of files: do it when one needs it.
+A limit is checked before anything is built: a tag makes no object, an alias cannot expand a
+short text to a huge value, and deep nesting cannot exhaust the stack. Import this module only
+when needed: it takes longer than reading hundreds of files.
 """
 
 from __future__ import annotations
@@ -23,18 +24,23 @@ from yaml.events import (
 )
 
 from atomic.entities.errors import FormatError
-from atomic.entities.values import Fields, Value, is_hint
+from atomic.entities.frontmatter import Fields, Value
 
-DEPTH = 20
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # without libyaml the slow one, which gives the same
+_MAX_DEPTH = 20
+_HINTS = frozenset({"argument-hint", "argument_hint", "argumenthint"})
+# Without libyaml the slow loader, which gives the same result.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NotYamlError(Exception):
-    """The text breaks the rules of YAML, or is no mapping."""
+    """The text is not valid YAML, or not one mapping with text keys."""
 
 
 def read_yaml(block: str, first_line: int = 1) -> Fields:
-    """The mapping in a text. Raises NotYamlError, and FormatError for a tag, an alias or too great a depth."""
+    """Return the mapping in a text.
+
+    Raises NotYamlError, and FormatError for a tag, an alias or too much nesting.
+    """
     try:
         return _Reader(block, first_line).document()
     except yaml.YAMLError as error:
@@ -42,56 +48,63 @@ def read_yaml(block: str, first_line: int = 1) -> Fields:
 
 
 class _Reader:
-    """Takes events and builds values; `_depth` is that of the value at hand."""
+    """Builds values from events; `_depth` is the nesting of the current value."""
 
     def __init__(self, block: str, first_line: int) -> None:
         self._next = cast("Callable[[], Event]", _LOADER(block).get_event)
-        self._block, self._first_line, self._depth = block, first_line, 0
+        self._block = block
+        self._first_line = first_line
+        self._depth = 0
 
     def document(self) -> Fields:
-        self._next()  # the stream's start
+        # The start of the stream.
+        self._next()
         if not isinstance(self._next(), DocumentStartEvent):
             return {}
-        root = self._next()
-        fields = self._value(root)[0]
-        self._next()  # the document's end
+        fields = self._value(self._next())[0]
+        # The end of the document.
+        self._next()
         if not isinstance(fields, dict) or not isinstance(self._next(), StreamEndEvent):
-            raise NotYamlError("it is no mapping, or more than one")
+            raise NotYamlError("not a mapping, or more than one document")
         return fields
 
     def _value(self, event: Event) -> tuple[Value, str]:
-        """A value, and the text that it was read from."""
+        """Return a value and its source text."""
         self._check(event)
         if isinstance(event, ScalarEvent):
             return event.value, event.value
         self._depth += 1
-        if self._depth > DEPTH:
-            raise self._refused(event, f"the front matter is nested deeper than {DEPTH}")
+        if self._depth > _MAX_DEPTH:
+            raise self._refuse(event, f"the front matter is nested deeper than {_MAX_DEPTH}")
         value, end = self._mapping() if isinstance(event, MappingStartEvent) else self._sequence()
         self._depth -= 1
         return value, " ".join(self._block[event.start_mark.index : end.end_mark.index].split())
 
     def _mapping(self) -> tuple[Fields, Event]:
         fields: Fields = {}
-        while not isinstance(event := self._next(), MappingEndEvent):
+        event = self._next()
+        while not isinstance(event, MappingEndEvent):
             self._check(event)
             if not isinstance(event, ScalarEvent):
-                raise NotYamlError("a key is no text")
+                raise NotYamlError("a key is not a text")
             value, source = self._value(self._next())
-            fields[event.value] = source if is_hint(event.value) else value
+            fields[event.value] = source if event.value.lower() in _HINTS else value
+            event = self._next()
         return fields, event
 
     def _sequence(self) -> tuple[list[Value], Event]:
         items: list[Value] = []
-        while not isinstance(event := self._next(), SequenceEndEvent):
+        event = self._next()
+        while not isinstance(event, SequenceEndEvent):
             items.append(self._value(event)[0])
+            event = self._next()
         return items, event
 
     def _check(self, event: Event) -> None:
         if isinstance(event, AliasEvent):
-            raise self._refused(event, "the front matter has a YAML alias")
+            raise self._refuse(event, "the front matter has a YAML alias")
         if isinstance(event, NodeEvent) and getattr(event, "tag", None) is not None:
-            raise self._refused(event, "the front matter has a YAML tag")
+            raise self._refuse(event, "the front matter has a YAML tag")
 
-    def _refused(self, event: Event, reason: str) -> FormatError:
+    def _refuse(self, event: Event, reason: str) -> FormatError:
         return FormatError(reason, self._first_line + event.start_mark.line)
