@@ -30,6 +30,16 @@ class PromptHistory:
         self._file, self._project = file, project
         self._sent: list[Sent] | None = None
 
+    @classmethod
+    def of_home(cls, home: Path | None, project: str | None) -> PromptHistory:
+        """Return the history in Atomic's home folder. The project is by default the current folder."""
+        if project is None:
+            try:
+                project = os.getcwd()
+            except OSError:  # the folder was deleted
+                project = ""
+        return cls(None if home is None else home / "history.jsonl", project)
+
     def add(self, text: str, now: float) -> str | None:
         """Keep a text. Why it could not be written, if so: it is remembered until the end all the same."""
         from atomic.base.redaction import redact

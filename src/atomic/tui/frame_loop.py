@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Flag
 from typing import Generic, TypeVar
 
-from atomic.tui.state.model import Changes
+from atomic.tui.state.model import DURATIONS, Changes
 
 Flags = TypeVar("Flags", bound=Flag)
 
@@ -71,14 +71,12 @@ class FrameLoop:
     def __init__(
         self,
         paint: Callable[[Changes], None],
-        tick: Callable[[], None],
         call_later: Callable[[Callable[[], None]], object],
         monotonic: Callable[[], float],
     ) -> None:
-        """Call `tick` a second after `tick_later`. `call_later` queues a call after pending messages."""
+        """`call_later` queues a call after pending messages."""
         self._clock: FrameClock[Changes] = FrameClock(Changes.NONE)
         self._paint = paint
-        self._tick = tick
         self._call_later = call_later
         self._monotonic = monotonic
         self._frame_timer: asyncio.TimerHandle | None = None
@@ -104,7 +102,7 @@ class FrameLoop:
         self._clock.key(now)
 
     def tick_later(self) -> None:
-        """Plan a tick, unless one is planned already."""
+        """Plan a frame that updates durations in a second, unless one is planned already."""
         if self._tick_timer is None:
             self._tick_timer = asyncio.get_running_loop().call_later(TICK, self._run_tick)
 
@@ -130,4 +128,4 @@ class FrameLoop:
 
     def _run_tick(self) -> None:
         self._tick_timer = None
-        self._tick()
+        self.mark(DURATIONS)

@@ -7,7 +7,7 @@ the editor.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -133,3 +133,24 @@ def _word(path: str) -> str:
 def _texts(texts: Sequence[str], cursor: int) -> Offer:
     rows = tuple(Suggestion(" ".join(text.split()), text, 0) for text in texts[:_MOST])
     return Offer(OfferKind.HISTORY, rows, note="" if rows else "Nothing that was sent before fits")
+
+
+def registry_of(commands: Iterable[CommandInfo]) -> CommandRegistry:
+    """Return a registry to look commands up. The engine runs them, so they have no handler."""
+    from atomic.commands import Category, Command, CommandCall, CommandContext, CommandRegistry
+
+    async def run_in_engine(call: CommandCall, context: CommandContext) -> None:
+        raise AssertionError(f"/{call.name} is run by the engine")
+
+    return CommandRegistry.of(
+        Command(
+            info.name,
+            info.description,
+            Category(info.category),
+            run_in_engine,
+            info.aliases,
+            info.argument_hint,
+            info.hidden,
+        )
+        for info in commands
+    )

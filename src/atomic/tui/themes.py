@@ -37,6 +37,16 @@ def theme_for(background: tuple[int, int, int] | None, *, few_colours: bool) -> 
     return "dark"
 
 
+def parse_colour(colour: str) -> tuple[int, int, int] | None:
+    """Parse a colour as a terminal reports it, such as `rgb:ffff/ffff/ffff`; None if it is none."""
+    parts = colour.partition(":")[2].split("/")
+    try:
+        red, green, blue = (int(part[:2].ljust(2, part[:1] or "x"), 16) for part in parts)
+    except ValueError:
+        return None
+    return red, green, blue
+
+
 def textual_name(name: str) -> str:
     """Return Textual's name of a theme."""
     return name if name.startswith(_PREFIX) else _PREFIX + name

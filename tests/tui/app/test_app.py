@@ -665,7 +665,7 @@ async def test_the_transcript_is_read_block_by_block() -> None:
     link = ScriptedLink()
     app = app_with(link)
     copied: list[str] = []
-    app.copy = lambda text, if_empty: copied.append(text)
+    app.desktop.copy = lambda text, if_empty: copied.append(text)
     async with app.run_test() as pilot:
         await until(pilot, lambda: link.sent)
         link.say(ChatNotice(text="one"), ChatNotice(text="two"), ChatNotice(text="three"))
@@ -703,7 +703,7 @@ async def test_a_link_never_opens_a_program_in_our_terminal(monkeypatch: pytest.
     copied: list[str] = []
     app = app_with(ScriptedLink())
     app.open_url = lambda url, new_tab=True: opened.append(url)
-    app.copy = lambda text, if_empty: copied.append(text)
+    app.desktop.copy = lambda text, if_empty: copied.append(text)
     async with app.run_test(notifications=True) as pilot:
         view = app.query_one(TranscriptView)
         view.post_message(TranscriptView.LinkOpened("https://example.com/a"))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from atomic.chat.protocol import Activity, ChatEvent, RunEnded, ShellOutput, WorkflowActivity
 from atomic.providers.events import TextDelta, ThinkingDelta, ToolOutput, ToolStarted
 from atomic.runs.events import AgentActivity
-from atomic.tui.attention import call, title
-from atomic.tui.clipboard import copy, local_tool, osc_52, passed_through
+from atomic.tui.desktop import alert, copy, local_tool, osc_52, passed_through, title
 from atomic.tui.engine_reader import merged
 
 
@@ -49,9 +48,9 @@ def test_tmux_hands_it_on() -> None:
 
 
 def test_a_call_is_a_bell_or_a_message_and_never_more_than_its_words() -> None:
-    assert call("done", {"TERM": "xterm-256color"}) == "\x07"
-    assert call("done", {"TERM_PROGRAM": "WezTerm"}) == "\x1b]9;done\x07"
-    assert call("done", {"TERM_PROGRAM": "WezTerm", "TMUX": "1"}) == "\x07"
+    assert alert("done", {"TERM": "xterm-256color"}) == "\x07"
+    assert alert("done", {"TERM_PROGRAM": "WezTerm"}) == "\x1b]9;done\x07"
+    assert alert("done", {"TERM_PROGRAM": "WezTerm", "TMUX": "1"}) == "\x07"
     assert title("evil\x1b]0;x\x07\n") == "\x1b]0;evil]0;x\x07"
 
 

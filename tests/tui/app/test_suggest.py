@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atomic.chat.protocol import CommandInfo
-from atomic.tui.command_list import registry_of
-from atomic.tui.suggestions import Known, Offer, OfferKind, mention_at, needs_argument, offer
+from atomic.tui.suggestions import Known, Offer, OfferKind, mention_at, needs_argument, offer, registry_of
 
 COMMANDS = (
     CommandInfo("help", "Show help", "builtin", ("h", "?"), "[command]"),

@@ -108,7 +108,7 @@ async def _settled(pilot: Pilot[Any]) -> None:
 
 
 async def _shown(app: AtomicApp, pilot: Pilot[Any]) -> None:
-    app._last_key = float("inf")  # pyright: ignore[reportPrivateUsage]  # somebody types: no dialog opens by itself
+    app.last_key = float("inf")  # a user who types: no dialog opens by itself
     app.show(EVERYTHING)
     await _settled(pilot)
 

@@ -73,7 +73,7 @@ async def test_nor_does_the_view() -> None:
     app = Stage(turn(*(Notice(text) for text in VECTORS), TextDelta("\n\n".join(VECTORS))))
     async with app.run_test(size=(80, 40)) as pilot:
         await pilot.pause()
-        app.view.action_scroll_home()
+        app.view.action_scroll_start()
         seen = 0
         while True:
             height = app.view.size.height

@@ -231,21 +231,20 @@ async def test_transcript_mode_walks_over_blocks() -> None:
     app = stage(*turn(TextDelta(paragraphs(40)), *tools, TextDelta("The end.")))
     async with app.run_test(size=(60, 12)) as pilot:
         view = app.view
-        view.previous_block()
+        view.action_block_previous()
         assert view.current_text() == "The end."
-        view.previous_block()
+        view.action_block_previous()
         assert view.current_text() == "Bash ls\n$ ls\nout"
-        view.toggle_current()
+        view.action_block_unfold()
         await settle(pilot)
         assert not next(block for block in app.store.screen.blocks if block.title == "Bash").folded
         assert any(row.endswith("▐") for row in app.rows())
-        assert view.find("P3 ")
+        view.action_block_first()
         await settle(pilot)
-        assert view.current_text().startswith("P3 ")
-        assert any("P3 " in row for row in app.rows())
-        view.next_block()
-        assert view.current_text().startswith("P4 ")
-        assert not view.find("no such text")
+        assert any("P0" in row for row in app.rows())
+        view.action_block_next()
+        view.action_block_last()
+        assert view.current_text() == "The end."
         view.clear_cursor()
         assert view.current_block is None
 
@@ -275,7 +274,7 @@ async def test_another_theme_has_other_colours() -> None:
 async def test_a_cleared_transcript_is_empty_and_follows_again() -> None:
     app = stage(*many(80))
     async with app.run_test(size=(60, 12)) as pilot:
-        app.view.action_scroll_home()
+        app.view.action_scroll_start()
         app.tell(Cleared())
         await settle(pilot)
         assert "P79" not in "\n".join(app.rows())
@@ -329,7 +328,7 @@ async def test_a_key_between_news_and_frame_finds_a_whole_state() -> None:
         for news in many(90, run="r2"):
             app.store.apply(news, 1.0)
         app.view.action_page_up()
-        app.view.previous_block()
+        app.view.action_block_previous()
         await settle(pilot)
         assert "P89" in "\n".join(app.rows())
 
@@ -404,7 +403,7 @@ def _do_something(app: Stage, chance: random.Random, step: int) -> None:
         case 7:
             app.view.scroll_lines(chance.choice([-30, -3, -1, 1, 3, 30]))
         case _:
-            chance.choice([app.view.follow, app.view.next_block, app.view.previous_block])()
+            chance.choice([app.view.follow, app.view.action_block_next, app.view.action_block_previous])()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (9, 3), (250, 80)])

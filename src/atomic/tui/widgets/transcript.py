@@ -286,7 +286,7 @@ class TranscriptView(ScrollView, can_focus=True):
         """Scroll a page down, keeping one line."""
         self.scroll_lines(max(1, self.scrollable_content_region.height) - 1)
 
-    def action_scroll_home(self) -> None:
+    def action_scroll_start(self) -> None:
         """Scroll to the beginning."""
         viewport = self._ready()
         if viewport is not None:
@@ -299,12 +299,24 @@ class TranscriptView(ScrollView, can_focus=True):
 
     # block cursor
 
-    def next_block(self) -> None:
+    def action_block_next(self) -> None:
         """Move the cursor to the next block."""
         self._step(1)
 
-    def previous_block(self) -> None:
+    def action_block_previous(self) -> None:
         """Move the cursor to the previous block."""
+        self._step(-1)
+
+    def action_block_first(self) -> None:
+        """Move the cursor to the first block."""
+        self.action_scroll_start()
+        self.clear_cursor()
+        self._step(1)
+
+    def action_block_last(self) -> None:
+        """Move the cursor to the last block."""
+        self.follow()
+        self.clear_cursor()
         self._step(-1)
 
     def clear_cursor(self) -> None:
@@ -322,29 +334,11 @@ class TranscriptView(ScrollView, can_focus=True):
         block = self._block_at_cursor()
         return plain_text(block) if block is not None else ""
 
-    def toggle_current(self) -> None:
+    def action_block_unfold(self) -> None:
         """Fold or unfold the block with the cursor."""
         block = self._block_at_cursor()
         if block is not None and block.kind in FOLDABLE:
             self._toggle(block)
-
-    def find(self, text: str, *, backwards: bool = True) -> bool:
-        """Move the cursor to the next block that contains a text. Return whether there is one."""
-        viewport = self._ready()
-        if viewport is None:
-            return False
-        blocks = viewport.blocks
-        at = viewport.index_of(self._cursor)
-        if backwards:
-            order = range((len(blocks) if at is None else at) - 1, -1, -1)
-        else:
-            order = range(0 if at is None else at + 1, len(blocks))
-        wanted = text.casefold()
-        for index in order:
-            if not blocks[index].hidden and wanted in plain_text(blocks[index]).casefold():
-                self._put_cursor(viewport, index)
-                return True
-        return False
 
     def _block_at_cursor(self) -> Block | None:
         if self._viewport is None or self._cursor is None:
