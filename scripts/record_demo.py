@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from atomic.cli.demo import PROJECT, RECORDING, identity, make_project, python_name
-from atomic.loading.builtin import builtin_workflows
+from atomic.loading.catalog import builtin_workflows
 from atomic.testing import Call, ModelServer, Pause, Say, Think, Tokens, claude_env
 
 ROOT = Path(__file__).resolve().parents[1]

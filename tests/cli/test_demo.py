@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.loading.builtin import builtin_workflows
+from atomic.loading.catalog import builtin_workflows
 from atomic.processes import ExecResult
 from tests.cli.command import ATOMIC, SDKS, User
 from tests.cli.flows import session, sessions

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.loading.builtin import builtin_workflows
+from atomic.loading.catalog import builtin_workflows
 from atomic.workflows.definition import WorkflowDefinition
 from tests.cli.command import User, complaint, objects
 from tests.cli.flows import call, end, ledger, recording, session, sessions, workflow

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.loading.builtin import builtin_workflows
+from atomic.loading.catalog import builtin_workflows
 from tests.cli.command import User, complaint, told
 from tests.cli.files import write
 from tests.cli.flows import call, end, recording, session
@@ -75,7 +75,7 @@ async def test_people_get_a_table_and_the_problems(user: User) -> None:
     assert "project, not trusted" in done.stdout
     lines = done.stderr.splitlines()
     assert lines[0].startswith(f"atomic: {broken}:2: this is not Python")
-    assert "good.py:2: version is no literal" in lines[1]
+    assert "good.py:2: version is not a literal" in lines[1]
 
 
 async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None:
@@ -238,7 +238,7 @@ async def test_a_workflow_is_shown_and_what_it_can_do_only_if_it_may_run(user: U
         ("graph zzz", 'Workflow not found: "zzz" (atomic workflows list shows them)'),
         ("graph", "atomic workflows graph needs a NAME: atomic workflows graph NAME"),
         ("chek", 'Unknown command: "workflows chek" (did you mean "check"?)'),
-        ("new ../x", '"../x" is no name for a workflow: give one word such as "my-flow"'),
+        ("new ../x", '"../x" cannot name a workflow: use one word such as "my-flow"'),
     ],
 )
 async def test_a_wrong_name_is_one_line_and_exit_code_2(user: User, words: str, message: str) -> None:

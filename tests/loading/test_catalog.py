@@ -66,7 +66,7 @@ def test_a_name_beats_an_alias_on_the_same_level(world: World) -> None:
     assert catalog.definition("b").name == "b"
     (problem,) = catalog.problems
     assert problem.path.name == "a.py"
-    assert problem.reason == 'the alias "b" is that of "b"'
+    assert problem.reason == 'the alias "b" is taken by "b"'
 
 
 def test_two_files_with_one_name_are_a_problem(world: World) -> None:
@@ -235,10 +235,10 @@ def test_a_builder_that_was_not_compiled_is_compiled(world: World) -> None:
         ("x = 1\n\n1 / 0\n", 3, "ZeroDivisionError: division by zero"),
         ("def f():\n    raise KeyError('k')\nf()\n", 2, "KeyError: 'k'"),
         ("import sys\nsys.exit(0)\n", 2, "SystemExit: 0"),
-        ("x = 1\nworkflow = 3\n", 2, "workflow is no compiled graph, but an int; end it with .compile()"),
-        ("x = 1\ngraph_config = {}\n", 2, "graph_config is no GraphConfig, but a dict"),
-        (SAY + "graph_config = 1\n", 6, "the file has both graph_config and workflow: give one of them"),
-        (SAY + "migrate_state = 3\n", 7, "migrate_state is no function, but an int"),
+        ("x = 1\nworkflow = 3\n", 2, "workflow is an int, not a compiled graph: end it with .compile()"),
+        ("x = 1\ngraph_config = {}\n", 2, "graph_config is a dict, not a GraphConfig"),
+        (SAY + "graph_config = 1\n", 6, "the file has both graph_config and workflow: remove one of them"),
+        (SAY + "migrate_state = 3\n", 7, "migrate_state is an int, not a function"),
         ("def f(): return f()\nf()\n", 1, "RecursionError: "),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_file_of_approvals_that_others_may_write_approves_nothing(world: World
     world.trust()
     (world.home / ".atomic" / "trust.json").chmod(0o666)
     assert not world.look().trusted
-    assert "others may write" in world.look().problem
+    assert "other users may write" in world.look().problem
 
 
 def test_the_home_folder_and_the_root_are_no_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.loading.project_check import Gate, find_gate
+from atomic.loading.project_check import CheckCommand, find_check
 from atomic.processes import ExecError
 from atomic.ralph.checks import TAIL, CheckHistory
 from atomic.sessions.facts import Facts
@@ -30,7 +30,7 @@ LIMIT = 60.0  # seconds; no gate here takes a small part of it
 
 def found(folder: Path, files: dict[str, str]) -> str | None:
     write(folder, {"readme": "", **files})
-    gate = find_gate(folder)
+    gate = find_check(folder)
     return None if gate is None else f"{gate.origin}: {gate.command}"
 
 
@@ -152,8 +152,8 @@ def test_what_a_stranger_put_there_is_not_believed(tmp_path: Path) -> None:
     (project / "tests").symlink_to(tmp_path / "outside" / "tests")
     os.mkfifo(project / "package.json")
     (project / "Cargo.toml").mkdir()
-    assert find_gate(project) is None
-    assert find_gate(tmp_path / "nowhere") is None
+    assert find_check(project) is None
+    assert find_check(tmp_path / "nowhere") is None
 
 
 # -- running -------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def facts_of(folder: Path) -> Facts:
 
 def book_of(folder: Path, *commands: str) -> CheckHistory:
     book = CheckHistory(facts_of(folder))
-    book.choose(Gate(command, "--verify") for command in commands)
+    book.choose(CheckCommand(command, "--verify") for command in commands)
     return book
 
 
@@ -219,7 +219,7 @@ async def test_a_gate_that_is_cancelled_leaves_no_process_and_the_next_one_may_r
     with pytest.raises(asyncio.CancelledError):
         await checking
     assert [pid for pid in pids if is_alive(pid)] == []
-    book.choose([Gate("true", "--verify")])
+    book.choose([CheckCommand("true", "--verify")])
     assert (await book.check(tmp_path, LIMIT))[0].exit_code == 0
 
 

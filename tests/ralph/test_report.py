@@ -13,7 +13,7 @@ import pytest
 
 from atomic.base.usage import Usage
 from atomic.git.snapshots import FolderSnapshot
-from atomic.loading.project_check import Gate
+from atomic.loading.project_check import CheckCommand
 from atomic.ralph.evidence import CheckResult, Diffstat, Evidence, write_evidence
 from atomic.ralph.options import Options
 from atomic.ralph.report import at_end, report_of
@@ -50,7 +50,9 @@ class Run:
         record = SessionRecord(id=ID, workflow="ralph", cwd="/project", **facts)
         (self.folder / "session.json").write_bytes(msgspec.json.encode(record))
 
-    def gates(self, *gates: Gate, baseline: Mapping[str, int] | None = None, passed: Sequence[str] = ()) -> None:
+    def gates(
+        self, *gates: CheckCommand, baseline: Mapping[str, int] | None = None, passed: Sequence[str] = ()
+    ) -> None:
         pages = {"gates": gates, "baseline": baseline or {gate.command: 0 for gate in gates}, "passed_once": passed}
         self.facts.set("gates.json", pages)
 
@@ -119,7 +121,7 @@ def run(tmp_path: Path) -> Run:
 @pytest.fixture
 def finished(run: Run) -> Run:
     """A run that did all of it: two tasks, a gate, a review."""
-    run.gates(Gate("make test", "Makefile"))
+    run.gates(CheckCommand("make test", "Makefile"))
     run.tasks(done("t1"), done("t2"))
     run.evidence("t1", passed())
     run.evidence("t2", passed(), before=FIRST, commit=SECOND)
@@ -179,7 +181,7 @@ def test_it_never_claims_a_gate_or_a_review_that_was_not(
     tmp_path: Path, options: Mapping[str, Any], gated: bool, known: str
 ) -> None:
     run = Run(tmp_path, **options)
-    run.gates(*([Gate("make test", "Makefile")] if gated else []))
+    run.gates(*([CheckCommand("make test", "Makefile")] if gated else []))
     run.tasks(done("t1"))
     run.evidence("t1", *([passed()] if gated else []))
     end = run.end(over=True, reviews=[] if options else [APPROVED])
@@ -189,7 +191,7 @@ def test_it_never_claims_a_gate_or_a_review_that_was_not(
 
 
 def test_a_gate_that_was_red_before_and_stays_red_proves_nothing(run: Run) -> None:
-    run.gates(Gate("make test", "Makefile"), baseline={"make test": 2})
+    run.gates(CheckCommand("make test", "Makefile"), baseline={"make test": 2})
     run.tasks(done("t1"))
     run.evidence("t1", passed(exit_code=2, baseline_exit_code=2, blocking=False))
     end = run.end(over=True, reviews=[APPROVED])
@@ -257,7 +259,7 @@ def test_a_flaky_gate_is_named(finished: Run) -> None:
 
 
 def test_each_task_that_is_left_has_its_reason(run: Run) -> None:
-    run.gates(Gate("make test", "--verify"))
+    run.gates(CheckCommand("make test", "--verify"))
     run.tasks(
         Task("t1", "First", status=TaskStatus.FAILED),
         Task("t2", "Second", blocked_by=["t1"]),
@@ -448,7 +450,7 @@ def test_the_commands_do_what_they_say(run: Run, tmp_path: Path, monkeypatch: py
 def shared_run(folder: Path, *, turned: bool) -> Run:
     """Two tasks of two workers, of which one or the other ended first, and so saw the files of both."""
     run = Run(folder, workers=2)
-    run.gates(Gate("make test", "Makefile"))
+    run.gates(CheckCommand("make test", "Makefile"))
     run.tasks(done("t1"), done("t2"))
     both, first, last = ("t1.py", "t2.py"), *(("t2", "t1") if turned else ("t1", "t2"))
     run.evidence(last, passed(seconds=1.5), changed_files=both, commit=SECOND, diffstat=Diffstat(2, 9, 9))
@@ -473,7 +475,7 @@ def test_which_task_ended_first_does_not_change_the_report(tmp_path: Path) -> No
 
 def test_yolo_rests_on_the_promise_and_its_gates(tmp_path: Path) -> None:
     run = Run(tmp_path, mode="yolo")
-    run.gates(Gate("make test", "Makefile"))
+    run.gates(CheckCommand("make test", "Makefile"))
     run.evidence("yolo", passed())
     end = run.end(over=True, iteration=4)
     assert said(end).startswith("the promise was kept after 4 turns, verified by make test, not reviewed; ")
@@ -494,10 +496,10 @@ def test_yolo_without_a_kept_promise_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_shows_what_would_be_done_and_claims_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path, dry_run=True, gates=(Gate("make check", "--verify"),), workers=3)
+    run = Run(tmp_path, dry_run=True, gates=(CheckCommand("make check", "--verify"),), workers=3)
     given = {"verify": ["make check"], "workers": 3}
     run.record(config={"max_iterations": 7, **given}, options={"caps": {"max_cost": 5.0}, "given": sorted(given)})
-    run.gates(Gate("make check", "--verify"), baseline={"x": 0})
+    run.gates(CheckCommand("make check", "--verify"), baseline={"x": 0})
     run.tasks(Task("t1", "First", acceptance=["it runs"]), Task("t2", "Second", blocked_by=["t1"]))
     end = run.end()
     assert said(end).startswith("dry run: 2 tasks planned, nothing was done; report: ")
@@ -538,7 +540,7 @@ HOSTILE = [
 @pytest.mark.parametrize("words", HOSTILE)
 def test_words_of_others_break_neither_markdown_nor_terminal(run: Run, words: str) -> None:
     run.options = msgspec.structs.replace(run.options, goal=words)
-    run.gates(Gate("make test", "--verify"))
+    run.gates(CheckCommand("make test", "--verify"))
     run.tasks(done("t1", words), Task("t2", words, status=TaskStatus.FAILED))
     red = passed(exit_code=1, output_tail=words)
     run.evidence("t1", passed(), changed_files=(words,), protected_files=(words,), commit=START)

@@ -229,9 +229,9 @@ async def test_a_file_leaves_a_report_after_a_signal(user: User) -> None:
     ("code", "message"),
     [
         ("async def at_end(end): ...", "at_end is async"),
-        ("at_end = 3", "at_end is no function, but an int"),
+        ("at_end = 3", "at_end is an int, not a function"),
         ("async def create_state(params): ...", "create_state is async"),
-        ("create_state = 3", "create_state is no function, but an int"),
+        ("create_state = 3", "create_state is an int, not a function"),
         ("raise BaseException('panic')", "BaseException: panic"),
     ],
 )

@@ -40,7 +40,7 @@ AnyPath = str | os.PathLike[str]
 
 
 class RefusedFileError(OSError):
-    """A file that may not be read; `strerror` says why."""
+    """A file that may not be read; `strerror` is the reason."""
 
     def __init__(self, reason: str, path: AnyPath) -> None:
         super().__init__(errno.EINVAL, reason, os.fspath(path))
@@ -50,9 +50,6 @@ def reason_of(error: OSError) -> str:
     """Return why a file was not read, for a message that names the file itself."""
     reason = error.strerror or str(error)
     return reason if isinstance(error, RefusedFileError) else f"it cannot be read: {reason}"
-
-
-# any path -------------------------------------------------------------------------------------------------------
 
 
 def read_bounded(path: AnyPath, limit: int = MAX_BYTES) -> bytes:
@@ -66,15 +63,16 @@ def read_bounded_text(path: AnyPath, limit: int = MAX_BYTES) -> str:
     return read_bounded(path, limit).decode("utf-8", "replace")
 
 
-def read_start(path: AnyPath, limit: int) -> bytes:
+def read_start(path: AnyPath, limit: int, *, follow_links: bool = True) -> bytes:
     """Return the first bytes of a regular file."""
-    with open_regular(path) as file:
+    with open_regular(path, follow_links=follow_links) as file:
         return _read_up_to(file, limit)
 
 
 def open_regular(path: AnyPath, *, follow_links: bool = True) -> BinaryIO:
     """Open a regular file for reading; `follow_links` is about the last part of the path."""
-    require_regular(os.stat(path), path)  # before opening: some devices act when they are opened
+    # Checked before opening, because some devices act when they are opened.
+    require_regular(os.stat(path, follow_symlinks=follow_links), path)
     flags = _FILE_FLAGS if follow_links else _FILE_FLAGS | os.O_NOFOLLOW
     descriptor = os.open(path, flags)
     try:
@@ -110,9 +108,6 @@ def _read_up_to(file: BinaryIO, limit: int) -> bytes:
 
 def _too_long(limit: int, path: AnyPath) -> RefusedFileError:
     return RefusedFileError(f"this file is longer than {limit:,} bytes", path)
-
-
-# inside folders -------------------------------------------------------------------------------------------------
 
 
 def read_inside(path: Path, *, roots: Sequence[Path], limit: int) -> bytes | None:
@@ -162,7 +157,7 @@ class Root:
 
     @classmethod
     def of_user(cls, folder: Path) -> Root:
-        """Return the root of a user's own files, which run without a question: nobody else may write them."""
+        """Return the root of a user's own files, which need no trust: only the user may write them."""
         return cls(folder, (os.getuid(), 0), shared=False)
 
     def read(self, name: str, *, limit: int = MAX_BYTES) -> FoundFile | None:
@@ -238,9 +233,6 @@ class _WalkBudget:
     def take_entry(self) -> bool:
         self._entries_left -= 1
         return self._entries_left >= 0 and self.bytes_left >= 0
-
-
-# descriptors ----------------------------------------------------------------------------------------------------
 
 
 def open_folder(root: str, folder: str) -> int:

@@ -27,7 +27,7 @@ from atomic.cli.run_host import host_run
 from atomic.cli.streams import put, screen_width
 from atomic.config import Settings
 from atomic.git.calls import run_git
-from atomic.loading.builtin import builtin_workflows
+from atomic.loading.catalog import builtin_workflows
 from atomic.runs.executor import WorkflowRun, run_workflow
 from atomic.runs.host import Person
 from atomic.wiring import Project, RunFlags

@@ -1,4 +1,4 @@
-"""Finds workflows by name: those of the project, of the user, and built-in ones.
+"""Find workflows by name, in the project, in the user's folder and among built-in ones.
 
 No code of a workflow runs to find it. A workflow of a project is loaded only if the project
 is trusted, and from the bytes of the approved snapshot.
@@ -18,7 +18,6 @@ from atomic.base.errors import did_you_mean
 from atomic.config import Settings, find_project
 from atomic.graph import CompiledGraph
 from atomic.loading import trust
-from atomic.loading.builtin import builtin_workflows
 from atomic.loading.executables import shown_path
 from atomic.loading.loader import define, line_of_node, load_file
 from atomic.loading.metadata_reader import MetadataReader
@@ -62,12 +61,12 @@ class WorkflowCatalog:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The project as it was first read. Raises UntrustedError if `trusted` is another hash."""
+        """Return the project as it was first read. Raise UntrustedError if `trusted` is another hash."""
         return trust.accept(trust.look(self.project, home=self._home), self._given)
 
     @cached_property
     def python_files(self) -> Sequence[PythonFiles]:
-        """The Python files by origin; the first one wins."""
+        """Return the Python files by origin; the first one wins."""
         return (project_files(self.snapshot), user_files(self._home))
 
     def find(self, name: str) -> WorkflowDefinition | None:
@@ -113,7 +112,7 @@ class WorkflowCatalog:
 
     @property
     def problems(self) -> Sequence[WorkflowProblem]:
-        """The problems of files that can be found without running them."""
+        """Return the problems that can be found without running the files."""
         self._look()
         return (*self._problems, *(problem for one in (*self.all(), *self.hidden) for problem in one.problems))
 
@@ -125,8 +124,6 @@ class WorkflowCatalog:
         """Return the config of a workflow with the settings."""
         return definition.config(self._settings.workflows if self._settings else {})
 
-    # finding ---------------------------------------------------------------------------------------------------
-
     def _look(self) -> None:
         if self._has_looked:
             return
@@ -134,16 +131,16 @@ class WorkflowCatalog:
         for files in self.python_files:
             self._problems += files.problems(files.workflows)
             reader = MetadataReader()
-            self._place([self._define(files, name, data, reader) for name, data in files.below(files.workflows)])
-        self._place(self._builtin)
+            self._add([self._define(files, name, data, reader) for name, data in files.below(files.workflows)])
+        self._add(self._builtin)
 
     def _define(self, files: PythonFiles, name: str, data: bytes, reader: MetadataReader) -> WorkflowDefinition:
         path = files.root / shown_path(name)
         self._files[path] = (files, name)
         return define(path, data, of=files.source, loader=self._load, reader=reader)
 
-    def _place(self, level: Sequence[WorkflowDefinition]) -> None:
-        """Assign names, then aliases; those of an earlier level stay assigned."""
+    def _add(self, level: Sequence[WorkflowDefinition]) -> None:
+        """Assign names, then aliases; an earlier level keeps its names."""
         winners = [one for one in level if one.name and self._takes_name(one)]
         self._problems += [problem for one in level if not one.name for problem in one.problems]
         for one in winners:
@@ -151,9 +148,8 @@ class WorkflowCatalog:
             for alias in one.aliases:
                 owner = self._by_word.setdefault(fold(alias), one)
                 if owner is not one and owner.source is one.source and one.path is not None:
-                    self._problems.append(
-                        WorkflowProblem(one.path, 1, f'the alias "{alias}" is that of "{owner.name}"')
-                    )
+                    reason = f'the alias "{alias}" is taken by "{owner.name}"'
+                    self._problems.append(WorkflowProblem(one.path, 1, reason))
 
     def _takes_name(self, one: WorkflowDefinition) -> bool:
         owner = self._by_word.setdefault(fold(one.name), one)
@@ -165,19 +161,17 @@ class WorkflowCatalog:
             self._problems.append(WorkflowProblem(one.path, 1, reason))
         return False
 
-    # loading ---------------------------------------------------------------------------------------------------
-
     def _load(self, definition: WorkflowDefinition) -> LoadedWorkflow:
-        loaded = self._raw(definition)
-        circle = self._circle(definition, (), set())
-        if circle is not None:
-            node, names = circle
+        loaded = self._load_alone(definition)
+        cycle = self._find_cycle(definition, (), set())
+        if cycle is not None:
+            node, names = cycle
             reason = f"workflows call each other in a circle: {' -> '.join(names)}"
             raise WorkflowLoadError(definition.name, [self.problem_at(definition, node, reason)])
         return msgspec.structs.replace(loaded, capabilities=self._capabilities(definition, set()))
 
-    def _raw(self, definition: WorkflowDefinition) -> LoadedWorkflow:
-        """Load a workflow without those that it calls."""
+    def _load_alone(self, definition: WorkflowDefinition) -> LoadedWorkflow:
+        """Load a workflow without the workflows that it calls."""
         if definition.path not in self._files:
             return definition.load()
         files, name = self._files[definition.path]
@@ -188,7 +182,7 @@ class WorkflowCatalog:
         return self._loaded[definition.path]
 
     def _capabilities(self, definition: WorkflowDefinition, seen: set[str]) -> Capabilities:
-        """Return the features of a workflow and of those that it calls; each is visited once."""
+        """Return the features of a workflow and of all workflows that it calls, each visited once."""
         seen.add(definition.name)
         loaded = self._find_loaded(definition)
         can = Capabilities() if loaded is None else loaded.capabilities
@@ -198,7 +192,7 @@ class WorkflowCatalog:
                 can = can.joined(self._capabilities(called, seen))
         return can
 
-    def _circle(
+    def _find_cycle(
         self, definition: WorkflowDefinition, above: tuple[str, ...], clean: set[str]
     ) -> tuple[str, tuple[str, ...]] | None:
         """Return the node that starts a cycle of calls, and the names of the cycle."""
@@ -209,7 +203,7 @@ class WorkflowCatalog:
                 continue
             if called.name in names:
                 return node, (*names[names.index(called.name) :], called.name)
-            found = self._circle(called, names, clean)
+            found = self._find_cycle(called, names, clean)
             if found is not None:
                 return node, found[1]
         clean.add(definition.name)
@@ -218,24 +212,30 @@ class WorkflowCatalog:
     def _references(self, definition: WorkflowDefinition) -> Sequence[tuple[str, str]]:
         """Return the nodes that call workflows by name, each with that name."""
         loaded = self._find_loaded(definition)
-        return () if loaded is None or loaded.graph is None else references_of(loaded.graph)
+        if loaded is None or loaded.graph is None:
+            return ()
+        return references_of(loaded.graph)
 
     def _find_loaded(self, definition: WorkflowDefinition) -> LoadedWorkflow | None:
-        """Load a workflow without those that it calls; None if it cannot be loaded."""
+        """Load a workflow without the workflows that it calls; None if it cannot be loaded."""
         try:
-            return None if definition.refused else self._raw(definition)
+            return None if definition.refused else self._load_alone(definition)
         except (WorkflowLoadError, UntrustedError):
             return None
 
     def problem_at(self, definition: WorkflowDefinition, node: str, reason: str) -> WorkflowProblem:
         """Return a problem at the line of a file that names a node."""
         path = definition.path or Path(definition.name)
-        files, name = self._files.get(path, (None, ""))
-        return WorkflowProblem(path, 1 if files is None else line_of_node(files.files[name], node), reason)
+        line = 1
+        if path in self._files:
+            files, name = self._files[path]
+            line = line_of_node(files.files[name], node)
+        return WorkflowProblem(path, line, reason)
 
     def check_calls(self, definition: WorkflowDefinition) -> None:
-        """Check that all workflows that it calls, directly or not, exist and may run, before hours of work.
+        """Check that all workflows that it calls, directly or not, exist and may run.
 
+        A run checks this before it starts, not after hours of work.
         Raises:
             UntrustedError: one belongs to a project that is not trusted in its current state.
             WorkflowLoadError: one does not exist, or cannot be loaded.
@@ -260,13 +260,12 @@ class WorkflowCatalog:
         if loaded is None or loaded.graph is None or self._references(definition):
             return []
         known = {*loaded.graph.node_ids, *(node.id for node in all_nodes(loaded.graph))}
-        wrong = [name for name in definition.node_descriptions if name not in known]
-        return [
-            self.problem_at(
-                definition, name, f'node_descriptions: there is no node "{name}"{did_you_mean(name, known)}'
-            )
-            for name in wrong
-        ]
+        found: list[WorkflowProblem] = []
+        for name in definition.node_descriptions:
+            if name not in known:
+                reason = f'node_descriptions: there is no node "{name}"{did_you_mean(name, known)}'
+                found.append(self.problem_at(definition, name, reason))
+        return found
 
     def unknown_references(self, definition: WorkflowDefinition) -> list[WorkflowProblem]:
         """Return the calls of workflows that do not exist."""
@@ -274,9 +273,19 @@ class WorkflowCatalog:
         found: list[WorkflowProblem] = []
         for node, name in self._references(definition):
             if self.find(name) is None:
-                hint = did_you_mean(name, known)
-                found.append(self.problem_at(definition, node, f'{node}: there is no workflow "{name}"{hint}'))
+                reason = f'{node}: there is no workflow "{name}"{did_you_mean(name, known)}'
+                found.append(self.problem_at(definition, node, reason))
         return found
+
+
+def builtin_workflows() -> Sequence[WorkflowDefinition]:
+    """Return the workflows that come with Atomic. They need no trust.
+
+    Each has a loader that imports its code only when it runs.
+    """
+    from atomic.ralph.definition import RALPH
+
+    return (RALPH,)
 
 
 def fold(name: str) -> str:

@@ -1,7 +1,9 @@
-"""All that a project could have run: its workflows and tools, and what the agents run by themselves.
+"""Find everything in a project that could run code.
 
-The files of the agents are looked for where the agents do it: in the project's folder and above it, up to the root of
-its repository.
+That is what Atomic runs itself (workflows, tools, the setup of a worktree, checks) and
+what agents run without asking (hooks, MCP servers, plugins and the scripts that they
+name). Files of agents are searched where agents search them: in the project's folder and
+above it, up to the root of its repository.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from atomic.base.untrusted_files import FoundFile, Root
 from atomic.config import atomic_home, main_checkout, up_to_repository
 from atomic.entities.registry import find_covering
 from atomic.loading.named_files import named_files
-from atomic.loading.project_check import find_gate
+from atomic.loading.project_check import find_check
 
-WORKFLOWS, TOOLS = ".atomic/workflows", ".atomic/tools"
+WORKFLOWS = ".atomic/workflows"
+TOOLS = ".atomic/tools"
 
 
 class Kind(StrEnum):
-    """What an item is."""
+    """The kinds of items."""
 
     WORKFLOW = "workflow"
     TOOL = "tool"
@@ -36,13 +39,13 @@ class Kind(StrEnum):
     MCP = "mcp"
     HOOK = "hook"
     PLUGIN = "plugin"
-    SETTINGS = "settings"  # of an agent, with something in it that could run
-    SCRIPT = "script"  # a file of the project that such settings name
-    ENTITY = "entity"  # an agent, skill or command of the project with a built-in name
+    SETTINGS = "settings"  # settings of an agent that could run something
+    SCRIPT = "script"  # a file of the project that an agent's settings name
+    ENTITY = "entity"  # a sub-agent, skill or command that replaces a built-in one
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One thing that could run. `text` is what a person is shown of it."""
+    """Something that could run. `text` is shown to the user who decides about it."""
 
     kind: Kind
     path: str  # from the project's folder
@@ -52,30 +55,34 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What it is, whatever its content: a gate is its command."""
-        return f"{self.kind} {self.path}" + (f" {self.sha256}" if self.kind is Kind.GATE else "")
+        """Return a key that does not depend on the content. Checks differ by their commands."""
+        return item_key(self.kind, self.path, self.sha256)
 
     @property
     def blocks(self) -> bool:
-        """Whether nobody can approve it: an agent could read what we did not."""
+        """Return whether it cannot be approved: an agent might read what Atomic could not."""
         return bool(self.reason) and self.kind not in (Kind.WORKFLOW, Kind.TOOL)
 
 
+def item_key(kind: str, path: str, sha256: str) -> str:
+    return f"{kind} {path} {sha256}" if kind == Kind.GATE else f"{kind} {path}"
+
+
 class Executables(msgspec.Struct, frozen=True):
-    """What was found: the items, and the bytes of those that Atomic itself runs, by path."""
+    """The items of a project, and the bytes of its workflows and tools by path."""
 
     items: tuple[Item, ...] = ()
     files: Mapping[str, bytes] = {}
-    refused: Mapping[str, str] = {}  # files of workflows and tools that are not read, and why
+    refused: Mapping[str, str] = {}  # workflows and tools that were not read, and why
 
 
 def find_executables(project: Path) -> Executables:
-    """Everything in a project that could run. In the home folder there is only what is the user's own."""
+    """Return everything in a project that could run; nothing for the user's home folder."""
     if is_home(project):
         return Executables()
     root = Root.of_project(project)
-    own = () if has_users_folder(project) else _atomics(root)
-    found = [*own, *_agents(project), *_entities(root)]
+    own = () if has_users_folder(project) else _files_of_atomic(root)
+    found = [*own, *_files_of_agents(project), *_replacing_entities(root)]
     ours = [(item, file) for item, file in found if item.kind in (Kind.WORKFLOW, Kind.TOOL)]
     return Executables(
         tuple(sorted((item for item, _ in found), key=lambda item: (item.path, item.kind, item.sha256))),
@@ -85,25 +92,25 @@ def find_executables(project: Path) -> Executables:
 
 
 def is_home(folder: Path) -> bool:
-    """What lies in the home folder is the user's own: it is no project."""
+    """Return whether a folder is the user's home, whose files need no trust."""
     return os.path.realpath(folder) == os.path.realpath(Path.home())
 
 
 def has_users_folder(project: Path) -> bool:
-    """Whether its `.atomic` is the one with all that is the user's own."""
+    """Return whether the project's `.atomic` is the user's own folder (`$ATOMIC_HOME`)."""
     return os.path.realpath(project / ".atomic") == os.path.realpath(atomic_home())
 
 
 def agent_files(folder: Path) -> list[Item]:
-    """What agents would run by themselves in one folder, without those above it."""
-    return [item for item, _ in _agents_at(Root.of_project(folder), "")]
+    """Return what agents would run in one folder, without the folders above it."""
+    return [item for item, _ in _files_of_agents_in(Root.of_project(folder), "")]
 
 
-Found = tuple[Item, FoundFile]
+_Found = tuple[Item, FoundFile]
 
 
 def shown_path(name: str) -> str:
-    """A path as text, whatever bytes it has."""
+    """Return a path as valid text; bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -114,31 +121,23 @@ def _item(kind: Kind, file: FoundFile, prefix: str = "") -> Item:
     return Item(kind, path, sha256(file.data).hexdigest(), file.data.decode("utf-8", "replace"))
 
 
-# Atomic's own ------------------------------------------------------------------------------------------------------
+def _files_of_atomic(root: Root) -> Iterator[_Found]:
+    for kind, folder in ((Kind.WORKFLOW, WORKFLOWS), (Kind.TOOL, TOOLS)):
+        for file in root.walk(folder):
+            if file.reason or file.name.endswith(".py"):
+                yield _item(kind, file), file
+    setup = root.read(".atomic/worktree-setup")
+    if setup is not None:
+        yield _item(Kind.SETUP, setup), setup
+    yield from _configured_checks(root)
+    found = find_check(Path(root.folder))
+    origin = None if found is None else root.read(found.origin)
+    if found is not None and origin is not None:
+        yield _check(origin, found.command), origin
 
 
-def _atomics(root: Root) -> Iterator[Found]:
-    yield from _own(root, Kind.WORKFLOW, WORKFLOWS)
-    yield from _own(root, Kind.TOOL, TOOLS)
-    yield from _single(root, Kind.SETUP, ".atomic/worktree-setup")
-    yield from _gates(root)
-    yield from _found_gate(root)
-
-
-def _own(root: Root, kind: Kind, folder: str) -> Iterator[Found]:
-    """Python files; whatever else is there can only be read by them."""
-    for file in root.walk(folder):
-        if file.reason or file.name.endswith(".py"):
-            yield _item(kind, file), file
-
-
-def _single(root: Root, kind: Kind, name: str) -> Iterator[Found]:
-    if (file := root.read(name)) is not None:
-        yield _item(kind, file), file
-
-
-def _gates(root: Root) -> Iterator[Found]:
-    """The commands that the project's configuration wants its work checked with: each is hashed as it stands there."""
+def _configured_checks(root: Root) -> Iterator[_Found]:
+    """Yield the commands of `verify` in the project's configuration."""
     file = root.read(".atomic/config.toml")
     if file is None:
         return
@@ -146,64 +145,61 @@ def _gates(root: Root) -> Iterator[Found]:
 
     try:
         data: Any = load_toml(file.data.decode())
-    except (ValueError, RecursionError):  # whoever reads the settings says what is wrong with it
+    except (ValueError, RecursionError):  # the reader of the settings reports the error
         return
-    for command in _commands(data.get("workflows")):
-        text = command.encode("utf-8", "replace").decode()
-        yield Item(Kind.GATE, file.name, sha256(text.encode()).hexdigest(), text), file
-
-
-def _found_gate(root: Root) -> Iterator[Found]:
-    """The command that the project's own files bring; the command is hashed, not the files that it uses."""
-    gate = find_gate(Path(root.folder))
-    file = None if gate is None else root.read(gate.origin)
-    if gate is not None and file is not None:
-        yield Item(Kind.GATE, file.name, sha256(gate.command.encode()).hexdigest(), gate.command), file
-
-
-def _commands(workflows: object) -> Iterator[str]:
-    tables = cast("dict[str, Any]", workflows).values() if isinstance(workflows, dict) else ()
-    for table in tables:
-        said = cast("dict[str, Any]", table).get("verify") if isinstance(table, dict) else None
-        for command in cast("list[object]", said) if isinstance(said, list) else [said]:
+    for table in _table(data.get("workflows")).values():
+        verify: object = _table(table).get("verify")
+        commands = cast("list[object]", verify) if isinstance(verify, list) else [verify]
+        for command in commands:
             if isinstance(command, str):
-                yield command
+                yield _check(file, command), file
             elif command is not None:
-                yield msgspec.json.encode(command, enc_hook=str).decode()
+                yield _check(file, msgspec.json.encode(command, enc_hook=str).decode()), file
 
 
-# the agents' -------------------------------------------------------------------------------------------------------
+def _check(file: FoundFile, command: str) -> Item:
+    """Return a check as an item. Its command is hashed, not the files that the command uses."""
+    text = command.encode("utf-8", "replace").decode()
+    return Item(Kind.GATE, file.name, sha256(text.encode()).hexdigest(), text)
 
 
-def _entities(root: Root) -> Iterator[Found]:
-    """Files that take the place of built-in agents and skills: with their words an agent works and reviews."""
+def _table(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _replacing_entities(root: Root) -> Iterator[_Found]:
+    """Yield the files that replace built-in sub-agents and skills: agents work and review with their text."""
     paths = {os.path.relpath(entity.source.path, root.folder) for entity in find_covering(root.folder)}
     for path in sorted(paths):
-        if (file := root.read(path)) is not None:
+        file = root.read(path)
+        if file is not None:
             yield _item(Kind.ENTITY, file), file
 
 
-Judge = Callable[[FoundFile], Sequence[Kind]]
+# Returns the kinds of items that a file is; none if it can run nothing.
+_Judge = Callable[[FoundFile], Sequence[Kind]]
 
 
-def _always(*kinds: Kind) -> Judge:
-    return lambda file: kinds
+def _always(kind: Kind) -> _Judge:
+    return lambda file: (kind,)
 
 
-def _by_key(keys: Mapping[str, Kind], harmless: frozenset[str] | None = None) -> Judge:
-    """By the keys of a JSON object; a file that cannot be read here may be readable for the agent.
+def _by_key(keys: Mapping[str, Kind], harmless: frozenset[str] | None = None) -> _Judge:
+    """Judge a JSON object by its keys that have a value.
 
-    A file whose keys are all `harmless` is no item; without such keys it always is one.
+    A file is at least settings, unless all its keys are `harmless`. So is a file that
+    cannot be parsed here, because the agent may be able to parse it.
     """
 
     def judge(file: FoundFile) -> Sequence[Kind]:
         try:
             text = file.data.decode("utf-8-sig")
-            said = {key for key, value in jsonc.parse(text).items() if value} if text.strip() else set[str]()
+            data = jsonc.parse(text) if text.strip() else {}
         except (ValueError, RecursionError):
             return (Kind.SETTINGS,)
-        found = tuple(dict.fromkeys(keys[key] for key in sorted(said) if key in keys))
-        if found or (harmless is not None and not file.reason and said <= harmless):
+        used = {key for key, value in data.items() if value}
+        found = tuple(dict.fromkeys(keys[key] for key in sorted(used) if key in keys))
+        if found or (harmless is not None and not file.reason and used <= harmless):
             return found
         return (Kind.SETTINGS,)
 
@@ -213,8 +209,11 @@ def _by_key(keys: Mapping[str, Kind], harmless: frozenset[str] | None = None) ->
 _HINT = re.compile(rb"\\|mcp|hook", re.IGNORECASE)
 
 
-def _if_it_says_so(file: FoundFile) -> Sequence[Kind]:
-    """An agent's Markdown that speaks of servers or hooks, or has a backslash, by which a word can be hidden."""
+def _if_it_mentions_hooks(file: FoundFile) -> Sequence[Kind]:
+    """Judge Markdown: it counts if it mentions servers or hooks.
+
+    So does a file with a backslash, because an escape can hide such a word.
+    """
     return (Kind.HOOK,) if file.reason or _HINT.search(file.data) else ()
 
 
@@ -223,7 +222,7 @@ _OPENCODE = _by_key(
     {"mcp": Kind.MCP, "plugin": Kind.PLUGIN, "plugins": Kind.PLUGIN},
     frozenset({"$schema", "model", "small_model", "theme", "keybinds", "username", "share", "autoupdate"}),
 )
-_FILES: Sequence[tuple[str, Judge]] = (
+_FILES: Sequence[tuple[str, _Judge]] = (
     (".claude/settings.json", _CLAUDE),
     (".claude/settings.local.json", _CLAUDE),
     (".mcp.json", _always(Kind.MCP)),
@@ -243,18 +242,18 @@ _FILES: Sequence[tuple[str, Judge]] = (
     (".gemini/settings.json", _always(Kind.SETTINGS)),
     (".gemini/.env", _always(Kind.SETTINGS)),
 )
-_FOLDERS: Sequence[tuple[str, Judge]] = (
+_FOLDERS: Sequence[tuple[str, _Judge]] = (
     (".claude/hooks", _always(Kind.HOOK)),
-    (".claude/agents", _if_it_says_so),
-    (".claude/skills", _if_it_says_so),
-    (".claude/commands", _if_it_says_so),
+    (".claude/agents", _if_it_mentions_hooks),
+    (".claude/skills", _if_it_mentions_hooks),
+    (".claude/commands", _if_it_mentions_hooks),
     (".opencode/plugin", _always(Kind.PLUGIN)),
     (".opencode/plugins", _always(Kind.PLUGIN)),
     (".opencode/tool", _always(Kind.PLUGIN)),
     (".opencode/tools", _always(Kind.PLUGIN)),
     (".github/hooks", _always(Kind.HOOK)),
     (".github/extensions", _always(Kind.PLUGIN)),
-    (".github/agents", _if_it_says_so),
+    (".github/agents", _if_it_mentions_hooks),
     (".codex/hooks", _always(Kind.HOOK)),
     (".gemini/hooks", _always(Kind.HOOK)),
     (".gemini/extensions", _always(Kind.PLUGIN)),
@@ -263,19 +262,21 @@ _FOLDERS: Sequence[tuple[str, Judge]] = (
 LOOKED_FOR = (*(name for name, _ in _FILES), *(name for name, _ in _FOLDERS), WORKFLOWS, TOOLS, ".atomic/config.toml")
 
 
-def _agents(project: Path) -> Iterator[Found]:
-    many = (os.path.realpath(Path.home()), os.path.realpath(project.anchor))  # they hold many projects
+def _files_of_agents(project: Path) -> Iterator[_Found]:
+    """Yield what agents would run in a project, in the folders above it and in its main checkout."""
+    shared = (os.path.realpath(Path.home()), os.path.realpath(project.anchor))  # they contain many projects
     for level, folder in enumerate(up_to_repository(project)):
-        if level and os.path.realpath(folder) in many:
+        if level and os.path.realpath(folder) in shared:
             return
-        yield from _agents_at(Root.of_project(folder), "../" * level)
-    if (main := main_checkout(project)) is not None:  # Claude Code takes its settings from there too
+        yield from _files_of_agents_in(Root.of_project(folder), "../" * level)
+    main = main_checkout(project)
+    if main is not None:  # Claude Code also takes its settings from there
         prefix = f"{os.path.relpath(main, project)}/"
-        found = _agents_at(Root.of_project(main), prefix)
+        found = _files_of_agents_in(Root.of_project(main), prefix)
         yield from ((item, file) for item, file in found if item.path.startswith(f"{prefix}.claude/"))
 
 
-def _agents_at(root: Root, prefix: str) -> Iterator[Found]:
+def _files_of_agents_in(root: Root, prefix: str) -> Iterator[_Found]:
     named = ((root.read(name), judge) for name, judge in _FILES)
     below = ((file, judge) for folder, judge in _FOLDERS for file in root.walk(folder, skipping=()))
     scripts: dict[str, FoundFile] = {}

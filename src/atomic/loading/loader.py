@@ -1,12 +1,16 @@
-"""Make a workflow of a file's bytes: run them, find the graph, compile it. All that is wrong is told with its line."""
+"""Make a workflow from the bytes of a file: run them, find the graph, compile it.
+
+Every problem is reported with its file and line.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from hashlib import sha256
-from inspect import iscoroutinefunction
+from inspect import isclass, iscoroutinefunction, isroutine
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -27,8 +31,7 @@ from atomic.graph import (
 )
 from atomic.loading.metadata import SourceError, is_newer, parse_source
 from atomic.loading.metadata_reader import MetadataReader
-from atomic.loading.modules import SourceFiles
-from atomic.loading.near_misses import find_near_miss
+from atomic.loading.python_files import SourceFiles
 from atomic.workflows.capabilities import capabilities_of
 from atomic.workflows.definition import (
     AtEnd,
@@ -42,7 +45,7 @@ from atomic.workflows.definition import (
 )
 from atomic.workflows.errors import WorkflowCodeError, WorkflowLoadError, WorkflowProblem
 
-GRAPHS = ("graph_config", "workflow")
+_GRAPHS = ("graph_config", "workflow")
 
 
 def define(
@@ -53,101 +56,110 @@ def define(
     loader: Callable[[WorkflowDefinition], LoadedWorkflow],
     reader: MetadataReader,
 ) -> WorkflowDefinition:
-    """What a file says of itself; nothing of it runs."""
-    said = reader.metadata(source, path.stem)
-    problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in said.remarks]
-    refused = any(remark.fatal for remark in said.remarks)
-    if said.min_sdk_version and is_newer(said.min_sdk_version, __version__):
-        line = _line_of_assignment(source, "min_sdk_version")
-        needs = f"it needs Atomic {said.min_sdk_version} or newer, and this is {__version__}"
-        problems, refused = [WorkflowProblem(path, line, needs), *problems], True
+    """Return the definition of a workflow from the metadata in its file, which does not run."""
+    metadata = reader.metadata(source, path.stem)
+    problems = [WorkflowProblem(path, remark.line, remark.reason) for remark in metadata.remarks]
+    refused = any(remark.fatal for remark in metadata.remarks)
+    needed = metadata.min_sdk_version
+    if needed and is_newer(needed, __version__):
+        line = _line_of_assignment(parse_source(source), "min_sdk_version")
+        reason = f"it needs Atomic {needed} or newer, and this is {__version__}"
+        problems.insert(0, WorkflowProblem(path, line, reason))
+        refused = True
     return WorkflowDefinition(
-        name=said.name, description=said.description, aliases=said.aliases, version=said.version,
-        min_sdk_version=said.min_sdk_version, state_version=said.state_version, argument_hint=said.argument_hint,
-        default_config=said.default_config, node_descriptions=said.node_descriptions,
-        config_descriptions=said.config_descriptions, source=of, path=path,
+        name=metadata.name,
+        description=metadata.description,
+        aliases=metadata.aliases,
+        version=metadata.version,
+        min_sdk_version=needed,
+        state_version=metadata.state_version,
+        argument_hint=metadata.argument_hint,
+        default_config=metadata.default_config,
+        node_descriptions=metadata.node_descriptions,
+        config_descriptions=metadata.config_descriptions,
+        source=of,
+        path=path,
         sha256=sha256(source).hexdigest(),
-        problems=tuple(problems), refused=refused, loader=loader,
-    )  # fmt: skip
+        problems=tuple(problems),
+        refused=refused,
+        loader=loader,
+    )
 
 
 def load_file(definition: WorkflowDefinition, files: SourceFiles, name: str, source: bytes) -> LoadedWorkflow:
-    """Run a file and compile its graph. Raises WorkflowLoadError."""
+    """Run a file and compile its graph. Raise WorkflowLoadError."""
     path = cast("Path", definition.path)
     try:
         module = files.run(name)
-        graph = _graph_of(module, definition)
-        if graph is None and (missed := find_near_miss(module, parse_source(source))) is not None:
-            raise _NotUsableError(missed.name, missed.reason, missed.line)
-        at_end = cast("AtEnd | None", _plain_function(module, "at_end"))
-        check_start = _plain_function(module, "check_start")
-        create_state = _plain_function(module, "create_state")
+        graph = _find_graph(module, definition)
+        if graph is None:
+            _check_graph_is_not_misnamed(module, parse_source(source))
+        at_end = cast("AtEnd | None", _find_plain_function(module, "at_end"))
+        check_start = _find_plain_function(module, "check_start")
+        create_state = _find_plain_function(module, "create_state")
     except GraphError as error:
-        lines = _Lines(source)
-        found = [WorkflowProblem(path, lines.of_node(one.node_id), str(one)) for one in error.problems]
+        tree = parse_source(source)
+        found = [WorkflowProblem(path, _line_of_node(tree, one.node_id), str(one)) for one in error.problems]
         raise WorkflowLoadError(definition.name, found) from error
     except _NotUsableError as error:
-        line = error.line or _Lines(source).of_assignment(error.name)
-        problem = WorkflowProblem(path, line, str(error))
-        raise WorkflowLoadError(definition.name, [problem]) from error
+        line = error.line or _line_of_assignment(parse_source(source), error.name)
+        raise WorkflowLoadError(definition.name, [WorkflowProblem(path, line, str(error))]) from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a user's file may raise anything; the panic of an extension is no Exception
+    except BaseException as error:  # a user's file may raise anything, an extension even a BaseException
         raise WorkflowLoadError(definition.name, [problem_of(error, path)]) from error
     return LoadedWorkflow(
         graph=graph,
-        create_state=_with_prompt(graph) if create_state is None else _first_state(create_state, graph, path, source),
+        create_state=_take_prompt(graph) if create_state is None else _checked(create_state, graph, path, source),
         migrate_state=None if graph is None else graph.options.migrate_state,
         capabilities=capabilities_of(graph) if graph else Capabilities(),
         at_end=at_end,
-        check_start=None if check_start is None else _told("check_start", check_start, path),
+        check_start=None if check_start is None else _located("check_start", check_start, path),
     )
 
 
 def problem_of(error: BaseException, path: Path) -> WorkflowProblem:
-    """Where in a user's file an error comes from, and what it is."""
+    """Return an error of a user's file with the line that raised it."""
     if isinstance(error, SyntaxError) and error.filename:
         return WorkflowProblem(Path(error.filename), error.lineno or 1, f"this is not Python: {error.msg}")
     if isinstance(error, SourceError):
         return WorkflowProblem(path, error.line, error.reason)
-    folders = {str(path.parent), str(path.parent.parent)}
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if any(frame.filename.startswith(f) for f in folders)
-    ]
-    where = frames[-1] if frames else None
-    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if isinstance(error, AtomicError) and str(error):
-        reason = str(error)
-    return WorkflowProblem(Path(where.filename) if where else path, (where.lineno if where else None) or 1, reason)
+    reason = str(error)
+    if not isinstance(error, AtomicError) or not reason:
+        reason = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+    folders = (str(path.parent), str(path.parent.parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(folders)]
+    if not frames:
+        return WorkflowProblem(path, 1, reason)
+    return WorkflowProblem(Path(frames[-1].filename), frames[-1].lineno or 1, reason)
 
 
 class _NotUsableError(Exception):
-    """A name in the file that holds something else than it should."""
+    """A name of the file has an unusable value. Without a line, its assignment is reported."""
 
     def __init__(self, name: str, reason: str, line: int = 0) -> None:
-        self.name, self.line = name, line
+        self.name = name
+        self.line = line
         super().__init__(reason)
 
 
-def _graph_of(module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any] | None:
-    config, workflow = (getattr(module, name, None) for name in GRAPHS)
+def _find_graph(module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any] | None:
+    """Return the compiled graph of a file with the options that the file sets."""
+    config, workflow = (getattr(module, name, None) for name in _GRAPHS)
     if config is not None and workflow is not None:
-        raise _NotUsableError("workflow", "the file has both graph_config and workflow: give one of them")
+        raise _NotUsableError("workflow", "the file has both graph_config and workflow: remove one of them")
     if config is not None:
         if not isinstance(config, GraphConfig):
-            raise _NotUsableError("graph_config", f"graph_config is no GraphConfig, but {_kind(config)}")
-        return _named(compile_graph(cast("GraphConfig[Any]", config)), module, definition)
+            raise _NotUsableError("graph_config", f"graph_config is {_kind(config)}, not a GraphConfig")
+        return _with_options(compile_graph(cast("GraphConfig[Any]", config)), module, definition)
     if workflow is None:
         return None
     if isinstance(workflow, GraphBuilder):
         workflow = cast("GraphBuilder[Any]", workflow).compile()
     if not isinstance(workflow, CompiledGraph):
-        raise _NotUsableError(
-            "workflow", f"workflow is no compiled graph, but {_kind(workflow)}; end it with .compile()"
-        )
-    return _named(cast("CompiledGraph[Any]", workflow), module, definition)
+        reason = f"workflow is {_kind(workflow)}, not a compiled graph: end it with .compile()"
+        raise _NotUsableError("workflow", reason)
+    return _with_options(cast("CompiledGraph[Any]", workflow), module, definition)
 
 
 def _kind(value: object) -> str:
@@ -155,45 +167,45 @@ def _kind(value: object) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _named(graph: CompiledGraph[Any], module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any]:
-    """The same graph under the workflow's name: by that a circle is seen, and journals tell it."""
-    migrate = cast("MigrateState | None", _function(module, "migrate_state")) or graph.options.migrate_state
+def _with_options(graph: CompiledGraph[Any], module: ModuleType, definition: WorkflowDefinition) -> CompiledGraph[Any]:
+    """Return the graph under the name of the workflow, which journals and cycle checks use."""
+    migrate = cast("MigrateState | None", _find_function(module, "migrate_state")) or graph.options.migrate_state
     options = msgspec.structs.replace(
         graph.options,
         name=definition.name,
         description=graph.options.description or definition.description,
         state_version=definition.state_version if hasattr(module, "state_version") else graph.options.state_version,
         migrate_state=migrate,
-        renamed=_edit(module, "renamed", graph.options.renamed),
-        removed=_edit(module, "removed", graph.options.removed),
+        renamed=_find_edit(module, "renamed", graph.options.renamed),
+        removed=_find_edit(module, "removed", graph.options.removed),
     )
     return with_options(graph, options)
 
 
-def _edit(module: ModuleType, name: str, compiled: Any) -> Any:
-    """What the file says about runs of its older versions; one word for the graph and the file."""
+def _find_edit(module: ModuleType, name: str, compiled: Any) -> Any:
+    """Return `renamed` or `removed` of the file, else of the call of `compile`."""
     given = getattr(module, name, None)
     if given is not None and compiled and given != compiled:
-        raise _NotUsableError(name, f"{name} is given to compile and in the file: give it once")
+        raise _NotUsableError(name, f"{name} is given to compile and in the file: remove one of them")
     return compiled if given is None else given
 
 
-def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
+def _find_function(module: ModuleType, name: str) -> Callable[..., Any] | None:
     value = getattr(module, name, None)
     if value is not None and not callable(value):
-        raise _NotUsableError(name, f"{name} is no function, but {_kind(value)}")
+        raise _NotUsableError(name, f"{name} is {_kind(value)}, not a function")
     return value
 
 
-def _plain_function(module: ModuleType, name: str) -> Callable[..., Any] | None:
-    given = _function(module, name)
-    if iscoroutinefunction(given):
-        raise _NotUsableError(name, f"{name} is async, and nobody would wait for it: write a plain function")
-    return given
+def _find_plain_function(module: ModuleType, name: str) -> Callable[..., Any] | None:
+    found = _find_function(module, name)
+    if iscoroutinefunction(found):
+        raise _NotUsableError(name, f"{name} is async, and Atomic does not await it: write a plain function")
+    return found
 
 
-def _told(name: str, function: Callable[..., Any], path: Path) -> Callable[[WorkflowStateParams], Any]:
-    """A function of a user's file; what it does not raise on purpose is told with its name, file and line."""
+def _located(name: str, function: Callable[..., Any], path: Path) -> Callable[[WorkflowStateParams], Any]:
+    """Wrap a function of a user's file: an unexpected error is reported with file and line."""
 
     def call(params: WorkflowStateParams) -> Any:
         try:
@@ -206,13 +218,13 @@ def _told(name: str, function: Callable[..., Any], path: Path) -> Callable[[Work
     return call
 
 
-def _first_state(
+def _checked(
     create_state: Callable[..., Any], graph: CompiledGraph[Any] | None, path: Path, source: bytes
 ) -> CreateState:
-    """Wrap a file's `create_state`: whatever goes wrong in it, or with its result, is reported with file and line."""
+    """Wrap a file's `create_state`: errors in it and in its result are reported with file and line."""
 
     def refuse(reason: str) -> WorkflowCodeError:
-        line = _line_of_assignment(source, "create_state")
+        line = _line_of_assignment(parse_source(source), "create_state")
         return WorkflowCodeError("create_state", WorkflowProblem(path, line, reason))
 
     def call(params: WorkflowStateParams) -> State | Mapping[str, Any]:
@@ -233,49 +245,94 @@ def _first_state(
     return call
 
 
-def _with_prompt(graph: CompiledGraph[Any] | None) -> CreateState:
+def _take_prompt(graph: CompiledGraph[Any] | None) -> CreateState:
+    """Return the `create_state` of a file without one: it sets the field `prompt`, if there is one."""
     has_prompt = graph is not None and "prompt" in graph.program.spec.fields
-
-    def with_prompt(params: WorkflowStateParams) -> Mapping[str, Any]:
-        return {"prompt": params.prompt} if has_prompt else {}
-
-    return with_prompt
-
-
-# lines -------------------------------------------------------------------------------------------------------------
+    return lambda params: {"prompt": params.prompt} if has_prompt else {}
 
 
 def line_of_node(source: bytes, node_id: str) -> int:
-    """Where a file names a node first; 1 if nobody can see it."""
-    return _Lines(source).of_node(node_id)
+    """Return the line on which a file first names a node; 1 if it cannot be found."""
+    return _line_of_node(parse_source(source), node_id)
 
 
-def _line_of_assignment(source: bytes, name: str) -> int:
-    return _Lines(source).of_assignment(name)
+def _line_of_node(tree: ast.Module, node_id: str) -> int:
+    """Return the line of a node's id, preferably as the first argument of a call."""
+    wanted = node_id.rpartition("/")[2]
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.value == wanted]
+    calls = [
+        call.args[0].lineno
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and call.args and call.args[0] in texts
+    ]
+    lines = calls or [text.lineno for text in texts]
+    return min(lines) if wanted and lines else _line_of_assignment(tree, *_GRAPHS)
 
 
-class _Lines:
-    """Where things stand in a file."""
+def _line_of_assignment(tree: ast.Module, *names: str) -> int:
+    return min((line for name, line in _defined_names(tree).items() if name in names), default=1)
 
-    def __init__(self, source: bytes) -> None:
-        self._tree = parse_source(source)
 
-    def of_node(self, node_id: str) -> int:
-        """Where its id is written: in a call rather than as a plain text."""
-        wanted = node_id.rpartition("/")[2]
-        texts = [node for node in ast.walk(self._tree) if isinstance(node, ast.Constant) and node.value == wanted]
-        first = [
-            call.args[0].lineno
-            for call in ast.walk(self._tree)
-            if isinstance(call, ast.Call) and call.args and call.args[0] in texts
-        ]
-        found = min(first or [text.lineno for text in texts], default=0) if wanted else 0
-        return found or self.of_assignment(*GRAPHS)
+def _defined_names(tree: ast.Module) -> dict[str, int]:
+    """Return the names that the top level assigns or defines, each with its first line."""
+    found: dict[str, int] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.setdefault(name, statement.lineno)
+            case ast.Assign() | ast.AnnAssign():
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        found.setdefault(target.id, statement.lineno)
+            case _:
+                pass
+    return found
 
-    def of_assignment(self, *names: str) -> int:
-        for statement in self._tree.body:
-            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-            named = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and statement.name in names
-            if named or any(isinstance(target, ast.Name) and target.id in names for target in targets):
-                return statement.lineno
-        return 1
+
+_CONFIG_NAMES = ("graphconfig", "workflowconfig", "graphdefinition", "workflowdefinition")
+_GRAPH_NAMES = ("workflow", "workflows", "graph", "workflowgraph", "graphworkflow", "compiledgraph", "graphbuilder")
+_FACTORY = re.compile(r"(create|build|make|get|define|new|default|main|my)(?=graph|workflow)")
+_SIMILAR = 0.85  # of difflib's ratio: "wrokflow" and "workflw", not "work" or "flow"
+
+
+def _check_graph_is_not_misnamed(module: ModuleType, tree: ast.Module) -> None:
+    """Raise _NotUsableError for a graph under another name, else for a name that looks like one.
+
+    A file without either is a workflow that only has functions for the chat.
+    """
+    names = {name: line for name, line in _defined_names(tree).items() if hasattr(module, name)}
+    graphs = [name for name in names if isinstance(getattr(module, name), CompiledGraph | GraphBuilder | GraphConfig)]
+    name = next(iter(graphs), None) or next(filter(_looks_like_graph, names), None)
+    if name is not None:
+        raise _NotUsableError(name, f"no graph found: {_remedy(name, getattr(module, name))}", names[name])
+
+
+def _looks_like_graph(name: str) -> bool:
+    word = _FACTORY.sub("", _folded(name))
+    if word in (*_CONFIG_NAMES, *_GRAPH_NAMES):
+        return True
+    # Other lengths cannot be similar, and every run of a chat would import difflib.
+    if not 6 <= len(word) <= 14:
+        return False
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(word, ("workflow", "graphconfig"), 1, _SIMILAR))
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def _remedy(name: str, value: object) -> str:
+    if isinstance(value, GraphConfig):
+        return f'rename "{name}" to "graph_config"'
+    if isinstance(value, CompiledGraph | GraphBuilder):
+        return f'rename "{name}" to "workflow"'
+    if iscoroutinefunction(value):
+        return f'"{name}" is async: make it a plain function and add "workflow = {name}()"'
+    if isroutine(value):
+        return f'Atomic does not call "{name}": add "workflow = {name}()"'
+    if "config" in _folded(name) and not isclass(value):
+        return f'"{name}" must be "graph_config = GraphConfig(…)"'
+    return f'"{name}" must be "workflow = graph(…).compile()"'

@@ -1,6 +1,6 @@
-"""Read what a workflow's file says about itself from its syntax tree. Pure: nothing of the file runs.
+"""Read the metadata of a workflow file from its syntax tree. Pure: the file does not run.
 
-Only literals count. What is none is a problem with its line and takes its default.
+Only literals count. Any other value is a problem with its line, and the default is used.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 
 _NAME = re.compile(r"[\w][\w.+:-]{0,63}")
 _VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9}){0,5}(?![\d.])", re.ASCII)
-_TAKE_PARAMS = ("create_state", "check_start")  # functions that are given WorkflowStateParams
-_LONGEST = 2000  # characters of a text for people
+_TAKE_PARAMS = ("create_state", "check_start")  # functions that get WorkflowStateParams
+_MAX_TEXT = 2000  # characters of a description
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """Something wrong in a file, and its line; a fatal one keeps it from being loaded."""
+    """A problem of a file and its line. The file cannot be loaded if it is fatal."""
 
     line: int
     reason: str
@@ -30,7 +30,7 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says about itself."""
+    """The metadata of a workflow file, with defaults for missing values."""
 
     name: str
     description: str = ""
@@ -46,7 +46,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenTool(msgspec.Struct, frozen=True):
-    """A public function with a docstring: its name, the first line of its docstring, and its line."""
+    """A public function with a docstring, whose first line is the description."""
 
     name: str
     description: str
@@ -54,15 +54,16 @@ class WrittenTool(msgspec.Struct, frozen=True):
 
 
 class SourceError(Exception):
-    """A text that is no Python file."""
+    """The bytes are not a Python file."""
 
     def __init__(self, line: int, reason: str) -> None:
-        self.line, self.reason = line, reason
+        self.line = line
+        self.reason = reason
         super().__init__(f"{line}: {reason}")
 
 
 def read_metadata(source: bytes, stem: str) -> Metadata:
-    """What a file's top level says; whatever its bytes are, this ends and does not raise."""
+    """Return the metadata of a file. Does not raise, whatever the bytes are."""
     try:
         reading = _Reading(parse_source(source))
     except SourceError as error:
@@ -71,13 +72,13 @@ def read_metadata(source: bytes, stem: str) -> Metadata:
 
 
 def fallback_metadata(stem: str, remark: Remark) -> Metadata:
-    """Return what is known of a file that cannot be read."""
+    """Return the metadata of a file that cannot be read."""
     name = stem if is_name(stem) else ""
     return Metadata(name=name, description=f"Custom workflow: {name}", remarks=(remark,))
 
 
 def read_tools(source: bytes) -> list[WrittenTool] | Remark:
-    """Return the tools that a file defines, or what keeps it from being read."""
+    """Return the tools that a file defines, or the reason why it cannot be read."""
     try:
         tree = parse_source(source)
     except SourceError as error:
@@ -92,22 +93,22 @@ def read_tools(source: bytes) -> list[WrittenTool] | Remark:
 
 
 def is_name(word: str) -> bool:
-    """Whether a workflow can be called so: one word that a shell and a prompt take as it is."""
+    """Return whether a word can name a workflow: shells and prompts need no quotes for it."""
     return _NAME.fullmatch(word) is not None
 
 
 def parse_source(source: bytes) -> ast.Module:
-    """The syntax tree of a file. Raises SourceError."""
+    """Return the syntax tree of a file. Raise SourceError."""
     text = decode_source(source)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a text that we only look at
+        warnings.simplefilter("ignore")  # the file only matters if it runs
         try:
             return ast.parse(text)
         except SyntaxError as error:
             raise SourceError(error.lineno or 1, f"this is not Python: {error.msg}") from error
         except RecursionError as error:
-            raise SourceError(1, "expressions inside of expressions go too deep") from error
-        except MemoryError as error:  # of the memory, or of the parser's own stack: it has one word for both
+            raise SourceError(1, "expressions are nested too deep") from error
+        except MemoryError as error:  # memory, or the parser's own stack
             reason = "Python's parser runs out of memory here: make the expressions smaller and less nested"
             raise SourceError(1, reason) from error
         except ValueError as error:
@@ -115,18 +116,19 @@ def parse_source(source: bytes) -> ast.Module:
 
 
 def decode_source(source: bytes) -> str:
-    """Return the text of a file, which must be UTF-8. Raises SourceError.
+    """Return the text of a file, which must be UTF-8. Raise SourceError.
 
-    Python itself would obey a line such as `# coding: utf-7`, in which what looks like a comment can be code.
+    Python itself would obey a line such as `# coding: utf-7`, with which a comment can
+    contain code.
     """
     if b"\0" in source:
         raise SourceError(source.count(b"\n", 0, source.index(b"\0")) + 1, "there is a NUL character")
+    unknown = None
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
-    except SyntaxError as error:  # an encoding that nobody knows, or a first line that is no text at all
-        encoding, reason = "utf-8", str(error)
-    else:
-        reason = ""
+    except SyntaxError as error:  # an unknown encoding, or a first line that is not text
+        encoding = "utf-8"
+        unknown = error
     if encoding not in ("utf-8", "utf-8-sig"):
         raise SourceError(1, f"this file declares the encoding {encoding}: code must be UTF-8")
     try:
@@ -134,27 +136,27 @@ def decode_source(source: bytes) -> str:
     except UnicodeDecodeError as error:
         line = source.count(b"\n", 0, error.start) + 1
         raise SourceError(line, f"this is not {error.encoding.upper()} text") from error
-    except (LookupError, ValueError) as error:  # an encoding of something else than texts
-        raise SourceError(1, f"this cannot be read: {error}") from error
-    if reason:
-        raise SourceError(1, f"this cannot be read: {reason}")
+    if unknown is not None:
+        raise SourceError(1, f"this cannot be read: {unknown}") from unknown
     return io.IncrementalNewlineDecoder(None, translate=True).decode(text)
 
 
 def is_newer(wanted: str, have: str) -> bool:
-    """Whether a version like "1.2" is above another."""
-    first, second = _numbers(wanted), _numbers(have)
-    length = max(len(first), len(second))
-    return first + (0,) * (length - len(first)) > second + (0,) * (length - len(second))
+    """Return whether a version such as "1.2" is newer than another; "1.2" equals "1.2.0"."""
+    return _numbers(wanted) > _numbers(have)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version without zeros at the end."""
     found = _VERSION.match(version)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
 
 
 class _Reading:
-    """Collects the values of a file's top level, and what is wrong with them."""
+    """Collects the metadata of a file's top level, and the problems of it."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._values = {name: value for name, value in _assignments(tree)}  # noqa: C416  # the last one holds
@@ -164,7 +166,8 @@ class _Reading:
     def metadata(self, stem: str) -> Metadata:
         name = self._take("name", _name, "")
         if not (name or stem):
-            self._remarks.append(Remark(1, "the file's own name is no name for a workflow: give name = …", fatal=True))
+            reason = "the name of the file cannot name a workflow: add name = …"
+            self._remarks.append(Remark(1, reason, fatal=True))
         name = name or stem
         return Metadata(
             name=name,
@@ -181,9 +184,9 @@ class _Reading:
         )
 
     def _default_config(self) -> Mapping[str, Any]:
-        """Return what the file says; one that reads `params.max_iterations` has that key, and so its flag."""
-        said: Mapping[str, Any] = self._take("default_config", _table, {})
-        return {"max_iterations": None, **said} if self._reads_iterations else said
+        """Return the config; with a key, and so a flag, for `params.max_iterations` if the file reads it."""
+        config: Mapping[str, Any] = self._take("default_config", _table, {})
+        return {"max_iterations": None, **config} if self._reads_iterations else config
 
     def _take(self, key: str, read: Callable[[Any], Any], default: Any) -> Any:
         node = self._values.get(key)
@@ -208,7 +211,7 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _reads_iterations(tree: ast.Module) -> bool:
-    """Whether `create_state` or `check_start` looks at an attribute `max_iterations`."""
+    """Return whether `create_state` or `check_start` reads an attribute `max_iterations`."""
     functions = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name in _TAKE_PARAMS)
     parts = (part for function in functions for part in ast.walk(function))
     return any(isinstance(part, ast.Attribute) and part.attr == "max_iterations" for part in parts)
@@ -218,7 +221,7 @@ def _literal(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        raise ValueError("is no literal, and the file is not run to read it: its default holds") from None
+        raise ValueError("is not a literal: the file does not run to read it, so the default is used") from None
 
 
 def _name(value: Any) -> str:
@@ -230,8 +233,8 @@ def _name(value: Any) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a text")
-    whole = value.encode("utf-8", "replace").decode()  # half a character can be written nowhere
-    return whole if len(whole) <= _LONGEST else f"{whole[:_LONGEST]}…"
+    whole = value.encode("utf-8", "replace").decode()  # lone surrogates cannot be written
+    return whole if len(whole) <= _MAX_TEXT else f"{whole[:_MAX_TEXT]}…"
 
 
 def _names(value: Any) -> Sequence[str]:
@@ -256,7 +259,7 @@ def _table(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", value)):
         raise ValueError("must be a table whose keys are texts")
     try:
-        msgspec.json.encode(value)  # it is kept in the session's file
+        msgspec.json.encode(value)  # it is stored in the session
     except (TypeError, ValueError, RecursionError, OverflowError):
         raise ValueError("must hold only texts, numbers, lists and tables") from None
     return cast("dict[str, Any]", value)

@@ -1,6 +1,7 @@
-"""Read the metadata of workflow files within limits. A long file is read by a child process, which can be ended.
+"""Read the metadata of workflow files within limits.
 
-`ast.parse` cannot be interrupted, and some texts take it minutes and gigabytes.
+`ast.parse` cannot be interrupted, and some texts take it minutes and gigabytes. So a long
+file is read by a child process, which can be killed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from atomic.loading.metadata import (
     read_tools,
 )
 
-SHORT = 32 * 1024  # bytes that are read in this process: at worst a tenth of a second
+SHORT = 32 * 1024  # bytes; a file of this size takes at most a tenth of a second
 CPU_SECONDS = 5  # for one file
 FOLDER_CPU_SECONDS = 15  # for all long files of one folder
 WALL_SECONDS = 30.0
@@ -62,14 +63,14 @@ class MetadataReader:
         self._left = float(FOLDER_CPU_SECONDS)
 
     def metadata(self, source: bytes, stem: str) -> Metadata:
-        """Return what a file says about itself. A file that passes a limit has a fatal remark."""
+        """Return the metadata of a file; with a fatal remark if the file exceeds a limit."""
         if len(source) <= SHORT:
             return read_metadata(source, stem)
         found = self._read(_Question("read_metadata", (stem,), tuple[Metadata, float]), source)
         return fallback_metadata(stem, found) if isinstance(found, Remark) else found
 
     def tools(self, source: bytes) -> list[WrittenTool] | Remark:
-        """Return the tools that a file defines, or what keeps it from being read."""
+        """Return the tools that a file defines, or the reason why it cannot be read."""
         if len(source) <= SHORT:
             return read_tools(source)
         return self._read(_Question("read_tools", (), tuple[list[WrittenTool] | Remark, float]), source)
@@ -92,15 +93,15 @@ class MetadataReader:
 
 
 class _Question(msgspec.Struct, Generic[ResultT], frozen=True):
-    """A function of `metadata`, its words after the source, and the type of the child's answer."""
+    """A function of `metadata`, its arguments after the source, and the type of the answer."""
 
     function: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     answer: type[tuple[ResultT, float]]
 
 
 class _ChildError(Exception):
-    """The child did not answer; the text says why and what to do."""
+    """The child did not answer."""
 
 
 def _fatal(reason: str) -> Remark:
@@ -108,12 +109,12 @@ def _fatal(reason: str) -> Remark:
 
 
 def _ask_child(question: _Question[ResultT], source: bytes, seconds: int) -> bytes:
-    """Return the child's answer and its processor time as msgpack. Raises _ChildError."""
+    """Return the answer of the child and its processor time as msgpack. Raise _ChildError."""
     folder = str(Path(msgspec.__file__).parents[1])
-    words = [folder, str(metadata.__file__), str(seconds), str(MEMORY), question.function, *question.words]
+    arguments = [folder, str(metadata.__file__), str(seconds), str(MEMORY), question.function, *question.arguments]
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, *words],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
             input=source,
             capture_output=True,
             timeout=WALL_SECONDS,
@@ -137,5 +138,5 @@ def _reason(code: int, stderr: bytes, seconds: int) -> str:
     if code < 0:
         name = signal.Signals(-code).name
         return f"Python ended with {name} while it read this file: make its expressions smaller and less nested"
-    lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    return f"this file could not be read: {lines[-1] if lines else f'Python ended with {code}'}"
+    lines = stderr.decode("utf-8", "replace").strip().splitlines() or [f"Python ended with {code}"]
+    return f"this file could not be read: {lines[-1]}"

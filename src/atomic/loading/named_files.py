@@ -1,7 +1,8 @@
-"""The files of a project that an agent's settings name: scripts of hooks, servers, plugins, marketplaces.
+"""Find the files of a project that an agent's settings name: scripts, servers, plugins.
 
-Whoever approves settings approves what they start. The words of the settings are tried as paths, whatever the format
-says they mean: a word that is a file of the project is one of them. What such a script starts itself is not followed.
+A user who approves settings also approves the programs that they start. Every word of the
+settings is tried as a path, whatever it means in the format.
+What such a script starts itself is not followed.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from atomic.base.toml import load_toml
 from atomic.base.untrusted_files import FoundFile, Root
 
 MAX_SCRIPT = 16 * 1024 * 1024  # bytes of a script or program
-_MOST_WORDS = 5000
+_MAX_WORDS = 5000
 _WORD = re.compile(r"[^\s\"'`,;()\[\]{}<>|&=]+")
 _ROOTS = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|workspaceFolder|workspaceRoot|PWD)\}?/?|file://")
 _MODULE = re.compile(r"(?<=-m)[\s\"',]+([\w.]+)")
 _ENDINGS = ("", ".ts", ".js", ".mjs", ".py", ".sh")
-# What makes a folder one that an agent loads code from.
+# A folder with one of these is a plugin, from which an agent loads code.
 _MARKS = (
     ".claude-plugin",
     "plugin.json",
@@ -33,62 +34,51 @@ _MARKS = (
     "index.ts",
     "index.js",
 )
-_LOADED = (".claude-plugin", "plugins", "hooks", "agents", "skills", "commands")  # of one that is the project itself
+# If the project itself is a plugin, these are its folders.
+_PLUGIN_FOLDERS = (".claude-plugin", "plugins", "hooks", "agents", "skills", "commands")
+# The files with the scripts of a tool.
 _TOOLS = {
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json",)),  # their scripts
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json",)),
     "make": ("GNUmakefile", "makefile", "Makefile"),
     "just": ("justfile",),
 }
-
-
-_NO_COMMANDS = ("permissions", "permission", "instructions")  # keys whose files are read, not run
+# Files under these keys are read, not run.
+_NO_COMMANDS = ("permissions", "permission", "instructions")
 
 
 def named_files(root: Root, settings: FoundFile) -> Iterator[FoundFile]:
-    """Yield the files that settings name, each once; of a folder with plugins all that is in it."""
-    seen: set[str] = set()
-    for path in _paths(root, settings):
-        if path in seen:
-            continue
-        seen.add(path)
-        if os.path.isdir(os.path.join(root.folder, path)):
-            yield from _of_folder(root, path)
-        elif (file := _script(root, path)) is not None:
-            yield file
-
-
-def _of_folder(root: Root, folder: str) -> Iterator[FoundFile]:
-    places = [folder] if folder != "." else list(_LOADED)
-    for place in places:
-        yield from root.walk(place, skipping=())
-
-
-def _script(root: Root, path: str) -> FoundFile | None:
-    full = os.path.join(root.folder, path)
-    if os.path.islink(full) and not _is_inside(root, full):  # the Python of a virtual environment, for example
-        return FoundFile(path, f"a link to {os.readlink(full)}".encode("utf-8", "surrogateescape"))
-    return root.read(path, limit=MAX_SCRIPT)
+    """Yield the files that settings name, each once; for a plugin's folder all files in it."""
+    for path in dict.fromkeys(_paths(root, settings)):
+        full = os.path.join(root.folder, path)
+        if os.path.isdir(full):
+            for folder in _PLUGIN_FOLDERS if path == "." else [path]:
+                yield from root.walk(folder, skipping=())
+        elif os.path.islink(full) and not _is_inside(root, full):  # such as the Python of a virtual environment
+            yield FoundFile(path, f"a link to {os.readlink(full)}".encode("utf-8", "surrogateescape"))
+        else:
+            file = root.read(path, limit=MAX_SCRIPT)
+            if file is not None:
+                yield file
 
 
 def _paths(root: Root, settings: FoundFile) -> Iterator[str]:
-    """The words of the settings that are files, or folders with plugins, from the root."""
+    """Yield the words of the settings that are files or plugins of the project, from its root."""
     beside = os.path.dirname(settings.name)
     for word in _words(settings):
         for base in dict.fromkeys(("", beside)):
             for ending in _ENDINGS:
                 path = os.path.normpath(os.path.join(root.folder, base, f"{word}{ending}"))
                 name = os.path.relpath(path, root.folder)
-                if not name.startswith("..") and name != settings.name and _counts(path):
+                if not name.startswith("..") and name != settings.name and _is_file_or_plugin(path):
                     yield name
 
 
-def _counts(path: str) -> bool:
-    if os.path.isdir(path):
-        return any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS) or _has_plugins_below(path)
-    return os.path.lexists(path)
-
-
-def _has_plugins_below(path: str) -> bool:
+def _is_file_or_plugin(path: str) -> bool:
+    if not os.path.isdir(path):
+        return os.path.lexists(path)
+    if any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS):
+        return True
+    # A folder of plugins has them in its inner folders.
     try:
         with os.scandir(path) as entries:
             inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)][:200]
@@ -99,7 +89,7 @@ def _has_plugins_below(path: str) -> bool:
 
 def _words(settings: FoundFile) -> Iterable[str]:
     texts = list(_texts(settings))
-    found = [_ROOTS.sub("", word) or "." for text in texts for word in _WORD.findall(text)][:_MOST_WORDS]
+    found = [_ROOTS.sub("", word) or "." for text in texts for word in _WORD.findall(text)][:_MAX_WORDS]
     modules = [name.replace(".", "/") for text in (*texts, " ".join(texts)) for name in _MODULE.findall(text)]
     found += [path for name in modules for path in (name, f"{name}/__main__", f"{name}/__init__")]
     found += [file for word in found for file in _TOOLS.get(os.path.basename(word), ())]
@@ -107,9 +97,9 @@ def _words(settings: FoundFile) -> Iterable[str]:
 
 
 def _texts(settings: FoundFile) -> Iterator[str]:
-    """The texts in a file: the strings of JSON and TOML, which may be written with escapes, and Markdown's head.
+    """Yield the strings of JSON and TOML, with escapes resolved, or the front matter of Markdown.
 
-    Scripts and prose mention many files that they do not start.
+    Scripts and prose are not searched: they mention many files that they do not start.
     """
     text = settings.data.decode("utf-8-sig", "replace")
     if settings.name.endswith(".md"):
@@ -122,15 +112,15 @@ def _texts(settings: FoundFile) -> Iterator[str]:
     except (ValueError, RecursionError):
         yield text
         return
-    waiting: deque[Any] = deque(value for key, value in data.items() if key not in _NO_COMMANDS)
-    while waiting:
-        value: Any = waiting.popleft()
+    pending: deque[Any] = deque(value for key, value in data.items() if key not in _NO_COMMANDS)
+    while pending:
+        value: Any = pending.popleft()
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            waiting.extend(item for pair in cast("dict[str, Any]", value).items() for item in pair)
+            pending.extend(item for pair in cast("dict[str, Any]", value).items() for item in pair)
         elif isinstance(value, list):
-            waiting.extend(cast("list[Any]", value))
+            pending.extend(cast("list[Any]", value))
 
 
 def _is_inside(root: Root, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Write a first file for a new workflow."""
+"""Write the file of a new workflow."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ _EXAMPLE = "my-flow"
 
 
 def starter(name: str) -> str:
-    """The text of a commented example that runs at once."""
+    """Return the text of a commented example that can run at once."""
     text = files("atomic.loading").joinpath("starter.py").read_text("utf-8")
     _, _, body = text.partition("# ---")
     return f'"""{name}: a workflow of Atomic."""\n\n' + body.partition("\n")[2].replace(_EXAMPLE, name)
 
 
 def write_workflow(name: str, project: Path, *, home: Path | None = None) -> tuple[Path, bool]:
-    """Write `.atomic/workflows/NAME.py`; the file, and whether it may run at once.
+    """Write `.atomic/workflows/NAME.py` and return its path, and whether it is approved.
 
-    What Atomic wrote itself on the user's word is approved with it, unless there is more that nobody has approved.
+    A file that the user had Atomic write needs no question. It is not approved if the
+    project has something else that is not approved.
 
     Raises:
         WorkflowFileError: the name cannot be used, or the file cannot be written.
     """
     if not is_name(name) or name.startswith("_"):
-        raise WorkflowFileError(f'"{name}" is no name for a workflow: give one word such as "my-flow"')
+        raise WorkflowFileError(f'"{name}" cannot name a workflow: use one word such as "my-flow"')
     if project == Path(project.anchor) or is_home(project) or has_users_folder(project):
-        raise WorkflowFileError(f"{project}: this folder holds many projects; go into one of them")
+        raise WorkflowFileError(f"{project}: this folder holds many projects; change to one of them")
     before = trust.look(project, home=home)
     text = starter(name)
     file = _write(project, name, text)
@@ -48,7 +49,7 @@ def _write(project: Path, name: str, text: str) -> Path:
             raise WorkflowFileError(f"{folder}: a link leads out of the project: nothing is written there")
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except FileExistsError as error:
-        raise WorkflowFileError(f"{file}: there is something of that name already") from error
+        raise WorkflowFileError(f"{file}: this file already exists; choose another name") from error
     except OSError as error:
         raise WorkflowFileError(f"{file}: this file cannot be written: {error.strerror}") from error
     with os.fdopen(fd, "w", encoding="utf-8") as out:
@@ -57,7 +58,7 @@ def _write(project: Path, name: str, text: str) -> Path:
 
 
 def _approve(project: Path, file: Path, text: str, before: trust.Snapshot, home: Path | None) -> bool:
-    """Approve what is there now if it is what was there before and the new file, byte for byte."""
+    """Approve the project if only the new file was added, byte for byte."""
     now = trust.look(project, home=home)
     known = {item.key: item.sha256 for item in before.items}
     added = [item for item in now.items if known.pop(item.key, None) != item.sha256]

@@ -1,7 +1,8 @@
-"""Custom tools by name: each public function with a docstring in `.atomic/tools/*.py` or `~/.atomic/tools/*.py`.
+"""Find custom tools by name.
 
-Which file defines a name is seen from the syntax trees; only that file runs, and one of a
-project only if it is trusted.
+A tool is a public function with a docstring in `.atomic/tools/*.py` or
+`~/.atomic/tools/*.py`. The syntax trees show which file defines a tool. Only that file
+runs, and a file of a project only if the project is trusted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from atomic.workflows.errors import ToolNotFoundError, WorkflowLoadError, Workfl
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, eq=False):
-    """A tool as its file describes it; nothing of the file has run."""
+    """A tool as its file describes it; the file has not run."""
 
     name: str
     description: str
@@ -63,7 +64,7 @@ class ToolCatalog:
         except BaseException as error:  # a user's file may raise anything, an extension even a BaseException
             raise WorkflowLoadError(name, [problem_of(error, tool.path)]) from error
         if not callable(found):
-            reason = f"{name} is no function any more when the file has run"
+            reason = f"{name} is not a function after the file has run"
             raise WorkflowLoadError(name, [WorkflowProblem(tool.path, tool.line, reason)])
         return found
 

@@ -1,8 +1,8 @@
-"""The changes that a run itself makes to the project's code, saved while it runs.
+"""Save the changes that a run makes to the project's code while it runs.
 
 A run may continue with the code that it was started with and with its own changes to it.
-After `kill -9` its changes could not be told from those of other programs, so they are
-saved in `session.json` after each call of an agent and each step.
+After `kill -9` its changes cannot be distinguished from changes of other programs, so
+they are saved in `session.json` after each call of an agent and each step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RunChanges:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self) -> None:
-        """Check the project after work that may have changed files: now, or when the next check is due."""
+        """Check the project now, or when the next check is due. Call it after work that may change files."""
         if not self._approved or self._session.record.trust is None or self._timer is not None:
             return
         loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ class RunChanges:
         self._next = asyncio.get_running_loop().time() + max(SECONDS, _SHARE * (perf_counter() - began))
 
     def now(self) -> Any:
-        """Return what is trusted for this run, with the changes until now."""
+        """Return the trust of this run with its changes until now."""
         known = self._session.record.trust
         if known is None or not self._approved:
             return known
@@ -58,7 +58,7 @@ class RunChanges:
         return started.note(trust.look(Path(self._session.record.project)))
 
     def close(self) -> None:
-        """Stop: later changes are not those of the run."""
+        """Stop; later changes are not changes of the run."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,12 +1,12 @@
-"""The file that `atomic workflows new` writes: this one, from the next line of dashes on."""
+"""The file that `atomic workflows new` writes, from the line of dashes on."""
 
 # ------------------------------------------------------------------------------------------------------------------
-# A workflow: a draft, and reviews until nobody has anything to say. Change it as you like and run it again:
+# A workflow that writes a draft and reviews it until it is good. Change it as you like and run it again:
 #
 #   atomic run my-flow "a limerick about version control"
-#   atomic workflows check             shows all that is wrong with it
+#   atomic workflows check             shows all problems of it
 #   atomic workflows graph my-flow     draws it
-#   atomic trust                       lets it run again after a change (you are shown what changed)
+#   atomic trust                       shows what changed and lets it run again
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ node_descriptions = {"draft": "Writing a draft", "review": "Reviewing it", "impr
 
 
 class FlowState(State):
-    """What the nodes know of each other. It is recorded after every step, so a run can be resumed."""
+    """The data that nodes share. It is recorded after every step, so a run can be resumed."""
 
     prompt: str = ""
     rounds: int = 2
@@ -33,7 +33,7 @@ class FlowState(State):
 
 
 def create_state(params: WorkflowStateParams) -> FlowState:
-    """The first state: what was asked for, and what is configured."""
+    """Return the first state, from the prompt and the configuration."""
     return FlowState(prompt=params.prompt, rounds=params.config["rounds"])
 
 
@@ -45,7 +45,7 @@ workflow = (
     graph(FlowState)
     .agent(
         "draft",
-        lambda state: f"Write this and answer with the text alone: {state.prompt}",
+        lambda state: f"Write this and answer only with the text: {state.prompt}",
         output_mapper=lambda answer, state: {"text": answer},
     )
     .loop(
@@ -59,7 +59,7 @@ workflow = (
             lambda state: "LGTM" not in state.review,
             then=graph(FlowState).agent(
                 "improve",
-                lambda state: f"Improve this text and answer with it alone.\n\n{state.text}\n\n{state.review}",
+                lambda state: f"Improve this text and answer only with it.\n\n{state.text}\n\n{state.review}",
                 output_mapper=lambda answer, state: {"text": answer},
             ),
         ),

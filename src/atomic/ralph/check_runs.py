@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from atomic.git import FolderSnapshot, find_repository
-from atomic.loading.project_check import Gate
+from atomic.loading.project_check import CheckCommand
 from atomic.ralph.checkout import Checkout
 from atomic.ralph.checks import NOT_FOUND
 from atomic.ralph.evidence import CheckResult
@@ -191,7 +191,7 @@ async def look_for_check(ctx: Ralph, run: RunFolder) -> None:
     run.say(f"check: {found.command} (found in {found.origin}); it must be green at the end")
 
 
-async def _is_new(ctx: Ralph, run: RunFolder, found: Gate) -> bool:
+async def _is_new(ctx: Ralph, run: RunFolder, found: CheckCommand) -> bool:
     """Return whether this run added the file that defines a check: agents could have run it themselves."""
     start = ctx.state.start
     assert start is not None  # `prepare` has taken it
@@ -200,7 +200,7 @@ async def _is_new(ctx: Ralph, run: RunFolder, found: Gate) -> bool:
     return any(one.path == path and one.status == "added" for one in changes)
 
 
-def _path_of(run: RunFolder, found: Gate) -> str:
+def _path_of(run: RunFolder, found: CheckCommand) -> str:
     """Return the file that defines a check, relative to the root of the repository."""
     repository = find_repository(run.cwd)
     root = run.cwd if repository is None else repository.root

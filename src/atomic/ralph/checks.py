@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from atomic.loading.project_check import Gate
+from atomic.loading.project_check import CheckCommand
 from atomic.processes import ExecTimeoutError, execute, new_mark
 from atomic.providers.environment import child_environment
 from atomic.ralph.evidence import CheckResult
@@ -145,7 +145,7 @@ async def _run_twice(command: str, cwd: Path, timeout: float, passed: Sequence[s
 class _Record(msgspec.Struct, frozen=True):
     """The fact `gates.json`."""
 
-    gates: Sequence[Gate] = ()
+    gates: Sequence[CheckCommand] = ()
     baseline: Mapping[str, int] = {}  # exit codes before the first change, by command
     passed_once: Sequence[str] = ()
     ignored: Sequence[str] = ()  # red before the run, and the user ignores them
@@ -163,7 +163,7 @@ class CheckHistory:
         self._variables = variables  # passed to checks although they look like secrets
 
     @property
-    def gates(self) -> Sequence[Gate]:
+    def gates(self) -> Sequence[CheckCommand]:
         return self._read().gates
 
     @property
@@ -175,9 +175,9 @@ class CheckHistory:
     def passed_once(self) -> set[str]:
         return set(self._read().passed_once)
 
-    def choose(self, gates: Iterable[Gate]) -> None:
+    def choose(self, gates: Iterable[CheckCommand]) -> None:
         """Set the checks of the session; a command counts once. Their results stay."""
-        unique: dict[str, Gate] = {}
+        unique: dict[str, CheckCommand] = {}
         for gate in gates:
             unique.setdefault(gate.command, gate)
         self._write(msgspec.structs.replace(self._read(), gates=tuple(unique.values())))
@@ -246,7 +246,7 @@ class CheckHistory:
         self._write(msgspec.structs.replace(record, refused=(*record.refused, command)))
         return True
 
-    def add_late(self, gate: Gate) -> None:
+    def add_late(self, gate: CheckCommand) -> None:
         """Choose a check after the start: it blocks tasks after its first pass, and must be green at the end."""
         record = self._read()
         gates = (*record.gates, gate)

@@ -17,7 +17,7 @@ from atomic.config import read_duration
 from atomic.config.loader import read_layers
 from atomic.config.ralph_flags import DEFAULTS, NAME
 from atomic.git import find_repository
-from atomic.loading.project_check import Gate, find_gate
+from atomic.loading.project_check import CheckCommand, find_check
 from atomic.tasks import ProblemKind, TaskList, TasksError
 from atomic.workflows.definition import ResumeParams, WorkflowStateParams
 from atomic.workflows.errors import UntrustedError
@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True):
     mode: Literal["plan", "tasks", "yolo"]
     goal: str = ""  # the text for a planner or a yolo turn
     origin: str = ""  # the file that the goal or the list came from
-    gates: tuple[Gate, ...] = ()
+    gates: tuple[CheckCommand, ...] = ()
     gate_timeout: float = 1800.0
     review_rounds: int = 3
     reviewers: int = 1
@@ -208,13 +208,13 @@ def check_operation(cwd: str, *, then: str = "start again") -> None:
     )
 
 
-def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[Gate]:
+def _gates(params: WorkflowStateParams, config: Mapping[str, Any]) -> list[CheckCommand]:
     """Return the given checks, or else the one that the project's files define, which runs at the project's root."""
     if given := _commands(config["verify"]):
         if "verify" in params.given:
-            return [Gate(command, "--verify") for command in given]
+            return [CheckCommand(command, "--verify") for command in given]
         own = _users_own(params)
-        return [Gate(command, SETTINGS if command in own else PROJECT_SETTINGS) for command in given]
+        return [CheckCommand(command, SETTINGS if command in own else PROJECT_SETTINGS) for command in given]
     found = project_check(params.project or params.cwd, params.cwd)
     return [] if found is None else [found]
 
@@ -232,13 +232,13 @@ def _users_own(params: WorkflowStateParams) -> set[str]:
     }
 
 
-def project_check(project: str, cwd: str) -> Gate | None:
+def project_check(project: str, cwd: str) -> CheckCommand | None:
     """Return the check that the project's files define, as it is run from `cwd`; None if there is none."""
-    found = find_gate(Path(project))
+    found = find_check(Path(project))
     if found is None or os.path.realpath(project) == os.path.realpath(cwd):
         return found
     way = shlex.quote(os.path.relpath(os.path.realpath(project), os.path.realpath(cwd)))
-    return Gate(f"cd {way} && {found.command}", found.origin)
+    return CheckCommand(f"cd {way} && {found.command}", found.origin)
 
 
 def has_secret(command: str, redactor: Redactor) -> bool:
@@ -246,7 +246,7 @@ def has_secret(command: str, redactor: Redactor) -> bool:
     return MARK in command or redactor.text(command) != command
 
 
-def refuse_secrets(gates: Iterable[Gate], redactor: Redactor) -> None:
+def refuse_secrets(gates: Iterable[CheckCommand], redactor: Redactor) -> None:
     """Raise StartError if a check contains a secret.
 
     Checks are stored without secrets and are run as they are stored, so such a check would run with the mark.

@@ -14,7 +14,7 @@ from atomic.base.errors import AtomicError
 from atomic.base.terminal import one_line
 from atomic.git import find_repository
 from atomic.graph import RunStatus, Suspend
-from atomic.loading.project_check import Gate
+from atomic.loading.project_check import CheckCommand
 from atomic.providers.environment import GIT_VARIABLES
 from atomic.providers.errors import ProviderError
 from atomic.questions import Option, Question
@@ -273,7 +273,7 @@ def _take_check(run: RunFolder, command: str) -> None:
             "does not store; --verify COMMAND gives a check"
         )
         return
-    run.checks.add_late(Gate(command, PLAN))
+    run.checks.add_late(CheckCommand(command, PLAN))
     run.say(f"check: {command} (named by the plan); it must be green at the end")
 
 

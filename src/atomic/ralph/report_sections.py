@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from atomic.base.text import duration
-from atomic.loading.project_check import Gate
+from atomic.loading.project_check import CheckCommand
 from atomic.ralph.checks import readable
 from atomic.ralph.evidence import CheckResult, Evidence
 from atomic.ralph.markdown import bullets, cell, code, codes, line, paragraphs
@@ -242,7 +242,7 @@ def check_lines(data: ReportData) -> list[str]:
     return ["Check: none was given and none was found: **not verified by a check**. `--verify COMMAND` gives one."]
 
 
-def _check(data: ReportData, check: Gate) -> str:
+def _check(data: ReportData, check: CheckCommand) -> str:
     origin = _ORIGINS.get(check.origin) or f"found in {code(check.origin)} by Atomic, none was given"
     command = check.command
     has_passed = command in data.checks.passed_once

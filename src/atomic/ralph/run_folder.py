@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ import msgspec
 
 from atomic.base.redaction import MARK
 from atomic.base.terminal import harmless
+from atomic.base.untrusted_files import read_start
 from atomic.git import SnapshotStore, find_repository, shared_snapshot_store
 from atomic.graph import Suspend
 from atomic.ralph.checks import CheckHistory
@@ -241,10 +240,6 @@ async def ask_once(ctx: Ralph, kind: type[AnswerT], ask: Callable[[], Awaitable[
 def read_notes(session: Path) -> str:
     """Return the notes of a run; empty if there is no regular file."""
     try:
-        file = os.open(notes_of(session) / NOTES, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_start(notes_of(session) / NOTES, MAX_NOTES, follow_links=False).decode("utf-8", "replace")
     except OSError:
         return ""
-    with os.fdopen(file, "rb") as notes:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return ""
-        return notes.read(MAX_NOTES).decode("utf-8", "replace")

@@ -19,6 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from atomic.base.files import replace_file
+from atomic.base.untrusted_files import read_start
 from atomic.sessions.files import make_folder
 
 POLL_SECONDS = 0.25
@@ -78,18 +79,12 @@ class Inbox:
         for name in names:
             path = self.folder / name
             try:
-                yield path, msgspec.json.decode(_read(path), type=Message)
+                content = read_start(path, _MOST_BYTES, follow_links=False)
+                yield path, msgspec.json.decode(content, type=Message)
             except FileNotFoundError:
                 continue
             except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 _put_aside(path)
-
-
-def _read(path: Path) -> bytes:
-    """Return the bytes of a file; never wait for a pipe in its place, never follow a link."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        return file.read(_MOST_BYTES)
 
 
 def _put_aside(path: Path) -> None:
