@@ -145,7 +145,7 @@ async def test_ctrl_c_twice_leaves_at_once(user: User, server: ModelServer) -> N
         os.kill(program.pid, signal.SIGINT)
         async with asyncio.timeout(30):
             assert await program.wait() == 130
-    assert program.last_words == ""  # the orderly way ends with a word
+    assert program.stderr_tail == ""  # the orderly way ends with a word
     async with asyncio.timeout(30):  # its guard ends the agent
         while processes(user.home):
             await asyncio.sleep(0.05)

@@ -175,7 +175,7 @@ async def test_ctrl_c_ends_it(user: User) -> None:
                 await asyncio.sleep(0.02)
             os.kill(program.pid, signal.SIGINT)
             assert (await program.stdout.read(), await program.wait()) == (b"", 130)
-    assert program.last_words == ""
+    assert program.stderr_tail == ""
     assert processes(user.home) == {}
 
 

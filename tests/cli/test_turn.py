@@ -212,7 +212,7 @@ async def test_a_pipe_that_stays_open_is_waited_for_and_that_is_said(user: User)
     user.env["ATOMIC_AGENT"] = record(user, text("Ok."), end())
     async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
         async with asyncio.timeout(60):
-            while "waiting for the end of standard input" not in program.last_words:
+            while "waiting for the end of standard input" not in program.stderr_tail:
                 await asyncio.sleep(0.05)
             assert program.stdin is not None
             program.stdin.close()
@@ -225,11 +225,11 @@ async def test_ctrl_c_while_waiting_for_input_ends_it(user: User) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
             async with asyncio.timeout(60):
-                while "waiting for" not in program.last_words:
+                while "waiting for" not in program.stderr_tail:
                     await asyncio.sleep(0.05)
                 os.kill(program.pid, number)
                 assert await program.wait() == code
-            assert "Traceback" not in program.last_words
+            assert "Traceback" not in program.stderr_tail
 
 
 @pytest.mark.ci
@@ -270,7 +270,7 @@ async def test_a_signal_stops_the_turn(user: User, number: int, code: int) -> No
     ended = msgspec.json.decode(last)
     assert (ended["type"], ended["reason"]) == ("turn_ended", "interrupted")
     assert ended["text"].startswith("word0 word1 word2 word3 ")
-    assert program.last_words == "atomic: interrupted"
+    assert program.stderr_tail == "atomic: interrupted"
 
 
 @pytest.mark.ci

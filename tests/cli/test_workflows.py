@@ -108,7 +108,7 @@ async def test_all_problems_of_all_files_are_shown_in_one_go(user: User) -> None
         (f"{paths['import_']}:2: ", "nothing_like_this"),
         (f"{paths['newer']}:1: ", "77.0"),
         (f"{paths['syntax']}:3: ", "not Python"),
-        (f"{paths['literal']}:2: ", "no literal"),
+        (f"{paths['literal']}:2: ", "not a literal"),
         (f"{paths['graph']}:3: ", "b: "),
         (f"{paths['a']}:2: ", "a -> b -> a"),
         (f"{paths['b']}:3: ", "b -> a -> b"),

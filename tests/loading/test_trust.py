@@ -16,7 +16,7 @@ from atomic.loading import trust
 from atomic.loading.trust import (
     Change,
     RunTrust,
-    _compared,  # pyright: ignore[reportPrivateUsage]  # its law is easier to state than to provoke
+    _compare,  # pyright: ignore[reportPrivateUsage]  # its law is easier to state than to provoke
     accept,
     approve,
     changes,
@@ -330,7 +330,7 @@ def test_changes_since_the_last_approval_are_shown_line_by_line(world: World) ->
 @given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12))
 def test_a_difference_is_the_one_that_difflib_finds(old: list[str], new: list[str]) -> None:
     """With its line numbers; and it leads from the old text to the new one."""
-    found = _compared(old, new, ("a", "b"))
+    found = _compare(old, new, "a", "b")
     rebuilt, at = list[str](), 0
     for line in found[2:]:
         if line.startswith("@@"):

@@ -76,7 +76,7 @@ async def test_a_program_gives_its_exit_code_and_both_outputs() -> None:
 async def test_whoever_listens_hears_both_outputs_in_order_and_without_a_limit() -> None:
     heard: list[bytes] = []
     script = "echo out; echo err >&2; echo out again; exit 3"
-    result = await execute("sh", "-c", script, max_output=4, hear=heard.append)
+    result = await execute("sh", "-c", script, max_output=4, on_output=heard.append)
     assert b"".join(heard) == b"out\nerr\nout again\n"
     assert (result.exit_code, result.stdout, result.stderr) == (3, "", "")
 

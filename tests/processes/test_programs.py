@@ -40,9 +40,9 @@ async def test_its_end_is_known_at_once_with_its_last_words() -> None:
         async with asyncio.timeout(120):
             assert await program.wait() == 3
             assert await program.stdout.read() == b""
-        while not program.last_words.endswith("no such model"):
+        while not program.stderr_tail.endswith("no such model"):
             await asyncio.sleep(0.01)
-    assert len(program.last_words) <= 64 * 1024
+    assert len(program.stderr_tail) <= 64 * 1024
 
 
 @pytest.mark.timed

@@ -28,7 +28,7 @@ class ShellRun:
         self._run.start(RunKind.SHELL, command)
         shell = os.environ.get("SHELL") or "/bin/sh"
         try:
-            result = await execute(shell, "-c", command, cwd=self._conversation.project.cwd, hear=self._hear)
+            result = await execute(shell, "-c", command, cwd=self._conversation.project.cwd, on_output=self._hear)
         finally:
             self._finish()
         self._conversation.add_context(self._context(command, result.exit_code))

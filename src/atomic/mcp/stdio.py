@@ -68,5 +68,5 @@ class _Streams:
     async def _ended(self) -> TalkError:
         """Return the error for a program that has closed its streams."""
         await self._program.stop()
-        last = self._program.last_words.splitlines()
+        last = self._program.stderr_tail.splitlines()
         return TalkError(f"it ended with exit code {self._program.exit_code}{f': {last[-1]}' if last else ''}")

@@ -1,17 +1,17 @@
 """Run programs and leave nothing of them behind.
 
-Each program gets a session and process group of its own. Whatever ends it (its own exit, a time-out, a
-cancellation, the death of Atomic by `kill -9`), the whole group ends with it: TERM, a grace, KILL, and a look
-whether it is really gone. Only a process that moved to another group on purpose can escape.
+Each program has its own session and process group. When it ends, by itself, by a timeout,
+by a cancellation or because Atomic was killed with SIGKILL, its whole group ends too:
+TERM, a grace period, KILL, and a check that it is gone. Only a process that moves to
+another group on purpose can escape.
+
+Start with `execute`, which runs a program to its end, and `program` for one that stays.
 """
 
-from atomic.processes.errors import ExecError, ExecOutputError, ExecTimeoutError, ProgramNotFoundError
-from atomic.processes.execute import MAX_OUTPUT, ExecResult, execute
-from atomic.processes.exit_watch import ExitWatch
-from atomic.processes.groups import GRACE, end_group
+from atomic.processes.execute import MAX_OUTPUT, ExecOutputError, ExecResult, ExecTimeoutError, execute
+from atomic.processes.groups import GRACE, ExitWatch, end_group, end_marked, find_marked, new_mark
 from atomic.processes.program import Program, running
-from atomic.processes.start import guard
-from atomic.processes.stray_children import end_marked, find_marked, new_mark
+from atomic.processes.start import ExecError, ProgramNotFoundError, guard
 
 __all__ = [
     "GRACE",

@@ -1,7 +1,8 @@
-"""Run a program to its end and keep what it says.
+"""Run a program to its end and keep its output.
 
-The program is supervised in a task of its own, which a cancellation only asks to stop: cleaning up is never
-cut short by a second one, and the caller gets its `CancelledError` after the group has ended.
+A task of its own supervises the program. A cancellation only asks that task to stop: a
+second one cannot cut the cleanup short, and the caller gets its `CancelledError` after
+the group has ended.
 """
 
 from __future__ import annotations
@@ -10,28 +11,65 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
 import msgspec
 
-from atomic.processes.errors import ExecOutputError, ExecTimeoutError
-from atomic.processes.exit_watch import ExitWatch
-from atomic.processes.groups import GRACE, end_group, send_signal
-from atomic.processes.start import guard, shared_guard, start
-from atomic.processes.stray_children import end_marked, mark_in
+from atomic.processes.groups import GRACE, ExitWatch, end_group, end_marked, mark_in, send_signal
+from atomic.processes.start import ExecError, guard, shared_guard, start
 
 MAX_OUTPUT = 64 * 1024 * 1024
 
 
 class ExecResult(msgspec.Struct, frozen=True):
-    """How a program ended and what it said; an exit code below zero is the signal that ended it."""
+    """The output and exit code of a program; a negative code is the signal that ended it."""
 
     exit_code: int
     stdout: str
     stderr: str
     seconds: float
+
+
+class ExecTimeoutError(ExecError):
+    """A program took too long and was ended. Its output until then is kept."""
+
+    def __init__(
+        self, argv: Sequence[str], *, timeout: float, stdout: str, stderr: str, survivors: Sequence[str]
+    ) -> None:
+        self.timeout = timeout
+        self.stdout = stdout
+        self.stderr = stderr
+        self.survivors = tuple(survivors)
+        message = f'Program took longer than {timeout:g} s and was ended: "{argv[0]}" (give it a longer timeout)'
+        if survivors:
+            message += f"; still alive after SIGKILL: {', '.join(survivors)}"
+        super().__init__(message, argv)
+
+
+class ExecOutputError(ExecError):
+    """A program wrote more than can be kept and was ended."""
+
+    def __init__(self, argv: Sequence[str], *, max_output: int) -> None:
+        self.max_output = max_output
+        hint = "let it write to a file, or raise max_output"
+        super().__init__(f'Program wrote more than {max_output} bytes and was ended: "{argv[0]}" ({hint})', argv)
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """The arguments of `execute`."""
+
+    argv: list[str]
+    cwd: str | None
+    env: Mapping[str, str] | None
+    input: bytes | None
+    timeout: float | None
+    max_output: int
+    errors: str
+    on_output: Callable[[bytes], None] | None
+    is_short: bool
+    mark: Mapping[str, str] | None
 
 
 async def execute(
@@ -42,92 +80,80 @@ async def execute(
     timeout: float | None = None,
     max_output: int = MAX_OUTPUT,
     errors: str = "replace",
-    hear: Callable[[bytes], None] | None = None,
+    on_output: Callable[[bytes], None] | None = None,
     is_short: bool = False,
     mark: dict[str, str] | None = None,
 ) -> ExecResult:
-    """Run a program to its end, never through a shell; an exit code other than 0 is a result, not an error.
+    """Run a program to its end, never through a shell. A nonzero exit code is a result.
 
-    `env` replaces the whole environment. Without `input` the program reads an empty stdin, never the terminal.
-    `errors` says what becomes of bytes that are no UTF-8, in the words of `bytes.decode`.
-    `hear` is given what the program says, stdout and stderr as one, in order and as it comes: nothing is kept then, and
-    there is no limit to it.
-    `is_short`: it starts no programs and ends by itself, as most of git does; to start it costs a third then.
-    What the program leaves running in its group is ended when it exits. `mark`: a variable of `new_mark` that is part
-    of `env`; by it children are found and ended that have moved to a session of their own (on Linux).
+    Processes that the program leaves in its group are ended when it exits.
+
+    Args:
+        env: replaces the whole environment.
+        input: without it the program reads an empty stdin, never the terminal.
+        errors: how bytes that are not UTF-8 are decoded, as for `bytes.decode`.
+        on_output: gets the output as it arrives, stdout and stderr as one stream. The
+            output is not kept then and has no limit.
+        is_short: the program starts no others and ends by itself, as most of git does.
+            It then takes a third of the time to start.
+        mark: a variable of `new_mark` that is part of `env`. It finds and ends children
+            that have moved to a session of their own (on Linux).
 
     Raises:
-        ProgramNotFoundError: there is no such program.
+        ProgramNotFoundError: the program does not exist.
         ExecError: it exists but cannot be started.
         ExecTimeoutError: it took longer than `timeout` seconds.
         ExecOutputError: stdout and stderr together are longer than `max_output` bytes.
     """
-    stop = asyncio.get_running_loop().create_future()
-    supervision = asyncio.create_task(
-        _supervise(
-            [os.fspath(word) for word in argv],
-            stop,
-            cwd=None if cwd is None else os.fspath(cwd),
-            env=env,
-            input=input.encode() if isinstance(input, str) else input,
-            timeout=timeout,
-            max_output=max_output,
-            errors=errors,
-            hear=hear,
-            is_short=is_short,
-            mark=mark,
-        )
+    order = _Order(
+        argv=[os.fspath(word) for word in argv],
+        cwd=None if cwd is None else os.fspath(cwd),
+        env=env,
+        input=input.encode() if isinstance(input, str) else input,
+        timeout=timeout,
+        max_output=max_output,
+        errors=errors,
+        on_output=on_output,
+        is_short=is_short,
+        mark=mark,
     )
-    interruption: asyncio.CancelledError | None = None
+    stop = asyncio.get_running_loop().create_future()
+    supervision = asyncio.create_task(_supervise(order, stop))
+    cancellation: asyncio.CancelledError | None = None
     while not supervision.done():
         try:
             await asyncio.wait({supervision})
         except asyncio.CancelledError as error:
-            interruption = error
+            cancellation = error
             if not stop.done():
                 stop.set_result(None)
-    if interruption is not None:
+    if cancellation is not None:
         if not supervision.cancelled():
-            supervision.exception()  # the caller has gone: nobody else will look at it
-        raise interruption
+            supervision.exception()  # retrieved, so that asyncio does not log it
+        raise cancellation
     return supervision.result()
 
 
-async def _supervise(
-    argv: list[str],
-    stop: asyncio.Future[None],
-    *,
-    cwd: str | None,
-    env: Mapping[str, str] | None,
-    input: bytes | None,
-    timeout: float | None,
-    max_output: int,
-    errors: str,
-    hear: Callable[[bytes], None] | None,
-    is_short: bool,
-    mark: dict[str, str] | None,
-) -> ExecResult:
-    """Run, wait for the end or for `stop`, and clean up; the result of a stopped one is for nobody."""
-    words = "" if mark is None else mark_in(mark)
-    with _running(
-        argv, cwd=cwd, env=env, input=input, max_output=max_output, hear=hear, is_short=is_short, mark=words
-    ) as child:
-        await _first_of(child.over, stop, timeout=timeout)
+async def _supervise(order: _Order, stop: asyncio.Future[None]) -> ExecResult:
+    """Run the program, wait for its end or for `stop`, and clean up."""
+    with _running(order) as child:
+        await _first_of(child.over, stop, timeout=order.timeout)
         timed_out = not (child.over.done() or stop.done())
         if child.exit_code is not None:
-            # A child of the program may hold the pipes: it may finish its sentence, not keep us.
+            # A child of the program may hold the pipes. It gets time to finish its output.
             await _first_of(child.drained, stop, timeout=GRACE)
         survivors = await end_group(child.group)
-        if mark is not None:
-            survivors += [str(pid) for pid in await end_marked(mark)]
-        child.look()
-    if timed_out and timeout is not None:
-        said = child.text(1, errors), child.text(2, errors)
-        raise ExecTimeoutError(argv, timeout=timeout, stdout=said[0], stderr=said[1], survivors=survivors)
+        if order.mark is not None:
+            survivors += [str(pid) for pid in await end_marked(order.mark)]
+        child.poll()
+    stdout = child.text(1, order.errors)
+    stderr = child.text(2, order.errors)
+    if timed_out and order.timeout is not None:
+        raise ExecTimeoutError(order.argv, timeout=order.timeout, stdout=stdout, stderr=stderr, survivors=survivors)
     if child.overflowed:
-        raise ExecOutputError(argv, max_output=max_output)
+        raise ExecOutputError(order.argv, max_output=order.max_output)
     exit_code = -signal.SIGKILL if child.exit_code is None else child.exit_code
-    return ExecResult(exit_code, child.text(1, errors), child.text(2, errors), child.seconds)
+    return ExecResult(exit_code, stdout, stderr, child.seconds)
 
 
 async def _first_of(*futures: asyncio.Future[None], timeout: float | None) -> None:
@@ -135,28 +161,28 @@ async def _first_of(*futures: asyncio.Future[None], timeout: float | None) -> No
 
 
 @contextmanager
-def _running(
-    argv: list[str],
-    *,
-    cwd: str | None,
-    env: Mapping[str, str] | None,
-    input: bytes | None,
-    max_output: int,
-    hear: Callable[[bytes], None] | None,
-    is_short: bool,
-    mark: str,
-) -> Generator[_Child]:
+def _running(order: _Order) -> Generator[_Child]:
+    """Start the program under a guard; leaving the context closes its pipes."""
     with ExitStack() as stack:
-        has_input, one_pipe = input is not None, hear is not None
-        announcements = None if is_short else stack.enter_context(guard(mark))
-        process = start(argv, cwd=cwd, env=env, has_input=has_input, announcements=announcements, one_pipe=one_pipe)
+        announcements = None
+        if not order.is_short:
+            announcements = stack.enter_context(guard(mark_in(order.mark or {})))
+        process = start(
+            order.argv,
+            cwd=order.cwd,
+            env=order.env,
+            has_input=order.input is not None,
+            announcements=announcements,
+            one_pipe=order.on_output is not None,
+        )
         try:
-            if is_short:
+            if order.is_short:
                 stack.enter_context(shared_guard(process.pid))
-            child = _Child(asyncio.get_running_loop(), process, input or b"", max_output, hear)
+            child = _Child(process, order)
             stack.callback(child.close)
             yield child
-        except BaseException:  # the event loop is being torn down: there is no time for a grace
+        except BaseException:
+            # The event loop is being torn down, so there is no time for a grace period.
             send_signal(process.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE)
@@ -164,30 +190,26 @@ def _running(
 
 
 class _Child:
-    """One running program: its pipes and its end, as the event loop sees them.
+    """One running program: its pipes and its exit in the event loop.
 
-    Not asyncio's own subprocess: in some versions its `wait()` waits for the pipes too, and so for a grandchild
-    that holds them, and a cancellation while it connects the pipes hangs. Here nothing is awaited to start.
+    asyncio's own subprocess is not used. In some versions its `wait()` also waits for the
+    pipes, and so for a grandchild that holds them, and a cancellation while it connects
+    the pipes hangs. Here the start awaits nothing.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        process: subprocess.Popen[bytes],
-        input: bytes,
-        max_output: int,
-        hear: Callable[[bytes], None] | None,
-    ) -> None:
-        self.over: asyncio.Future[None] = loop.create_future()  # it exited, or said too much
-        self.drained: asyncio.Future[None] = loop.create_future()  # nobody can say anything more
+    def __init__(self, process: subprocess.Popen[bytes], order: _Order) -> None:
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = loop.create_future()  # it exited, or wrote too much
+        self.drained: asyncio.Future[None] = loop.create_future()  # no process has the pipes open
         self.group = process.pid
         self.overflowed = False
         self.seconds = 0.0
-        self._loop, self._process = loop, process
+        self._loop = loop
+        self._process = process
         self._started = loop.time()
-        self._room = max_output
-        self._hear = hear
-        self._input = memoryview(input)
+        self._room = order.max_output
+        self._on_output = order.on_output
+        self._input = memoryview(order.input or b"")
         self._output: dict[int, list[bytes]] = {1: [], 2: []}
         self._pipes: dict[int, IO[bytes]] = {}
         self._has_exited = False
@@ -198,7 +220,7 @@ class _Child:
             if pipe is not None:
                 self._attach(number, pipe)
                 loop.add_reader(pipe, self._read, number)
-        self._watch = ExitWatch(process.pid, self.look)
+        self._watch = ExitWatch(process.pid, self.poll)
 
     @property
     def exit_code(self) -> int | None:
@@ -207,8 +229,8 @@ class _Child:
     def text(self, number: int, errors: str) -> str:
         return b"".join(self._output[number]).decode("utf-8", errors)
 
-    def look(self) -> None:
-        """See whether it has exited."""
+    def poll(self) -> None:
+        """Check whether it has exited."""
         if self._has_exited or self._process.poll() is None:
             return
         self._has_exited = True
@@ -217,7 +239,7 @@ class _Child:
             self.over.set_result(None)
 
     def close(self) -> None:
-        self.look()
+        self.poll()
         self._watch.close()
         for number in list(self._pipes):
             self._detach(number)
@@ -239,8 +261,8 @@ class _Child:
             data = os.read(self._pipes[number].fileno(), 256 * 1024)
         except BlockingIOError:
             return
-        if data and self._hear is not None:
-            self._hear(data)
+        if data and self._on_output is not None:
+            self._on_output(data)
             return
         self._room -= len(data)
         if self._room < 0 or not data:
@@ -257,7 +279,7 @@ class _Child:
             self._input = self._input[os.write(self._pipes[0].fileno(), self._input[: 64 * 1024]) :]
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it does not want to hear the rest
+        except BrokenPipeError:  # it does not read the rest
             self._input = self._input[:0]
         if not self._input:
             self._detach(0)

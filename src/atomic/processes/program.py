@@ -1,4 +1,4 @@
-"""A program that stays: its pipes as streams, its end known, its group ended with the context."""
+"""Run a program as long as a context: pipes as streams, its exit observed, its group ended."""
 
 from __future__ import annotations
 
@@ -9,64 +9,65 @@ import subprocess
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
-from typing import IO
 
-from atomic.processes.exit_watch import ExitWatch
-from atomic.processes.groups import GRACE, end_group, send_signal
+from atomic.processes.groups import GRACE, ExitWatch, end_group, finish, mark_in, send_signal
 from atomic.processes.start import guard, start
-from atomic.processes.stray_children import mark_in
 
-LINE_LIMIT = 64 * 1024 * 1024  # of one line that is read from it
-_TAIL = 64 * 1024  # of what it says on stderr
+LINE_LIMIT = 64 * 1024 * 1024  # bytes of one line of stdout
+_TAIL = 64 * 1024  # bytes of stderr that are kept
 
 
 class Program:
-    """A running program. `stdout` is to be read, or it will stand still; stderr is read here, its end is kept."""
+    """A running program. The caller must read `stdout`, or the program blocks.
+
+    stderr is read here, and its end is kept.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], stdout: asyncio.StreamReader) -> None:
         self.pid = process.pid
         self.stdout = stdout
-        self.survivors: list[str] = []  # what lived on after it was killed
         self.stdin: asyncio.StreamWriter | None = None
-        self.listener: Callable[[bytes], None] | None = None  # hears stderr as it comes
+        self.on_stderr: Callable[[bytes], None] | None = None
+        self.survivors: list[str] = []  # processes that were still alive after SIGKILL
         self._process = process
         self._tail: deque[bytes] = deque()
         self._exited = asyncio.Event()
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; below zero the signal that ended it."""
+        """Return the exit code; None while it runs, negative for the signal that ended it."""
         return self._process.returncode
 
     @property
-    def last_words(self) -> str:
-        """The end of what it said on stderr."""
+    def stderr_tail(self) -> str:
+        """Return the end of stderr."""
         return b"".join(self._tail).decode("utf-8", "replace")[-_TAIL:].strip()
 
     async def wait(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait for the exit and return the exit code."""
         await self._exited.wait()
         return -signal.SIGKILL if self._process.returncode is None else self._process.returncode
 
     async def stop(self, *, grace: float = GRACE) -> list[str]:
-        """End it and its group: TERM, after `grace` seconds KILL; name what lives on all the same."""
+        """End it and its group: TERM, after `grace` seconds KILL. Return the survivors."""
         self.survivors = await end_group(self.pid, grace=grace)
         if not self.survivors:
+            # A zombie whose other threads are still ending has no exit code yet.
             with suppress(TimeoutError):
-                async with asyncio.timeout(GRACE):  # a zombie whose other threads still end has no exit code yet
+                async with asyncio.timeout(GRACE):
                     await self._exited.wait()
-        self.look()
+        self.poll()
         return self.survivors
 
-    def look(self) -> None:
-        """See whether it has exited."""
+    def poll(self) -> None:
+        """Check whether it has exited."""
         if not self._exited.is_set() and self._process.poll() is not None:
             self._exited.set()
 
-    def hear(self, words: bytes) -> None:
-        if self.listener is not None:
-            self.listener(words)
-        self._tail.append(words)
+    def receive_stderr(self, data: bytes) -> None:
+        if self.on_stderr is not None:
+            self.on_stderr(data)
+        self._tail.append(data)
         while sum(map(len, self._tail)) - len(self._tail[0]) > _TAIL:
             self._tail.popleft()
 
@@ -80,12 +81,13 @@ async def running(
     grace: float = GRACE,
     limit: int = LINE_LIMIT,
 ) -> AsyncGenerator[Program]:
-    """A program that runs as long as the context; leaving it ends the whole group, on cancellation too.
+    """Run a program as long as the context. Leaving it ends the whole group, also on cancellation.
 
-    `env` replaces the whole environment. Without `stdin` it reads an empty one, never the terminal.
+    `env` replaces the whole environment. Without `stdin` the program reads an empty one,
+    never the terminal.
 
     Raises:
-        ProgramNotFoundError: there is no such program.
+        ProgramNotFoundError: the program does not exist.
         ExecError: it exists but cannot be started.
     """
     words = [os.fspath(word) for word in argv]
@@ -99,9 +101,10 @@ async def running(
                     yield program
                 finally:
                     ending = asyncio.create_task(_end(program, grace))
-                    await _to_the_end(ending)
+                    await finish(ending)
         except BaseException:
-            if ending is None or not ending.done():  # the loop is being torn down: there is no time for a grace
+            # The event loop is being torn down, so there is no time for a grace period.
+            if ending is None or not ending.done():
                 send_signal(process.pid, signal.SIGKILL)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(GRACE)
@@ -114,22 +117,9 @@ async def _end(program: Program, grace: float) -> None:
     await program.stop(grace=grace)
 
 
-async def _to_the_end(ending: asyncio.Task[None]) -> None:
-    """Wait for the end whatever happens; a cancellation that comes meanwhile is raised behind it."""
-    interruption: asyncio.CancelledError | None = None
-    while not ending.done():
-        try:
-            await asyncio.wait({ending})
-        except asyncio.CancelledError as error:
-            interruption = error
-    ending.result()
-    if interruption is not None:
-        raise interruption
-
-
 @asynccontextmanager
 async def _connected(process: subprocess.Popen[bytes], limit: int) -> AsyncGenerator[Program]:
-    """Its pipes as streams; they are closed at the end."""
+    """Connect the pipes as streams; leaving the context closes them."""
     loop = asyncio.get_running_loop()
     stdout = asyncio.StreamReader(limit)
     program = Program(process, stdout)
@@ -139,31 +129,25 @@ async def _connected(process: subprocess.Popen[bytes], limit: int) -> AsyncGener
     try:
         protocol = asyncio.StreamReaderProtocol(stdout)
         transports.append((await loop.connect_read_pipe(lambda: protocol, process.stdout))[0])
-        transports.append((await loop.connect_read_pipe(lambda: _Listener(program), process.stderr))[0])
+        transports.append((await loop.connect_read_pipe(lambda: _StderrReader(program), process.stderr))[0])
         if process.stdin is not None:
-            program.stdin = await _writer(loop, process.stdin)
-            transports.append(program.stdin.transport)
-        with closing(ExitWatch(process.pid, program.look)):
+            writing, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, process.stdin)
+            program.stdin = asyncio.StreamWriter(writing, flow, None, loop)
+            transports.append(writing)
+        with closing(ExitWatch(process.pid, program.poll)):
             yield program
     finally:
         for transport in transports:
             transport.close()
         for pipe in (process.stdout, process.stderr, process.stdin)[len(transports) :]:
             if pipe is not None:
-                pipe.close()  # nobody got so far as to connect it
+                pipe.close()  # it was not connected
         await asyncio.sleep(0)  # transports close in the next round of the loop
 
 
-async def _writer(loop: asyncio.AbstractEventLoop, pipe: IO[bytes]) -> asyncio.StreamWriter:
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
-    return asyncio.StreamWriter(transport, protocol, None, loop)
-
-
-class _Listener(asyncio.Protocol):
-    """Hears what a program says on stderr."""
-
+class _StderrReader(asyncio.Protocol):
     def __init__(self, program: Program) -> None:
         self._program = program
 
     def data_received(self, data: bytes) -> None:
-        self._program.hear(data)
+        self._program.receive_stderr(data)

@@ -1,4 +1,4 @@
-"""Start a program in a group of its own that ends when Atomic dies, even by SIGKILL."""
+"""Start a program in its own group, which is killed when Atomic dies, even by SIGKILL."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import cast
 
-from atomic.processes.errors import ExecError, ProgramNotFoundError
+from atomic.base.errors import AtomicError
+
+
+class ExecError(AtomicError):
+    """A program could not be run to its end."""
+
+    def __init__(self, message: str, argv: Sequence[str]) -> None:
+        self.argv = tuple(argv)
+        super().__init__(message)
+
+
+class ProgramNotFoundError(ExecError):
+    """The program does not exist."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.program = argv[0]
+        hint = "install it, put it on PATH or give its full path"
+        super().__init__(f'Program not found: "{self.program}" ({hint})', argv)
 
 
 def start(
@@ -24,9 +41,12 @@ def start(
     announcements: int | None,
     one_pipe: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start it. `one_pipe`: what it says on stderr comes with stdout, in the order in which it was said.
+    """Start a program. With `one_pipe` stdout and stderr are one stream, in order.
 
-    Without `announcements` nothing is done between fork and exec, and Atomic need not be copied for it.
+    It announces itself to a guard through the pipe `announcements`. Without one there is
+    no work between fork and exec, so Python need not copy Atomic.
+
+    Raises ExecError.
     """
     if not argv:
         raise ExecError("No program was given (its name is the first argument)", argv)
@@ -43,19 +63,16 @@ def start(
             preexec_fn=None if announcements is None else _die_with_parent(announcements),
         )
     except (OSError, ValueError) as error:
-        raise _start_error(argv, cwd, error) from error
+        if cwd is not None and not os.path.isdir(cwd):
+            raise ExecError(f'Folder not found: "{cwd}" (the program "{argv[0]}" was to run there)', argv) from error
+        if isinstance(error, FileNotFoundError):
+            raise ProgramNotFoundError(argv) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ExecError(f'Program cannot be started: "{argv[0]}" ({reason})', argv) from error
 
 
-def _start_error(argv: list[str], cwd: str | None, error: OSError | ValueError) -> ExecError:
-    if cwd is not None and not os.path.isdir(cwd):
-        return ExecError(f'Folder not found: "{cwd}" (the program "{argv[0]}" was to run there)', argv)
-    if isinstance(error, FileNotFoundError):
-        return ProgramNotFoundError(argv)
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return ExecError(f'Program cannot be started: "{argv[0]}" ({reason})', argv)
-
-
-# Three rounds: what is killed may have started something meanwhile. Without a mark, or without /proc, there are none.
+# Three rounds, because a process may start another one before it is killed. Without a
+# mark, or without /proc, there are no rounds.
 _GUARD = """
 read -r group && { read -r _ || {
     [ "$2" = 0 ] || sleep "$2"
@@ -71,23 +88,26 @@ read -r group && { read -r _ || {
 
 @contextmanager
 def guard(mark: str = "", *, grace: float = 0) -> Generator[int]:
-    """Have a program and all its children killed when Atomic dies, even by SIGKILL; give where to announce it.
+    """Kill a program and all its children when Atomic dies, even by SIGKILL.
 
-    A shell of 1 MB reads a process group from a pipe, then waits for the end of the pipe, which only Atomic holds.
-    The program announces itself before it becomes what it is: there is no instant in which it has no guard. The
-    kernel's own means, the parent's death signal, would reach the program but not its children. `mark`: words in the
-    environment by which those are found that moved to a group of their own. `grace`: seconds that they have before.
+    Yields a descriptor for announcements. A shell of 1 MB reads a process group from that
+    pipe and then waits for the end of the pipe, which only Atomic keeps open. The program
+    announces itself between fork and exec, so it is never without a guard. The kernel's
+    own means, the parent death signal, would reach the program but not its children.
+
+    `mark` is a variable of their environment by which children in other groups are found.
+    `grace` is the number of seconds that they get before they are killed.
     """
     with _shell(_GUARD, "guard", mark, f"{grace:g}") as guard:
         assert guard.stdin is not None
         try:
             yield guard.stdin.fileno()
         finally:
-            guard.kill()  # before its pipe is closed, which it would take for our death
+            guard.kill()  # before its pipe is closed, which means that Atomic died
             guard.wait()
 
 
-# It hears of each group twice: when it is there, and when it has ended.
+# Reads a line for each group that starts and for each that has ended.
 _SHARED_GUARD = """
 while read -r sign group; do
     others=
@@ -101,14 +121,15 @@ for group in $groups; do kill -s KILL -- "-$group"; done
 
 @contextmanager
 def shared_guard(group: int) -> Generator[None]:
-    """Have a short program killed when Atomic dies, by a guard that all short ones share and that stays.
+    """Kill a short program when Atomic dies, by a guard that all short programs share.
 
-    Between its start and its announcement nobody guards it: that is for programs which start nothing and end by
-    themselves. For them a guard of their own, and a copy of Atomic that announces them, would cost more than they do.
+    The program has no guard between its start and its announcement. So this is for
+    programs that start no others and end by themselves. For them, their own guard and a
+    copy of Atomic that announces them would cost more than they do.
     """
     try:
         os.write(_shared_pipe(os.getpid()), b"+ %d\n" % group)
-    except BrokenPipeError:  # somebody has killed it
+    except BrokenPipeError:  # the guard was killed
         _shared_pipe.cache_clear()
         os.write(_shared_pipe(os.getpid()), b"+ %d\n" % group)
     try:
@@ -120,7 +141,7 @@ def shared_guard(group: int) -> Generator[None]:
 
 @cache
 def _shared_pipe(owner: int) -> int:
-    """Where to announce short programs; the guard of a process that was forked is not that of its parent."""
+    """Return the pipe of the shared guard. A forked process gets a guard of its own."""
     guard = _shell(_SHARED_GUARD)
     assert guard.stdin is not None
     atexit.register(_end_shared, guard, owner)
@@ -133,9 +154,9 @@ def _end_shared(guard: subprocess.Popen[bytes], owner: int) -> None:
         guard.wait()
 
 
-def _shell(script: str, *words: str) -> subprocess.Popen[bytes]:
+def _shell(script: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        ["/bin/sh", "-c", script, *words],
+        ["/bin/sh", "-c", script, *arguments],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -148,7 +169,7 @@ def _shell(script: str, *words: str) -> subprocess.Popen[bytes]:
 
 @cache
 def _prctl() -> Callable[[int, int], int]:
-    import ctypes  # only whoever runs programs pays for it
+    import ctypes  # needed only if programs run
 
     prctl = ctypes.CDLL(None).prctl
     prctl.argtypes = [ctypes.c_int, ctypes.c_ulong]
@@ -156,14 +177,18 @@ def _prctl() -> Callable[[int, int], int]:
 
 
 def _die_with_parent(announcements: int) -> Callable[[], None]:
-    """Make what a program does before it becomes itself: tell the guard, and ask the kernel, which is quicker."""
-    prctl, parent = _prctl() if sys.platform == "linux" else None, os.getpid()
+    """Return a function to call between fork and exec: it announces the program to its guard.
+
+    It also asks the kernel to kill the program, which is faster.
+    """
+    prctl = _prctl() if sys.platform == "linux" else None
+    parent = os.getpid()
 
     def announce() -> None:
         os.write(announcements, b"%d\n" % os.getpid())
         if prctl is not None:
             prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-            if os.getppid() != parent:  # too late: it died in between
+            if os.getppid() != parent:  # Atomic died before this call
                 os._exit(1)
 
     return announce

@@ -1,7 +1,7 @@
-"""Temporary folders of Atomic, and their removal after a process that was killed could not do it.
+"""Name temporary folders, and remove those of processes that were killed.
 
-The name of a folder says whose it is: `atomic-KIND-PID-NAMESPACE-RANDOM`. A process number means something
-only within its namespace, and containers may share the folder for temporary files.
+A folder has the name `atomic-KIND-PID-NAMESPACE-RANDOM`. A process number is unique only
+in its namespace, and containers may share the folder for temporary files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import stat
 import tempfile
 
-MOST = 50  # folders that one start removes
+MAX_REMOVED = 50  # folders that one start removes
 
 _NAME = re.compile(r"atomic-[a-z]+-(?P<pid>[0-9]+)-(?P<space>[0-9a-f]+)-.+")
 
@@ -22,19 +22,19 @@ def temporary_prefix(kind: str) -> str:
 
 
 def remove_leftovers(folder: str | None = None) -> int:
-    """Remove the temporary folders of processes of ours that have ended; the number of them."""
+    """Remove the temporary folders of ended processes of this user, and return their number."""
     folder = folder or tempfile.gettempdir()
     try:
         with os.scandir(folder) as entries:
             dead = [entry.path for entry in entries if _is_leftover(entry)]
-    except OSError:  # no such folder, or one that we may not read
+    except OSError:  # the folder does not exist or is not readable
         return 0
     if dead:
         import shutil  # most starts find nothing
 
-        for path in dead[:MOST]:
+        for path in dead[:MAX_REMOVED]:
             shutil.rmtree(path, ignore_errors=True)
-    return min(len(dead), MOST)
+    return min(len(dead), MAX_REMOVED)
 
 
 def _is_leftover(entry: os.DirEntry[str]) -> bool:
@@ -59,5 +59,5 @@ def _is_alive(pid: int) -> bool:
 def _namespace() -> str:
     try:
         return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
-    except OSError:  # no Linux: there is one namespace
+    except OSError:  # other systems have one namespace
         return "0"

@@ -120,7 +120,9 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -
     mark = new_mark()
     environment = child_environment(passed=passed, extra={**_EXTRA, **mark})
     try:
-        done = await execute("sh", "-c", command, cwd=cwd, env=environment, timeout=timeout, hear=output.add, mark=mark)
+        done = await execute(
+            "sh", "-c", command, cwd=cwd, env=environment, timeout=timeout, on_output=output.add, mark=mark
+        )
         exit_code = done.exit_code
         timed_out = False
     except ExecTimeoutError:

@@ -100,7 +100,7 @@ class Lifecycle:
                     launch.argv(folder), agent, self._client, self._translator, cwd=str(launch.cwd), env=launch.env
                 )
             )
-            child.listener = self._retries.receive
+            child.on_stderr = self._retries.receive
             self._retries.program_started(log_of(agent.quirks.log, launch.env, child.pid))
             await program.initialize(may_ask=launch.options.ask is not None)
             opened = await self._open(program, self._servers(program.can.mcp_capabilities))

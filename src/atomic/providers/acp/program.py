@@ -212,7 +212,7 @@ class AcpProgram:
 
     def _failed(self, problem: str) -> ProgramFailedError:
         message = f"{self._agent.provider} {problem}"
-        if output := self._program.last_words[-500:]:
+        if output := self._program.stderr_tail[-500:]:
             message += f": {output}"
         return ProgramFailedError(message, provider=self._agent.provider)
 

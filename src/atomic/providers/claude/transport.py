@@ -49,7 +49,7 @@ class ProgramTransport:
         """Return whether it runs and its output could be read so far."""
         if self._program is None or self._failure is not None:
             return False
-        self._program.look()  # it may just have been killed
+        self._program.poll()  # it may just have been killed
         return self._program.exit_code is None
 
     async def connect(self) -> None:
@@ -122,8 +122,8 @@ class ProgramTransport:
             async with asyncio.timeout(EXIT_SECONDS):
                 code = await program.wait()
         message = "Claude Code closed its output" if code is None else f"Claude Code {_how_it_ended(code)}"
-        if program.last_words:
-            message += f": {program.last_words[-2000:]}"
+        if program.stderr_tail:
+            message += f": {program.stderr_tail[-2000:]}"
         return ProgramFailedError(message, provider="claude")
 
 

@@ -116,7 +116,7 @@ class Server:
             how = "closed its output"
         else:
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        output = self._program.last_words
+        output = self._program.stderr_tail
         return f"Copilot (process {self._program.pid}) {how}" + (f": {output[-500:]}" if output else "")
 
     async def _exited(self) -> None:
@@ -168,5 +168,5 @@ async def _serving(line: CommandLine) -> AsyncGenerator[Server]:
 
 
 def _failed(message: str, program: Program) -> ProgramFailedError:
-    output = program.last_words
+    output = program.stderr_tail
     return ProgramFailedError(message + (f" ({output[-500:]})" if output else ""), provider="copilot")

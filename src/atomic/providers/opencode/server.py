@@ -122,7 +122,7 @@ class Server:
         if code is None:
             return f"(process {self.pid}) is lost: {reason}"
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        output = self._program.last_words
+        output = self._program.stderr_tail
         return f"(process {self.pid}) {how}" + (f": {output[-500:]}" if output else "")
 
 
@@ -199,7 +199,7 @@ async def _address(program: Program) -> str:
         await program.wait()
     except ValueError as error:  # an overlong line
         raise ProgramFailedError(f"OpenCode did not start: {error}", provider="opencode") from error
-    text = program.last_words or b"".join(output).decode("utf-8", "replace").strip()
+    text = program.stderr_tail or b"".join(output).decode("utf-8", "replace").strip()
     raise ProgramFailedError(
         f"OpenCode did not start (exit code {program.exit_code}): {text[-800:]}", provider="opencode"
     )
