@@ -25,7 +25,7 @@ from atomic.loading.trust import (
     revoke,
 )
 from atomic.mcp import load_mcp_entries
-from atomic.mcp.config_files import places
+from atomic.mcp.loader import places
 from atomic.providers.acp.project_files import find_project_code
 from atomic.workflows import UntrustedError
 from atomic.workflows.errors import TrustError

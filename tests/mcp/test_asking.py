@@ -95,15 +95,15 @@ async def test_the_older_way_works_also_where_the_file_says_only_that_it_is_remo
 async def test_questions_and_secrets_go_nowhere_else(place: str) -> None:
     with over_events(TOOLS, place=place) as server:
         found = await only(entry(url=server.url, transport=Transport.SSE, headers={"x-secret": "sesame"}))
-    assert found.error == "it does not say where it takes questions"
+    assert found.error == "it names no address for requests"
     assert server.requests == []
 
 
 @pytest.mark.parametrize(
     ("how", "error"),
     [
-        ("garbage", "what it says is not JSON"),
-        ("huge", "it says more than 1,048,576 bytes"),
+        ("garbage", "its answer is not JSON"),
+        ("huge", "it sends more than 1,048,576 bytes"),
         ("endless", "its list of tools has no end"),
         ("refusing", "it refuses initialize: not today"),
         ("nameless", "one of its tools has no name"),
@@ -128,7 +128,7 @@ async def test_what_is_not_there_is_said() -> None:
     program, refused, file, variable = [one.error for one in found]
     assert program.startswith('Program not found: "no-such-program-here"')
     assert refused == "it cannot be reached: Connection refused"
-    assert file == "its address is none of http or https"
+    assert file == "its address is not http or https"
     assert variable == 'it needs the variable "NOT_SET", which is not set'
 
 

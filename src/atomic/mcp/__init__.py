@@ -1,15 +1,15 @@
-"""The MCP servers that the user's tools know, read from every tool's own files into one list.
+"""The MCP servers in the configurations of the user's tools, as one list.
 
-A project's entries are untrusted: `McpEntry.needs_trust` is true for them, and a session may use them only in a
-trusted project. `for_session` decides which servers Atomic hands to a session. Only `atomic.mcp.tool_queries`
-starts servers; it is not exported here, so that listing servers does not import it.
+Start reading with `loader.py`. A project's entries are untrusted: `McpEntry.needs_trust` is
+true for them, and a session may use them only in a trusted project. `for_session` decides
+which servers Atomic hands to a session. Only `atomic.mcp.tool_queries` starts servers; it is
+not exported here, so that listing servers does not import it.
 """
 
-from atomic.mcp.errors import McpStateError, McpVariableError
 from atomic.mcp.loader import load_mcp_entries
-from atomic.mcp.model import Location, McpAnswer, McpDiagnostic, McpEntry, McpList, Origin, Transport
+from atomic.mcp.model import Location, McpAnswer, McpDiagnostic, McpEntry, McpList, McpVariableError, Origin, Transport
 from atomic.mcp.session_servers import ForSession, for_session
-from atomic.mcp.state import set_enabled
+from atomic.mcp.state import McpStateError, set_enabled
 
 __all__ = [
     "ForSession",

@@ -1,4 +1,4 @@
-"""Convert the data of each tool's file to servers. Pure: the dialect of each tool."""
+"""Convert the data of each tool's file to servers. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _TRANSPORTS = {
     "streamablehttp": Transport.HTTP,
     "sse": Transport.SSE,
 }
-_NOT_PASSED_ON = ("cwd", "envFile", "headersHelper")  # no agent could be given these by Atomic
-_LONGEST_NAME = 100
+# Options that Atomic cannot hand to an agent.
+_NOT_PASSED_ON = ("cwd", "envFile", "headersHelper")
+_MAX_NAME = 100
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -64,13 +65,15 @@ def read_servers(data: Data, source: Source, project: Path | None) -> Read:
 
 
 def _claude_of_project(data: Data, source: Source, project: Path | None) -> Read:
-    """Read what Claude Code keeps for one project in the user's file: servers, and which of all servers are off."""
+    """Read the servers of one project in the user's file, and the names that are off."""
     own = _mapping(_mapping(data.get("projects")).get(str(project)))
     yield from _table(own, "mcpServers", source)
     for key in ("disabledMcpServers", "disabledMcpjsonServers"):
-        for name in _list(own.get(key)):
-            if isinstance(name, str):
-                yield Off(name)
+        names = own.get(key)
+        if isinstance(names, list):
+            for name in cast("list[Any]", names):
+                if isinstance(name, str):
+                    yield Off(name)
 
 
 def _table(data: Data, key: str, source: Source) -> Read:
@@ -86,8 +89,8 @@ def _table(data: Data, key: str, source: Source) -> Read:
 
 def _server(name: str, server: Any, source: Source) -> Read:
     try:
-        if not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
-            raise ValueError(f"a server must have a printable name of at most {_LONGEST_NAME} characters")
+        if not name.strip() or not name.isprintable() or len(name) > _MAX_NAME:
+            raise ValueError(f"a server must have a printable name of at most {_MAX_NAME} characters")
         if not isinstance(server, dict):
             raise ValueError("a server must be an object")
         given = cast("dict[str, Any]", server)
@@ -96,9 +99,13 @@ def _server(name: str, server: Any, source: Source) -> Read:
                 yield Off(name)
             return
         yield _entry(name, given, source)
-        yield from _left_out(name, given)
+        # The server may need options that a session will not have.
+        for key in _NOT_PASSED_ON:
+            if key in given:
+                yield Finding(name, f'MCP server "{name}": "{key}" is not passed on to the agents')
     except ValueError as error:
-        yield Finding(name, f"MCP server {_quoted(name)}: {error}")
+        shown = f'"{name}"' if name.isprintable() else ascii(name)[: _MAX_NAME * 2]
+        yield Finding(name, f"MCP server {shown}: {error}")
 
 
 def _entry(name: str, given: Data, source: Source) -> McpEntry:
@@ -113,15 +120,8 @@ def _entry(name: str, given: Data, source: Source) -> McpEntry:
         origin=source.origin,
         location=source.location,
         path=source.path,
-        enabled=_is_enabled(given),
+        enabled=given.get("enabled") is not False and given.get("disabled") is not True,
     )
-
-
-def _left_out(name: str, given: Data) -> Read:
-    """Report options that a session will not have, because the server may need them."""
-    for key in _NOT_PASSED_ON:
-        if key in given:
-            yield Finding(name, f'MCP server "{name}": "{key}" is not passed on to the agents')
 
 
 def _transport(given: Data) -> Transport:
@@ -136,7 +136,8 @@ def _transport(given: Data) -> Transport:
 
 
 def _command(given: Data) -> tuple[str, ...]:
-    command, args = given.get("command"), given.get("args", [])
+    command = given.get("command")
+    args = given.get("args", [])
     words = [command] if isinstance(command, str) else command
     if not _are_texts(words) or not words or not words[0].strip():
         raise ValueError('"command" must be a program, or a list that begins with one')
@@ -174,19 +175,6 @@ def _text(key: str, value: Any) -> str:
     if not isinstance(value, str | int | float):
         raise ValueError(f'"{key}" must hold texts')
     return str(value)
-
-
-def _is_enabled(given: Data) -> bool:
-    return given.get("enabled") is not False and given.get("disabled") is not True
-
-
-def _quoted(name: str) -> str:
-    """Return a name for a message, with control characters made visible."""
-    return f'"{name}"' if name.isprintable() else ascii(name)[: _LONGEST_NAME * 2]
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> Data:

@@ -11,26 +11,29 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 import msgspec
 
 from atomic.base.sse import SseEvent, SseReader
 from atomic.mcp.model import McpEntry, Transport
-from atomic.mcp.tool_list import Budget, Json, TalkError, asking_for_tools, messages_in, reply_to, result_in
+from atomic.mcp.tool_list import Budget, Json, TalkError, list_tools, messages_in, reply_to, result_in
 
 Found = tuple[list[str], Transport]
 Exchange = Callable[[Json], Json]
 
-_EVENTS, _JSON = "text/event-stream", "application/json"
-_SESSION, _VERSION = "Mcp-Session-Id", "MCP-Protocol-Version"
-_NOT_THIS_WAY = (400, 404, 405)  # what an older server answers to the newer protocol
+_EVENTS = "text/event-stream"
+_JSON = "application/json"
+_SESSION = "Mcp-Session-Id"
+_VERSION = "MCP-Protocol-Version"
+# Status codes of an older server for the newer protocol.
+_NOT_THIS_WAY = (400, 404, 405)
 _LOGIN = (401, 403)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def tools_at_address(entry: McpEntry, timeout: float) -> Found:
-    """Return the tools and the transport that the server speaks. Raise TalkError."""
+    """Return the tools and the transport that the server uses. Raises TalkError."""
     web = _Web(entry, timeout)
     if entry.transport is Transport.SSE:
         return _over_events(web), Transport.SSE
@@ -46,7 +49,7 @@ def tools_at_address(entry: McpEntry, timeout: float) -> Found:
 
 
 def _asked(exchange: Exchange) -> list[str]:
-    talk = asking_for_tools()
+    talk = list_tools()
     message = next(talk)
     while True:
         result = exchange(message)
@@ -56,15 +59,13 @@ def _asked(exchange: Exchange) -> list[str]:
             return end.value
 
 
-# streamable HTTP ----------------------------------------------------------------------------------------------------
-
-
 def _over_http(web: _Web) -> list[str]:
     headers: dict[str, str] = {"Accept": f"{_JSON}, {_EVENTS}"}
 
     def exchange(message: Json) -> Json:
         with closing(web.post(web.url, message, headers)) as response:
-            if session := response.headers.get(_SESSION):
+            session = response.headers.get(_SESSION)
+            if session:
                 headers[_SESSION] = session
             result = _answer(response, message) if "id" in message else {}
         if "protocolVersion" in result:
@@ -76,7 +77,8 @@ def _over_http(web: _Web) -> list[str]:
             result = result_in(message, question)
             if result is not None:
                 return result
-            if (reply := reply_to(message)) is not None:
+            reply = reply_to(message)
+            if reply is not None:
                 web.post(web.url, reply, headers).close()
         raise TalkError(f"it does not answer {question['method']}")
 
@@ -84,11 +86,9 @@ def _over_http(web: _Web) -> list[str]:
         return _asked(exchange)
     finally:
         if _SESSION in headers:
-            with suppress(TalkError):  # a server need not support ending a session
+            # A server need not support ending a session.
+            with suppress(TalkError):
                 web.open("DELETE", web.url, None, headers).close()
-
-
-# HTTP with events ---------------------------------------------------------------------------------------------------
 
 
 def _over_events(web: _Web) -> list[str]:
@@ -96,12 +96,11 @@ def _over_events(web: _Web) -> list[str]:
     with closing(web.open("GET", web.url, None, {"Accept": _EVENTS})) as stream:
         web.require_kind(stream, _EVENTS)
         events = web.events(stream)
-        place = web.nearby(
-            next((event.data.decode("utf-8", "replace") for event in events if event.name == "endpoint"), "")
-        )
+        named = next((event.data for event in events if event.name == "endpoint"), b"")
+        address = web.same_origin(named.decode("utf-8", "replace"))
 
         def exchange(message: Json) -> Json:
-            web.post(place, message, {}).close()
+            web.post(address, message, {}).close()
             return _awaited(message) if "id" in message else {}
 
         def _awaited(question: Json) -> Json:
@@ -110,14 +109,12 @@ def _over_events(web: _Web) -> list[str]:
                     result = result_in(message, question)
                     if result is not None:
                         return result
-                    if (reply := reply_to(message)) is not None:
-                        web.post(place, reply, {}).close()
+                    reply = reply_to(message)
+                    if reply is not None:
+                        web.post(address, reply, {}).close()
             raise TalkError("it ends the stream without an answer")
 
         return _asked(exchange)
-
-
-# requests -----------------------------------------------------------------------------------------------------------
 
 
 class _Web:
@@ -125,22 +122,26 @@ class _Web:
 
     def __init__(self, entry: McpEntry, timeout: float) -> None:
         self.url = entry.url or ""
-        self._headers, self._timeout, self._budget = entry.headers, timeout, Budget()
+        self._headers = entry.headers
+        self._timeout = timeout
+        self._budget = Budget()
         try:
             parts = urlsplit(self.url)
             host = parts.hostname
         except ValueError:
-            parts, host = urlsplit(""), None
+            parts = urlsplit("")
+            host = None
         if parts.scheme not in ("http", "https") or not host:
-            raise TalkError("its address is none of http or https")
+            raise TalkError("its address is not http or https")
         self._origin = parts.scheme, parts.netloc
-        self._opener = _opener(is_near=host in _LOOPBACK)
+        proxies = [ProxyHandler({})] if host in _LOOPBACK else []
+        self._opener = build_opener(_NoRedirect, *proxies)
 
     def post(self, url: str, message: Json, headers: dict[str, str]) -> HTTPResponse:
         return self.open("POST", url, msgspec.json.encode(message), {**headers, "Content-Type": _JSON})
 
     def open(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> HTTPResponse:
-        """Send a request. Raise TalkError, also for a status other than success."""
+        """Send a request. Raises TalkError, also for a status other than success."""
         try:
             request = Request(url, body, {**self._headers, **headers}, method=method)
             return self._opener.open(request, timeout=self._timeout)
@@ -153,12 +154,15 @@ class _Web:
         except (OSError, HTTPException, ValueError) as error:
             raise TalkError(f"it cannot be reached: {_why(error)}") from None
 
-    def nearby(self, place: str) -> str:
-        """Return an address that the server names. Raise TalkError for another host, which must not get the headers."""
-        url = urljoin(self.url, place)
+    def same_origin(self, named: str) -> str:
+        """Return an address that the server names.
+
+        Raises TalkError for another host, which must not get the headers.
+        """
+        url = urljoin(self.url, named)
         parts = urlsplit(url)
-        if not place or (parts.scheme, parts.netloc) != self._origin:
-            raise TalkError("it does not say where it takes questions")
+        if not named or (parts.scheme, parts.netloc) != self._origin:
+            raise TalkError("it names no address for requests")
         return url
 
     def messages(self, response: HTTPResponse) -> Iterator[Json]:
@@ -178,7 +182,8 @@ class _Web:
             yield from reader.feed(line)
 
     def require_kind(self, response: HTTPResponse, wanted: str) -> None:
-        if (kind := _kind(response)) != wanted:
+        kind = _kind(response)
+        if kind != wanted:
             raise TalkError(f'it answers with "{kind}" instead of {wanted}')
 
     def _read(self, read: Callable[[], bytes]) -> bytes:
@@ -189,14 +194,10 @@ class _Web:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Refuses redirects: following one would send the headers, with their secrets, to another server."""
+    """Refuses redirects, which would send the headers with their secrets elsewhere."""
 
     def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: Any) -> None:
         return None
-
-
-def _opener(*, is_near: bool) -> OpenerDirector:
-    return build_opener(_NoRedirect, *([ProxyHandler({})] if is_near else []))
 
 
 def _kind(response: HTTPResponse) -> str:

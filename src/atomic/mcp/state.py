@@ -1,4 +1,4 @@
-"""Keep which servers the user has switched on or off, for each project, without changing any tool's file."""
+"""Keep the user's choice of servers for each project, without changing any tool's file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from pathlib import Path
 
 import msgspec
 
+from atomic.base.errors import AtomicError
 from atomic.base.files import replace_file
 from atomic.base.untrusted_files import read_inside, reason_of
 from atomic.config import atomic_home, find_project
-from atomic.mcp.errors import McpStateError
 
 _MAX_BYTES = 16 * 1024 * 1024
+
+
+class McpStateError(AtomicError):
+    """The file with the enabled and disabled servers cannot be read or written."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}")
 
 
 class _State(msgspec.Struct, omit_defaults=False):
@@ -31,19 +40,19 @@ def state_file(user: Path | None = None) -> Path:
 
 
 def chosen(project: Path | None, file: Path) -> Mapping[str, bool]:
-    """Return the user's choices for the servers of a project. Raise McpStateError."""
+    """Return the user's choices for the servers of a project. Raises McpStateError."""
     return {} if project is None else _read(file).projects.get(_key(project), {})
 
 
 def set_enabled(name: str, enabled: bool, *, project: Path | None = None, user: Path | None = None) -> None:
-    """Switch a server on or off in a project, by default the current one. Raise McpStateError."""
+    """Switch a server on or off in a project, by default the current one. Raises McpStateError."""
     file = state_file(user)
     project = project or find_project()
     if project is None:
         raise McpStateError(file, "there is no current folder")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(file):
+        with _locked(file):
             state = _read(file)
             state.projects.setdefault(_key(project), {})[name] = enabled
             replace_file(file, msgspec.json.format(msgspec.json.encode(state, order="sorted"), indent=2) + b"\n")
@@ -61,12 +70,13 @@ def _read(file: Path) -> _State:
         return _State() if content is None else msgspec.json.decode(content, type=_State)
     except OSError as error:
         raise McpStateError(file, f"which servers are on and off cannot be read: {reason_of(error)}") from error
-    except ValueError as error:  # msgspec.DecodeError, and bytes that are not UTF-8
+    except ValueError as error:
+        # msgspec.DecodeError, and bytes that are not UTF-8.
         raise McpStateError(file, f"which servers are on and off cannot be read: {error}") from error
 
 
 @contextmanager
-def _alone(file: Path) -> Generator[None]:
+def _locked(file: Path) -> Generator[None]:
     """Lock the file against other processes; the lock ends with its holder."""
     fd = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""The messages that list a server's tools. Pure: `stdio` and `http` carry them."""
+"""The messages that list a server's tools. Pure: `tool_queries` and `http` transport them."""
 
 from __future__ import annotations
 
@@ -9,34 +9,36 @@ from typing import Any, cast
 import msgspec
 
 Json = dict[str, Any]
+# Yields messages, receives the result of each ({} for a notification), returns names.
 Talk = Generator[Json, Json, list[str]]
-"""Gives messages to send; takes the result of each, an empty one for a notification; returns the names of the tools."""
 
-MAX_BYTES = 1024 * 1024  # of all messages of a server
+# Bytes of all messages of a server.
+MAX_BYTES = 1024 * 1024
+TOO_MUCH = f"it sends more than {MAX_BYTES:,} bytes"
 _VERSION = "2025-06-18"
 _NO_SUCH_METHOD = -32601
-_LONGEST = 200  # characters of a server's own error message
+# Characters of a server's own error message.
+_MAX_MESSAGE = 200
 
 
 class TalkError(Exception):
-    """The server cannot be reached, or its answer is invalid. `status` is that of HTTP."""
+    """The server cannot be reached, or its answer is invalid. `status` is an HTTP status."""
 
     def __init__(self, reason: str, status: int = 0) -> None:
         self.status = status
         super().__init__(reason)
 
 
-def asking_for_tools() -> Talk:
+def list_tools() -> Talk:
     """Run the whole exchange: the handshake, then the list, page by page."""
     greeting = yield _request(0, "initialize", _INTRODUCTION)
     if not isinstance(greeting.get("protocolVersion"), str):
-        raise TalkError("it does not say which version of MCP it speaks")
+        raise TalkError("it names no version of MCP")
     yield {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    return (yield from _list()) if "tools" in _object(greeting.get("capabilities")) else []
-
-
-def _list() -> Talk:
-    names, seen = list[str](), set[str]()
+    if "tools" not in _object(greeting.get("capabilities")):
+        return []
+    names: list[str] = []
+    seen: set[str] = set()
     params: Json = {}
     for number in count(1):
         page = yield _request(number, "tools/list", params)
@@ -52,24 +54,24 @@ def _list() -> Talk:
 
 
 def messages_in(data: bytes | str) -> list[Json]:
-    """Return the messages of one line, body or event. Raise TalkError if it is not one."""
+    """Return the messages of one line, body or event. Raises TalkError if it is not one."""
     try:
         given: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise TalkError("what it says is not JSON") from None
+        raise TalkError("its answer is not JSON") from None
     found = cast("list[object]", given) if isinstance(given, list) else [given]
     if not all(isinstance(message, dict) for message in found):
-        raise TalkError("what it says is no message of MCP")
+        raise TalkError("its answer is not an MCP message")
     return cast("list[Json]", found)
 
 
 def result_in(message: Json, question: Json) -> Json | None:
-    """Return the result if the message answers the request. Raise TalkError if the answer is an error."""
+    """Return the result if the message answers the request. Raises TalkError if the answer is an error."""
     if "method" in message or message.get("id") != question["id"]:
         return None
     if "error" in message:
-        said = " ".join(str(_object(message["error"]).get("message", "")).split())[:_LONGEST]
-        raise TalkError(f"it refuses {question['method']}: {said or 'it does not say why'}")
+        reason = " ".join(str(_object(message["error"]).get("message", "")).split())[:_MAX_MESSAGE]
+        raise TalkError(f"it refuses {question['method']}: {reason or 'no reason given'}")
     if not isinstance(message.get("result"), dict):
         raise TalkError(f"its answer to {question['method']} has no result")
     return cast("Json", message["result"])
@@ -92,10 +94,10 @@ class Budget:
         self.left = MAX_BYTES
 
     def spend(self, data: bytes) -> bytes:
-        """Return the data. Raise TalkError if the limit is exceeded."""
+        """Return the data. Raises TalkError if the limit is exceeded."""
         self.left -= len(data)
         if self.left < 0:
-            raise TalkError(f"it says more than {MAX_BYTES:,} bytes")
+            raise TalkError(TOO_MUCH)
         return data
 
 
@@ -113,7 +115,7 @@ def _request(id: int, method: str, params: Json) -> Json:
 def _names(page: Json) -> list[str]:
     tools: object = page.get("tools")
     if not isinstance(tools, list):
-        raise TalkError("its list of tools is none")
+        raise TalkError("its list of tools is not a list")
     names = [_object(tool).get("name") for tool in cast("list[object]", tools)]
     if not all(isinstance(name, str) and name for name in names):
         raise TalkError("one of its tools has no name")

@@ -10,15 +10,25 @@ from contextlib import suppress
 
 import msgspec
 
-from atomic.base.redaction import Redactor
-from atomic.mcp.errors import McpVariableError
 from atomic.mcp.http import Found, tools_at_address
-from atomic.mcp.model import McpAnswer, McpEntry, Transport
-from atomic.mcp.stdio import tools_of_program
-from atomic.mcp.tool_list import TalkError
+from atomic.mcp.model import McpAnswer, McpEntry, McpVariableError, Transport
+from atomic.mcp.tool_list import (
+    MAX_BYTES,
+    TOO_MUCH,
+    Budget,
+    Json,
+    TalkError,
+    list_tools,
+    messages_in,
+    reply_to,
+    result_in,
+)
+from atomic.processes import ExecError, Program, running
 
-PATIENCE = 10.0  # seconds for each server
-_LONGEST = 300  # characters of a reason
+# Seconds for each server.
+PATIENCE = 10.0
+# Characters of a reason.
+_MAX_REASON = 300
 
 
 async def ask_for_tools(
@@ -29,73 +39,127 @@ async def ask_for_tools(
     cwd: str | os.PathLike[str] | None = None,
     patience: float = PATIENCE,
 ) -> list[McpAnswer]:
-    """Start or call each server, list its tools and end it; return the answers in the order of the entries.
+    """Start or call each server, list its tools and end it; keep the order of the entries.
 
-    `variables` resolve those of the configuration; `env` is the environment of programs, without the entry's own.
+    `variables` replace those of the configuration; `env` is the environment of programs,
+    without the entry's own variables.
     """
-    return await asyncio.gather(*(_ask(entry, variables, _Asker(env, cwd, patience)) for entry in entries))
 
-
-class _Asker(msgspec.Struct, frozen=True):
-    env: Mapping[str, str]
-    cwd: str | os.PathLike[str] | None
-    patience: float
-
-    async def ask(self, entry: McpEntry) -> Found:
-        """Return the tools of one server. Raise TalkError."""
+    async def ask(entry: McpEntry) -> McpAnswer:
+        resolved = entry
         try:
-            async with asyncio.timeout(self.patience):
-                if entry.transport is Transport.STDIO:
-                    return await tools_of_program(entry, self.env, self.cwd), entry.transport
-                return await _in_thread(lambda: tools_at_address(entry, self.patience))
-        except TimeoutError:
-            raise TalkError(f"it does not answer within {self.patience:g} s") from None
+            resolved = entry.resolved(variables)
+            tools, transport = await _ask(resolved, env, cwd, patience)
+        except McpVariableError as error:
+            reason = f'it needs the variable "{error.variable}", {error.reason}'
+            return McpAnswer(entry=entry, resolved=entry, error=reason)
+        except TalkError as error:
+            # A program may print a secret before it ends.
+            reason = " ".join(resolved.redactor().text(str(error)).split())[:_MAX_REASON]
+            return McpAnswer(entry=entry, resolved=resolved, error=reason)
+        return McpAnswer(entry=entry, resolved=msgspec.structs.replace(resolved, transport=transport), tools=tools)
+
+    return await asyncio.gather(*(ask(entry) for entry in entries))
 
 
-async def _ask(entry: McpEntry, variables: Mapping[str, str], asker: _Asker) -> McpAnswer:
-    resolved = entry
+async def _ask(entry: McpEntry, env: Mapping[str, str], cwd: str | os.PathLike[str] | None, patience: float) -> Found:
+    """Return the tools of one server. Raises TalkError."""
     try:
-        resolved = entry.resolved(variables)
-        tools, transport = await asker.ask(resolved)
-    except McpVariableError as error:
-        return McpAnswer(entry=entry, resolved=entry, error=f'it needs the variable "{error.variable}", {error.reason}')
-    except TalkError as error:
-        return McpAnswer(entry=entry, resolved=resolved, error=_shown(str(error), resolved))
-    return McpAnswer(entry=entry, resolved=msgspec.structs.replace(resolved, transport=transport), tools=tools)
-
-
-def _shown(reason: str, entry: McpEntry) -> str:
-    """Return one redacted line; a program may print a secret before it ends."""
-    redactor = Redactor.of_environment(entry.env, headers=[entry.headers])
-    return " ".join(redactor.text(reason).split())[:_LONGEST]
+        async with asyncio.timeout(patience):
+            if entry.transport is Transport.STDIO:
+                return await _tools_of_program(entry, env, cwd), entry.transport
+            return await _in_thread(lambda: tools_at_address(entry, patience))
+    except TimeoutError:
+        raise TalkError(f"it does not answer within {patience:g} s") from None
 
 
 async def _in_thread(work: Callable[[], Found]) -> Found:
-    """Run a blocking call in a daemon thread, so that a server that never answers does not delay our exit."""
+    """Run a blocking call in a daemon thread, which does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Found] = loop.create_future()
 
+    def settle(found: Found | None, error: Exception | None) -> None:
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        elif found is not None:
+            outcome.set_result(found)
+
     def run() -> None:
+        found: Found | None = None
+        failure: Exception | None = None
         try:
             found = work()
-        except Exception as error:  # raised again where it is awaited
-            tell(_fail, error)
-        else:
-            tell(_succeed, found)
-
-    def tell(settle: Callable[..., None], what: object) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, outcome, what)
+        except Exception as error:  # raised again in the task that awaits it
+            failure = error
+        # The loop may have ended.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, found, failure)
 
     threading.Thread(target=run, daemon=True, name="mcp-tools").start()
     return await outcome
 
 
-def _succeed(outcome: asyncio.Future[Found], found: Found) -> None:
-    if not outcome.done():
-        outcome.set_result(found)
+async def _tools_of_program(entry: McpEntry, env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> list[str]:
+    """Start the program, list its tools and end it. Raises TalkError."""
+    try:
+        async with running(*entry.command, cwd=cwd, env={**env, **entry.env}, limit=MAX_BYTES) as program:
+            return await _Streams(program).ask()
+    except ExecError as error:
+        raise TalkError(str(error)) from error
 
 
-def _fail(outcome: asyncio.Future[Found], error: Exception) -> None:
-    if not outcome.done():
-        outcome.set_exception(error)
+class _Streams:
+    """The program's standard streams; each line is a message."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._budget = Budget()
+
+    async def ask(self) -> list[str]:
+        talk = list_tools()
+        message = next(talk)
+        while True:
+            await self._send(message)
+            try:
+                message = talk.send(await self._answer(message) if "id" in message else {})
+            except StopIteration as end:
+                return end.value
+
+    async def _answer(self, question: Json) -> Json:
+        while True:
+            for message in messages_in(await self._line()):
+                result = result_in(message, question)
+                if result is not None:
+                    return result
+                reply = reply_to(message)
+                if reply is not None:
+                    await self._send(reply)
+
+    async def _send(self, message: Json) -> None:
+        assert self._program.stdin is not None
+        try:
+            self._program.stdin.write(msgspec.json.encode(message) + b"\n")
+            await self._program.stdin.drain()
+        except ConnectionError:
+            raise await self._ended() from None
+
+    async def _line(self) -> bytes:
+        line = b"\n"
+        while line and not line.strip():
+            try:
+                line = self._budget.spend(await self._program.stdout.readline())
+            except ValueError:
+                # A line without an end.
+                raise TalkError(TOO_MUCH) from None
+        if not line:
+            raise await self._ended()
+        return line
+
+    async def _ended(self) -> TalkError:
+        """Return the error for a program that has closed its streams."""
+        await self._program.stop()
+        reason = f"it ended with exit code {self._program.exit_code}"
+        last = self._program.stderr_tail.splitlines()
+        return TalkError(f"{reason}: {last[-1]}" if last else reason)

@@ -93,7 +93,7 @@ class ConfiguredServers:
         return SessionMcp([*servers, *moved_servers], disabled if can.mcp_switching else (), notices)
 
     def _as_server(self, answer: McpAnswer) -> McpServer:
-        from atomic.mcp.start_folder import started_in
+        from atomic.mcp.session_servers import started_in
 
         entry = answer.resolved if self._trusted else started_in(answer.resolved, self._home)
         return _server(entry, tools=answer.tools)
@@ -101,7 +101,7 @@ class ConfiguredServers:
     def _moved(self, entries: Sequence[McpEntry]) -> tuple[list[McpServer], list[McpVariableError]]:
         """Return an agent's own servers, started in the home folder, and the errors of the others."""
         from atomic.mcp import McpVariableError
-        from atomic.mcp.start_folder import started_in
+        from atomic.mcp.session_servers import started_in
 
         servers: list[McpServer] = []
         missing: list[McpVariableError] = []
@@ -116,7 +116,7 @@ class ConfiguredServers:
 
     def _started_elsewhere(self, entries: Sequence[McpEntry]) -> Iterator[str]:
         """Yield messages about servers that refer to the current folder and start in another one."""
-        from atomic.mcp.start_folder import names_current_folder
+        from atomic.mcp.session_servers import names_current_folder
 
         for entry in entries:
             if names_current_folder(entry):
@@ -133,7 +133,7 @@ class ConfiguredServers:
         """Start the servers and ask for their tools: in the project if it is trusted, else in the home folder."""
         if not entries:
             return []
-        from atomic.mcp.start_folder import with_variables
+        from atomic.mcp.session_servers import with_variables
         from atomic.mcp.tool_queries import ask_for_tools
         from atomic.providers.environment import child_environment
 
