@@ -32,7 +32,7 @@ def test_a_label_is_an_option_without_a_description() -> None:
     assert question.options == (Option("JWT"), Option("Session", "a cookie"))
 
 
-def test_a_text_given_as_options_is_refused_and_not_spelt() -> None:
+def test_a_text_instead_of_a_list_of_options_is_refused() -> None:
     with pytest.raises(TypeError, match="list, not the text 'JWT'"):
         Question("Which?", options="JWT")
 
@@ -42,7 +42,7 @@ def test_only_the_text_is_positional() -> None:
         cast("Any", Question)("Which?", ["JWT"])
 
 
-def test_a_question_does_not_change_after_it_was_asked() -> None:
+def test_a_question_is_immutable() -> None:
     question = Question("Which?", options=["JWT"])
     with pytest.raises(AttributeError):
         cast("Any", question).text = "Why?"
@@ -50,5 +50,5 @@ def test_a_question_does_not_change_after_it_was_asked() -> None:
 
 
 @given(QUESTIONS)
-def test_a_question_comes_back_from_json_as_it_was(question: Question) -> None:
+def test_a_question_survives_json(question: Question) -> None:
     assert msgspec.json.decode(msgspec.json.encode(question), type=Question) == question

@@ -254,7 +254,7 @@ class Project:
         for _, tool in tools_of(loaded.graph) if loaded.graph else ():
             self.tools.allow(tool)
         runtime = Runtime(
-            home=atomic_home(),
+            store=self.store,
             project=self.folder,
             cwd=self.cwd,
             choose=self._choose,

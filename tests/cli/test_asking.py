@@ -1,4 +1,4 @@
-"""What a person types to answer an agent's question."""
+"""Read the line that answers an agent's question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEVERAL = Question("Which parts?", options=["api", "ui", "docs, all"], multi_sel
         ("red, but darker", "red, but darker"),
     ],
 )
-def test_one_answer_is_a_number_a_label_or_words_of_ones_own(line: str, answer: str) -> None:
+def test_an_answer_is_a_number_a_label_or_free_text(line: str, answer: str) -> None:
     assert read_answer(COLOUR, line) == [answer]
 
 
@@ -35,38 +35,38 @@ def test_one_answer_is_a_number_a_label_or_words_of_ones_own(line: str, answer: 
         ("x,", ["x"]),
     ],
 )
-def test_several_answers_have_commas_between_them(line: str, answer: list[str]) -> None:
+def test_several_answers_are_separated_by_commas(line: str, answer: list[str]) -> None:
     assert read_answer(SEVERAL, line) == answer
 
 
 @pytest.mark.parametrize("line", ["1,2", "1, 2\n", "red, 1", "Blue, Red"])
-def test_several_choices_are_no_answer_where_one_is_asked_for(line: str) -> None:
+def test_several_choices_are_refused_for_a_single_choice(line: str) -> None:
     with pytest.raises(WrongAnswerError) as refused:
         read_answer(COLOUR, line)
     choices = "choose one of: 1. Blue, 2. Red, 3. Blue, light."
     assert str(refused.value) == f'This question takes one answer, not "{line.strip()}"; {choices}'
 
 
-def test_numbers_with_commas_are_an_answer_where_there_is_nothing_to_choose() -> None:
+def test_numbers_with_commas_are_free_text_without_options() -> None:
     assert read_answer(Question("Which lines?"), "1,2\n") == ["1,2"]
 
 
 @pytest.mark.parametrize("line", ["0", "4", "17"])
-def test_a_number_that_is_none_is_asked_again(line: str) -> None:
+def test_a_number_out_of_range_is_refused(line: str) -> None:
     with pytest.raises(WrongAnswerError, match=f"No answer {line}: they are numbered 1 to 3"):
         read_answer(COLOUR, line)
 
 
-def test_a_number_is_an_answer_where_there_is_nothing_to_choose() -> None:
+def test_a_number_is_free_text_without_options() -> None:
     assert read_answer(Question("How many?"), "4\n") == ["4"]
 
 
 @pytest.mark.parametrize(("line", "answer"), [("3", "3"), ("2", "5"), ("10", "10")])
-def test_a_label_that_is_a_number_means_itself(line: str, answer: str) -> None:
+def test_a_numeric_label_is_chosen_by_its_text(line: str, answer: str) -> None:
     assert read_answer(Question("How many?", options=["10", "5", "7", "3"]), line) == [answer]
 
 
-def test_enter_means_the_default_and_else_nothing() -> None:
+def test_enter_chooses_the_default_if_there_is_one() -> None:
     assert read_answer(Question("Go on?", options=["Yes", "No"], default="No"), "\n") == ["No"]
     for nothing in (COLOUR, SEVERAL):
         with pytest.raises(WrongAnswerError, match="Please type an answer"):
@@ -87,7 +87,7 @@ def test_a_question_cannot_write_to_the_terminal() -> None:
 
 
 @pytest.mark.parametrize("own", ["1,000", "1,001", "10, 50", "2,3"])
-def test_a_number_with_commas_is_an_answer_of_ones_own(own: str) -> None:
+def test_a_number_with_commas_is_free_text(own: str) -> None:
     """Only if every part is an option, or the number of one, is it several answers."""
     assert read_answer(Question("How many?", options=["10", "100"]), own) == [own]
 

@@ -1,4 +1,4 @@
-"""`atomic demo` for somebody who has Python, git and Atomic, and nothing else."""
+"""`atomic demo` for a user who has only Python, git and Atomic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cli.terminal import in_terminal
 
 @pytest.fixture
 def newcomer(user: User) -> User:
-    """Somebody without an agent, a name for git and a terminal."""
+    """Return a user without an agent, a name for git and a terminal."""
     user.lacks(*SDKS)
     user.env["ATOMIC_REPLAY_SPEED"] = "max"
     user.env["TMPDIR"] = str(user.home)
@@ -27,7 +27,7 @@ def newcomer(user: User) -> User:
 
 
 def line(done: ExecResult, name: str) -> str:
-    """What stands behind a name, on the one line that begins with it."""
+    """Return the text after a name, from the only line that begins with it."""
     [found] = re.findall(rf"^{name}: (.+)$", done.stdout, re.MULTILINE)
     return found
 
@@ -36,11 +36,11 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-async def test_everything_that_it_leaves_is_real(newcomer: User) -> None:
+async def test_the_demo_leaves_a_real_repository_and_report(newcomer: User) -> None:
     done = await newcomer.atomic("demo")
     assert done.exit_code == 0, done.stderr
     look_at_the_repository(newcomer, Path(line(done, "Repository")), line(done, "Tests"))
-    assert "generation 90 · 51 cells" in done.stdout  # the program itself says so
+    assert "generation 90 · 51 cells" in done.stdout  # the program prints it
     assert line(done, "Session") == session(newcomer)["id"]
     look_at_the_session(sessions(newcomer)[0])
     assert f"{line(done, 'Tests')} ended with exit code 1" in done.stderr
@@ -67,7 +67,7 @@ def look_at_the_repository(user: User, folder: Path, command: str) -> None:
 
 
 def look_at_the_session(folder: Path) -> None:
-    """A gate has failed once, the reviewer has found something, and all of it is mended."""
+    """Check that a check failed once, the reviewer found a problem, and both were fixed."""
     proof = json.loads((folder / "evidence" / "1.json").read_text())
     assert (proof["status"], proof["attempt"]) == ("passed", 2)
     tasks = json.loads((folder / "tasks.json").read_text())["tasks"]
@@ -77,7 +77,7 @@ def look_at_the_session(folder: Path) -> None:
 
 
 @pytest.mark.full
-async def test_nothing_of_the_users_own_takes_part(newcomer: User) -> None:
+async def test_the_demo_does_not_use_the_users_configuration(newcomer: User) -> None:
     newcomer.sets('agent = "claude"\nmodel = "opus"\n[caps]\nmax_tokens = 1\n[workflows.ralph]\nreview_rounds = 0\n')
     (newcomer.home / ".gitconfig").write_text("[commit]\ngpgsign = true\n[core]\nhooksPath = /nowhere\n")
     own = newcomer.home / ".atomic" / "workflows" / "ralph.py"
@@ -87,7 +87,7 @@ async def test_nothing_of_the_users_own_takes_part(newcomer: User) -> None:
     assert (done.exit_code, session(newcomer)["status"]) == (0, "completed"), done.stderr
 
 
-async def test_in_a_terminal_it_shows_what_runs(newcomer: User) -> None:
+async def test_the_demo_shows_running_steps_in_a_terminal(newcomer: User) -> None:
     newcomer.env |= {"TERM": "xterm", "ATOMIC_REPLAY_SPEED": "4"}
     async with in_terminal([ATOMIC, "demo"], env=newcomer.env, cwd=newcomer.project) as terminal:
         await terminal.shows(", tasks ")  # how far it is, in the line that changes
@@ -95,13 +95,13 @@ async def test_in_a_terminal_it_shows_what_runs(newcomer: User) -> None:
         assert await terminal.exit_code() == 0
 
 
-async def test_without_git_it_says_what_to_do(newcomer: User) -> None:
+async def test_the_demo_without_git_explains_what_to_do(newcomer: User) -> None:
     newcomer.env["PATH"] = str(newcomer.bin)
     done = await newcomer.atomic("demo")
     assert (done.exit_code, "install git" in done.stderr) == (1, True)
 
 
-def test_its_recording_is_short_and_of_no_machine() -> None:
+def test_the_recording_is_short_and_names_no_machine() -> None:
     [demo] = [one.demo for one in builtin_workflows() if one.demo is not None]
     text = Path(demo.folder, "recording.jsonl").read_text("utf-8")
     calls = [json.loads(line) for line in text.splitlines()[1:]]

@@ -1,4 +1,4 @@
-"""Caps and providers' limits through the command: `atomic run`, `atomic resume`, and what is left after a kill."""
+"""Caps and usage limits in `atomic run` and `atomic resume`, also after a kill."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def call(task: int, *events: tuple[float, Mapping[str, Any]], cost: float | None
 
 
 def limited(task: int, reset: float | None) -> Any:
-    """A call that the provider does not serve until then."""
+    """Return a call that fails with a usage limit until `reset`."""
     at = None if reset is None else datetime.fromtimestamp(reset, UTC).isoformat()
     return call(task, (0.0, {"type": "limit_reached", "reset_at": at, "message": "later"}), cost=0.0, reason="limit")
 
@@ -104,7 +104,7 @@ class Player:
         self.id = ""
 
     def records(self, *calls: Any) -> None:
-        """What agents will do; each process plays it from its top."""
+        """Write the recorded calls of the agents; each process plays them from the start."""
         lines: list[Any] = [{"atomic_recording": 1, "command": []}, *calls]
         self.file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
@@ -143,7 +143,7 @@ class Player:
 
     @asynccontextmanager
     async def running(self, *flags: str) -> AsyncGenerator[Program]:
-        """The run while it goes on; it is killed at the end, if it is still there."""
+        """Start the run, and kill it at the end if it is still running."""
         words = [str(ATOMIC), *self.words(*flags)]
         async with running(*words, cwd=self.user.project, env=self.user.env) as program:
             yield program
@@ -183,10 +183,7 @@ def player(user: User) -> Player:
     return Player(user)
 
 
-# caps -------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_cap_pauses_the_run_and_a_higher_one_lets_it_go_on(player: Player) -> None:
+async def test_a_cap_pauses_the_run_and_a_higher_cap_continues_it(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     code, ended = await player.run("--max-cost", "1")
     assert (code, ended["status"], ended["reason"], ended["exit_code"]) == (6, "paused", "max_cost", 6)
@@ -213,7 +210,7 @@ async def test_a_node_cannot_swallow_a_cap(player: Player, work: str) -> None:
     assert (code, ended["status"]) == (0, "completed")
 
 
-async def test_a_node_cannot_swallow_a_limit_of_the_provider(player: Player) -> None:
+async def test_a_node_cannot_swallow_a_usage_limit(player: Player) -> None:
     flow = SWALLOWING.replace("WORK", "work")
     await player.plays(limited(1, time.time() + 3600), limited(2, None), limited(3, None), flow=flow)
     code, ended = await player.run("--on-limit", "stop")
@@ -225,13 +222,13 @@ async def test_a_node_cannot_swallow_a_limit_of_the_provider(player: Player) -> 
     ("flags", "reason"),
     [(("--max-tokens", "200"), "max_tokens"), (("--max-time", "1s"), "max_time")],
 )
-async def test_tokens_and_time_pause_it_too(player: Player, flags: tuple[str, ...], reason: str) -> None:
+async def test_caps_of_tokens_and_time_pause_the_run(player: Player, flags: tuple[str, ...], reason: str) -> None:
     await player.plays(call(1, (0.7, {"type": "notice", "text": "x"})), call(2, (0.7, {"type": "notice", "text": "x"})))
     code, ended = await player.run(*flags)
     assert (code, ended["reason"], len(player.calls)) == (6, reason, 2)
 
 
-async def test_the_configuration_has_caps_too_and_a_flag_beats_it(player: Player) -> None:
+async def test_a_flag_overrides_the_caps_of_the_configuration(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     player.user.sets("[caps]\nmax_cost = 0.5\n")
     assert (await player.run())[0] == 6
@@ -240,7 +237,7 @@ async def test_the_configuration_has_caps_too_and_a_flag_beats_it(player: Player
 
 
 @pytest.mark.ci
-async def test_what_a_resume_says_is_kept_for_the_next(player: Player) -> None:
+async def test_flags_of_a_resume_are_kept_for_the_next_one(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     assert (await player.run("--max-cost", "0.5"))[0] == 6
     assert (await player.resume("--max-cost", "1"))[0] == 6
@@ -249,7 +246,7 @@ async def test_what_a_resume_says_is_kept_for_the_next(player: Player) -> None:
 
 
 @pytest.mark.ci
-async def test_without_a_price_that_is_said_once_and_tokens_count(player: Player) -> None:
+async def test_a_missing_price_is_reported_once_and_tokens_still_count(player: Player) -> None:
     await player.plays(call(1, cost=None), call(2, cost=None), call(3, cost=None))
     code, ended = await player.run("--max-cost", "0.002")  # 200 tokens
     assert (code, ended["reason"], len(player.calls)) == (6, "max_cost", 2)
@@ -259,7 +256,7 @@ async def test_without_a_price_that_is_said_once_and_tokens_count(player: Player
 
 
 @pytest.mark.ci
-async def test_a_turn_that_a_kill_has_cut_counts_with_its_last_figure(player: Player) -> None:
+async def test_a_killed_turn_counts_with_its_last_reported_cost(player: Player) -> None:
     figure = {"type": "usage_reported", "usage": usage(0.9)}
     await player.plays(call(1, (0.0, figure), (600.0, {"type": "notice", "text": "x"})), call(1), call(2), call(3))
     async with player.running("--max-cost", "0.8"):
@@ -270,7 +267,7 @@ async def test_a_turn_that_a_kill_has_cut_counts_with_its_last_figure(player: Pl
 
 
 @pytest.mark.ci
-async def test_parallel_workers_pass_a_cap_by_one_turn_each_at_most(player: Player) -> None:
+async def test_parallel_workers_exceed_a_cap_by_at_most_one_turn_each(player: Player) -> None:
     await player.plays(*(call(number, (0.1, {"type": "notice", "text": "x"})) for number in range(12)), flow=WIDE)
     code, ended = await player.run("--max-cost", "2")
     assert (code, ended["reason"]) == (6, "max_cost")
@@ -280,7 +277,7 @@ async def test_parallel_workers_pass_a_cap_by_one_turn_each_at_most(player: Play
 
 
 @pytest.mark.ci
-async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: Player) -> None:
+async def test_a_running_session_can_be_shown_and_is_never_pruned(player: Player) -> None:
     await player.plays(call(1), call(2, (600.0, {"type": "notice", "text": "x"})), call(3))
     user = player.user
     async with player.running():
@@ -304,7 +301,7 @@ async def test_a_run_that_goes_on_can_be_looked_at_and_is_never_pruned(player: P
 
 
 @pytest.mark.ci
-async def test_what_a_run_records_can_be_played(player: Player) -> None:
+async def test_a_recorded_run_can_be_replayed(player: Player) -> None:
     await player.plays(call(1), call(2), call(3))
     file = str(player.user.home / "again.jsonl")
     assert (await player.run("--record", file))[0] == 0
@@ -316,14 +313,11 @@ async def test_what_a_run_records_can_be_played(player: Player) -> None:
     ]
 
 
-# limits of providers -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.ci
-async def test_a_usage_limit_is_waited_for_and_is_no_attempt(player: Player) -> None:
+async def test_waiting_for_a_usage_limit_is_not_an_attempt(player: Player) -> None:
     reset = time.time() + 16
     await player.plays(limited(1, reset), call(1), call(2), call(3))
-    code, ended = await player.run("--max-time", "15s")  # a pause is no work
+    code, ended = await player.run("--max-time", "15s")  # a pause does not count as work
     assert (code, ended["status"]) == (0, "completed")
     first, second, *_ = player.calls
     assert (first["reason"], second["reason"]) == ("limit", "done")
@@ -348,7 +342,7 @@ async def test_a_restart_waits_for_the_same_reset(player: Player, seconds: float
 
 
 @pytest.mark.ci
-async def test_stop_ends_with_exit_code_7_and_can_go_on_later(player: Player) -> None:
+async def test_on_limit_stop_ends_with_exit_code_7_and_can_be_resumed(player: Player) -> None:
     reset = time.time() + 5
     await player.plays(limited(1, reset), call(1), call(2), call(3))
     code, ended = await player.run("--on-limit", "stop")
@@ -360,7 +354,7 @@ async def test_stop_ends_with_exit_code_7_and_can_go_on_later(player: Player) ->
 
 
 @pytest.mark.ci
-async def test_switch_goes_on_with_another_agent(player: Player) -> None:
+async def test_on_limit_switch_continues_with_another_agent(player: Player) -> None:
     """The first is limited for an hour; the second is real Claude Code."""
     async with ModelServer({"hello": "Hello there."}) as server:
         player.user.env |= claude_env(server, player.user.home) | {"PATH": player.user.env["PATH"]}

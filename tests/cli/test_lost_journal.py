@@ -15,7 +15,7 @@ from tests.cli.test_limits import Player, call
 
 @pytest.fixture
 async def player(user: User) -> Player:
-    """A user with a run that has paid for one call and is paused at its cap."""
+    """Return a user with a run that has paid for one call and is paused at its cap."""
     player = Player(user)
     await player.plays(call(1), call(2), call(3))
     assert (await player.run("--max-cost", "0.5"))[0] == 6
@@ -31,13 +31,13 @@ def remove_journal(folder: Path) -> Path:
 
 
 def refusal(done: ExecResult) -> str:
-    """The one sentence of a refused resume."""
+    """Return the message of a refused resume."""
     error = msgspec.json.decode(done.stdout)
     assert (done.exit_code, error["type"], error["exit_code"]) == (1, "error", 1)
     return error["message"]
 
 
-async def test_a_deleted_journal_is_refused_and_nothing_is_done_again(player: Player) -> None:
+async def test_a_run_without_its_journal_is_refused_and_repeats_nothing(player: Player) -> None:
     path = remove_journal(player.folder)
     for verb in (["resume", "--max-cost", "9"], ["resume"]):
         said = refusal(await player.user.atomic(*verb, "--json", player.id))
@@ -51,7 +51,7 @@ async def test_a_deleted_journal_is_refused_and_nothing_is_done_again(player: Pl
     assert (record["status"], record["reason"]) == ("paused", "max_cost")
 
 
-async def test_a_deleted_journal_that_is_put_back_continues(player: Player) -> None:
+async def test_a_restored_journal_continues_the_run(player: Player) -> None:
     kept = player.user.home / "backup.db"
     shutil.copy(player.folder / "journal.db", kept)
     path = remove_journal(player.folder)
@@ -61,7 +61,7 @@ async def test_a_deleted_journal_that_is_put_back_continues(player: Player) -> N
     assert [one["task"] for one in player.calls] == ["1", "2", "3"]
 
 
-async def test_an_empty_file_in_its_place_is_refused(player: Player) -> None:
+async def test_an_empty_journal_is_refused(player: Player) -> None:
     path = remove_journal(player.folder)
     path.touch(mode=0o600)
     for _ in range(2):
@@ -92,7 +92,7 @@ async def test_a_run_of_an_older_version_without_its_journal_is_refused(player: 
 
 
 @pytest.mark.ci
-async def test_looking_at_the_run_makes_no_journal(player: Player) -> None:
+async def test_showing_a_run_creates_no_journal(player: Player) -> None:
     path = remove_journal(player.folder)
     assert (await player.user.atomic("sessions", "show", player.id)).exit_code == 0
     salvaged = await player.user.atomic("salvage", player.id)
@@ -105,7 +105,7 @@ async def test_looking_at_the_run_makes_no_journal(player: Player) -> None:
 
 
 @pytest.mark.ci
-async def test_resuming_a_completed_run_makes_no_journal(user: User) -> None:
+async def test_resuming_a_completed_run_creates_no_journal(user: User) -> None:
     player = Player(user)
     await player.plays(call(1), call(2), call(3))
     assert (await player.run())[0] == 0
@@ -121,7 +121,7 @@ def record_status(player: Player, status: str) -> None:
 
 
 @pytest.mark.ci
-async def test_a_run_that_another_program_calls_cancelled_continues(player: Player) -> None:
+async def test_a_status_changed_by_another_program_does_not_cancel_a_run(player: Player) -> None:
     record_status(player, "cancelled")
     done = await player.user.atomic("resume", player.id, "--max-cost", "9")
     assert done.exit_code == 0
@@ -130,7 +130,7 @@ async def test_a_run_that_another_program_calls_cancelled_continues(player: Play
 
 
 @pytest.mark.ci
-async def test_a_cancelled_run_stays_cancelled_whatever_its_file_says(player: Player) -> None:
+async def test_a_cancelled_run_stays_cancelled_if_its_file_is_changed(player: Player) -> None:
     assert (await player.user.atomic("stop", "--cancel", player.id)).exit_code == 0
     record_status(player, "paused")
     refused = f"Run {player.id} was cancelled for good (atomic stop --cancel), so it does not continue"
@@ -142,7 +142,7 @@ async def test_a_cancelled_run_stays_cancelled_whatever_its_file_says(player: Pl
 
 
 @pytest.mark.ci
-async def test_a_run_that_only_its_file_calls_cancelled_can_be_cancelled(player: Player) -> None:
+async def test_a_run_that_is_cancelled_only_in_its_file_can_be_cancelled(player: Player) -> None:
     record_status(player, "cancelled")
     done = await player.user.atomic("stop", "--cancel", player.id)
     assert (done.exit_code, done.stderr) == (0, f"atomic: {player.id} is cancelled\n")

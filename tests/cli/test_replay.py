@@ -1,4 +1,4 @@
-"""`atomic replay`: what agents did, once more, with the changes that they made."""
+"""`atomic replay`: play recorded calls and make their changes again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recording(user: User, *calls: dict[str, Any]) -> Path:
     return write(user.project / "run.jsonl", "".join(msgspec.json.encode(line).decode() + "\n" for line in lines))
 
 
-async def test_all_calls_are_played_in_their_order(user: User) -> None:
+async def test_calls_are_played_in_order(user: User) -> None:
     user.has_no_agents()
     head = "[atomic role=planner]\n"
     recording(user, call("Hello", role="planner", prompt=f"{head}Plan it"), call("Bye", role="worker", task=3))
@@ -49,7 +49,7 @@ async def test_all_calls_are_played_in_their_order(user: User) -> None:
     )
 
 
-async def test_the_same_changes_are_made_in_the_files(user: User) -> None:
+async def test_a_replay_makes_the_recorded_changes(user: User) -> None:
     await execute("git", "init", "-q", cwd=user.project, env=user.env)
     recording(user, call("Hello", patch=PATCH))
     looked = await user.atomic("replay", "run.jsonl", "--no-changes")
@@ -59,7 +59,7 @@ async def test_the_same_changes_are_made_in_the_files(user: User) -> None:
     assert (user.project / "hello.txt").read_text() == "hello\n"
 
 
-async def test_a_change_that_does_not_fit_is_said_and_changes_nothing(user: User) -> None:
+async def test_a_change_that_does_not_apply_is_reported_and_changes_nothing(user: User) -> None:
     await execute("git", "init", "-q", cwd=user.project, env=user.env)
     mine = write(user.project / "hello.txt", "mine\n")
     recording(user, call("Hello", patch=PATCH), call("Bye"))
@@ -73,7 +73,7 @@ async def test_a_change_that_does_not_fit_is_said_and_changes_nothing(user: User
 MAIL = f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@b>\nSubject: [PATCH] greet\n\n---\n{PATCH}"
 
 
-async def test_a_replay_takes_its_own_commits_back_and_nobody_elses(user: User) -> None:
+async def test_a_replay_takes_back_only_its_own_commits(user: User) -> None:
     async def git(*words: str) -> str:
         done = await execute("git", "-c", "user.name=A", "-c", "user.email=a@b", *words, cwd=user.project, env=user.env)
         return done.stdout
@@ -92,7 +92,7 @@ async def test_a_replay_takes_its_own_commits_back_and_nobody_elses(user: User) 
     assert not (user.project / "hello.txt").exists()
 
 
-async def test_for_programs_each_event_is_a_line(user: User) -> None:
+async def test_json_output_has_one_event_per_line(user: User) -> None:
     recording(user, call("Hello", role="planner"))
     said = objects(await user.atomic("replay", "run.jsonl", "--json"))
     assert [(one["type"], one["call"], one["role"]) for one in said] == [
@@ -101,7 +101,7 @@ async def test_for_programs_each_event_is_a_line(user: User) -> None:
     ]
 
 
-async def test_the_speed_can_be_chosen(user: User) -> None:
+async def test_a_speed_can_be_set(user: User) -> None:
     recording(user, call("Hello", seconds=1.0))
     began = time.monotonic()
     await user.atomic("replay", "run.jsonl")
@@ -114,13 +114,13 @@ async def test_the_speed_can_be_chosen(user: User) -> None:
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "nan"])
-async def test_a_speed_that_is_none_is_refused(user: User, speed: str) -> None:
+async def test_an_invalid_speed_is_refused(user: User, speed: str) -> None:
     recording(user, call("Hello"))
     done = await user.atomic("replay", "run.jsonl", f"--speed={speed}")
     assert (done.exit_code, "--speed" in complaint(done)) == (2, True)
 
 
-async def test_what_is_no_recording_is_one_line_with_its_place(user: User) -> None:
+async def test_a_file_that_is_no_recording_is_refused_with_file_and_line(user: User) -> None:
     assert (await user.atomic("replay", "nowhere.jsonl")).exit_code == 2
     write(user.project / "odd.jsonl", "hello\n")
     done = await user.atomic("replay", "odd.jsonl")
@@ -133,7 +133,7 @@ async def test_a_recorded_text_cannot_write_to_the_terminal(user: User) -> None:
     assert "\x1b" not in done.stdout
 
 
-async def test_what_one_turn_recorded_can_be_played(user: User) -> None:
+async def test_a_recorded_turn_can_be_replayed(user: User) -> None:
     """`--record` and `replay` are two ends of one thing."""
     first = recording(user, call("Hello"))
     again = user.project / "again.jsonl"

@@ -1,4 +1,4 @@
-"""`atomic run`, `resume`, `answer`, `stop` and `attach` for a user: what is printed and kept, the exit code."""
+"""`atomic run`, `resume`, `answer`, `stop` and `attach`: their output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -81,10 +81,7 @@ def slow_call(seconds: float) -> dict[str, Any]:
     return call(*[text(".") for _ in range(int(seconds * 20))], end("done."), pause=0.05)
 
 
-# -- what a run tells -------------------------------------------------------------------------------------------------
-
-
-async def test_a_run_tells_what_happens_one_object_a_line(user: User) -> None:
+async def test_a_run_prints_its_events_as_json_lines(user: User) -> None:
     workflow(user, "hello", SAY)
     agent = recording(user, {**HELLO, "role": "worker", "task": "3"})
     done = await user.atomic("run", "hello", "-a", agent, "--json", "the", "prompt", "--with", "dashes")
@@ -105,7 +102,7 @@ async def test_a_run_tells_what_happens_one_object_a_line(user: User) -> None:
     assert last.items() >= {"type": "run_ended", "status": "completed", "reason": "done", "exit_code": 0}.items()
 
 
-async def test_what_a_workflow_prints_is_not_among_the_objects(user: User) -> None:
+async def test_output_of_a_workflow_is_not_mixed_with_json_lines(user: User) -> None:
     code = """
 def loud():
     print("printed")
@@ -147,9 +144,7 @@ TOOL = "workflow = graph(S).tool('t', run=note).compile()\n"
         ),
     ],
 )
-async def test_a_first_state_that_cannot_be_made_ends_the_run_with_file_and_line(
-    user: User, code: str, message: str
-) -> None:
+async def test_an_error_in_create_state_names_file_and_line(user: User, code: str, message: str) -> None:
     workflow(user, "flow", f"{TOOL}{code}\n")
     done = await user.atomic("run", "flow", "--json")
     last, file = objects(done)[-1], user.home / ".atomic" / "workflows" / "flow.py"
@@ -157,7 +152,7 @@ async def test_a_first_state_that_cannot_be_made_ends_the_run_with_file_and_line
     assert (done.exit_code, session(user)["status"]) == (1, "failed")
 
 
-async def test_a_check_of_the_start_that_fails_is_told_with_file_and_line(user: User) -> None:
+async def test_an_error_in_check_start_names_file_and_line(user: User) -> None:
     workflow(user, "flow", f"{TOOL}def check_start(params): raise SystemExit(4)\n")
     done = await user.atomic("run", "flow")
     file = user.home / ".atomic" / "workflows" / "flow.py"
@@ -168,7 +163,7 @@ async def test_a_check_of_the_start_that_fails_is_told_with_file_and_line(user: 
 @pytest.mark.parametrize(
     ("folder", "calls"), [("tools", "custom_tool('c', tool='count')"), ("workflows", "subgraph('s', 'count')")]
 )
-async def test_what_an_untrusted_project_brings_is_not_called_by_ones_own_workflow(
+async def test_a_user_workflow_cannot_call_workflows_of_an_untrusted_project(
     user: User, folder: str, calls: str
 ) -> None:
     workflow(user, "flow", f"workflow = graph(S).{calls}.compile()")
@@ -180,7 +175,7 @@ async def test_what_an_untrusted_project_brings_is_not_called_by_ones_own_workfl
     assert (sessions(user), ledger(user)) == ([], [])
 
 
-async def test_a_run_in_a_pipe_is_plain_lines(user: User) -> None:
+async def test_a_run_in_a_pipe_prints_plain_lines(user: User) -> None:
     workflow(user, "ask", ASK)
     done = await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
     id = sessions(user)[0].name
@@ -228,9 +223,7 @@ async def test_a_workflow_without_a_graph_sends_its_prompt_to_one_turn(user: Use
         (("hello", "--recrod", "x"), 2, 'Unknown flag: "--recrod" (did you mean "--record"?)'),
     ],
 )
-async def test_what_cannot_be_run_leaves_no_session(
-    user: User, words: tuple[str, ...], code: int, message: str
-) -> None:
+async def test_a_refused_run_leaves_no_session(user: User, words: tuple[str, ...], code: int, message: str) -> None:
     workflow(user, "hello", "workflow = graph(S).tool('t', run=note).compile()")
     workflow(user, "broken", "import nothing_like_that\n")
     for name, called in (("lost", "helo"), ("calls", "broken"), ("calls-lost", "lost")):
@@ -246,7 +239,7 @@ async def test_what_cannot_be_run_leaves_no_session(
         assert message in str(said["message"])
 
 
-async def test_an_agent_in_the_environment_that_is_none_is_told_before_there_is_a_run(user: User) -> None:
+async def test_an_unknown_agent_in_the_environment_is_refused_before_the_run(user: User) -> None:
     workflow(user, "talk", "")
     user.env["ATOMIC_AGENT"] = "cluade"
     done = await user.atomic("run", "talk", "x")
@@ -254,7 +247,7 @@ async def test_an_agent_in_the_environment_that_is_none_is_told_before_there_is_
     assert (done.exit_code, complaint(done), sessions(user)) == (2, told, [])
 
 
-async def test_files_are_for_the_user_alone(user: User) -> None:
+async def test_only_the_user_can_read_the_files_of_a_run(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
     (folder,) = sessions(user)
@@ -274,9 +267,6 @@ async def test_files_are_for_the_user_alone(user: User) -> None:
     assert (made["node"], made["prompt"], made["reason"], made["usage"]["cost"]) == ("first", "say hello", "done", 0.25)
 
 
-# -- questions --------------------------------------------------------------------------------------------------------
-
-
 async def test_a_question_is_answered_days_later_by_another_process(user: User) -> None:
     workflow(user, "ask", ASK)
     agent = recording(user, HELLO)
@@ -291,7 +281,7 @@ async def test_a_question_is_answered_days_later_by_another_process(user: User) 
     assert (done.exit_code, complaint(done)) == (2, '"Which colour?" is answered already: blue')
 
 
-async def test_the_command_that_answers_can_be_given_to_any_shell(user: User) -> None:
+async def test_the_printed_answer_command_works_in_any_shell(user: User) -> None:
     code = """
 async def each(ctx):
     await ctx.ask(Question(f"{ctx.item}?"))
@@ -322,7 +312,7 @@ workflow = graph(S).node("work", work).parallel([node("cut", cut)]).compile()
 
 
 @pytest.mark.ci
-async def test_a_run_always_says_how_it_ended(user: User) -> None:
+async def test_a_run_always_prints_its_end(user: User) -> None:
     """A question or a cap inside a task group of a node pauses the run; a cancelled helper of a node is a failure."""
     workflow(user, "groups", GROUPS)
     agent = recording(user, HELLO)
@@ -414,7 +404,7 @@ async def test_a_finished_node_that_was_renamed_continues_when_the_file_says_so(
 
 
 @pytest.mark.ci
-async def test_a_question_that_is_asked_again_is_not_answered_by_the_first_answer(user: User) -> None:
+async def test_a_repeated_question_needs_a_new_answer(user: User) -> None:
     code = """
 async def heard(ctx):
     note(ctx.output_of("q"))
@@ -433,7 +423,7 @@ workflow = graph(S).loop(body, until=lambda s: len(s.said) > 1).compile()
 
 
 @pytest.mark.ci
-async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
+async def test_a_saved_answer_is_used_by_the_next_resume(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
     id = session(user)["id"]
@@ -454,7 +444,7 @@ async def test_an_answer_can_wait_for_a_resume(user: User) -> None:
         (("colour", "red, blue"), 'This question takes one answer, not "red, blue"; choose one of: 1. red, 2. blue.'),
     ],
 )
-async def test_an_answer_to_nothing_is_refused(user: User, words: tuple[str, ...], message: str) -> None:
+async def test_an_answer_without_a_question_is_refused(user: User, words: tuple[str, ...], message: str) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
     done = await user.atomic("answer", session(user)["id"], *words)
@@ -463,7 +453,7 @@ async def test_an_answer_to_nothing_is_refused(user: User, words: tuple[str, ...
 
 
 @pytest.mark.ci
-async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
+async def test_a_user_at_a_terminal_is_asked_at_once(user: User) -> None:
     workflow(user, "ask", ASK)
     words = [ATOMIC, "run", "ask", "-a", recording(user, HELLO), "go"]
     async with in_terminal(words, env={**user.env, "TERM": "xterm"}, cwd=user.project) as terminal:
@@ -474,7 +464,7 @@ async def test_a_person_in_a_terminal_is_asked_at_once(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_of_two_questions_at_once_it_is_said_which_one_is_asked(user: User) -> None:
+async def test_with_two_open_questions_the_prompt_shows_which_one_it_asks(user: User) -> None:
     code = """
 branches = {"a": ask_user_node("size", "Which size?"), "b": ask_user_node("colour", "Which colour?")}
 async def last(ctx):
@@ -493,7 +483,7 @@ workflow = graph(S).parallel(branches).node("last", last).compile()
 
 
 @pytest.mark.ci
-async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:
+async def test_a_terminal_shows_running_steps_and_no_control_characters(user: User) -> None:
     workflow(user, "slow", SLOW)
     evil = "\x1b[2J\x1b]0;owned\x07gone"
     tool = {"type": "tool_started", "id": "1", "name": "Bash", "input": {"command": f"ls {evil}"}}
@@ -509,7 +499,7 @@ async def test_a_terminal_shows_what_runs_and_obeys_nothing(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_what_an_agent_asks_pauses_the_run_and_its_answer_reaches_the_next_turn(user: User) -> None:
+async def test_an_agents_question_pauses_the_run_and_the_answer_reaches_the_next_turn(user: User) -> None:
     workflow(user, "talk", "")
     asked = {"type": "question_asked", "questions": [{"text": "Tabs or blanks?", "options": [{"label": "Tabs"}]}]}
     agent = recording(user, call(asked, end("Blanks then."), match="Tabs or blanks"), call(asked, end("Well.")))
@@ -520,7 +510,7 @@ async def test_what_an_agent_asks_pauses_the_run_and_its_answer_reaches_the_next
 
 
 @pytest.mark.ci
-async def test_what_a_run_was_started_with_lets_it_go_on_and_nothing_else(user: User) -> None:
+async def test_a_run_resumes_only_with_the_code_that_was_trusted_at_its_start(user: User) -> None:
     workflow(user, "ask", ASK)
     file = user.project / ".atomic" / "workflows" / "ask.py"
     file.parent.mkdir(parents=True)
@@ -567,7 +557,7 @@ async def trust_all(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(user: User) -> None:
+async def test_a_killed_run_resumes_with_its_own_changes_only(user: User) -> None:
     workflow(user, "change", CHANGE)
     in_the_project(user, "change")
     made = user.project / ".mcp.json"
@@ -594,7 +584,7 @@ async def test_what_a_killed_run_changed_itself_lets_it_go_on_and_nothing_else(u
 
 
 @pytest.mark.ci
-async def test_a_resume_takes_the_workflow_that_the_run_was_started_with(user: User) -> None:
+async def test_a_resume_uses_the_workflow_of_the_start(user: User) -> None:
     """Whatever an agent or a `git pull` has put in its place since, also in a project that is trusted."""
     (user.project / ".mcp.json").write_text("{}")
     await trust_all(user)
@@ -621,7 +611,7 @@ async def test_a_resume_takes_the_workflow_that_the_run_was_started_with(user: U
 
 
 @pytest.mark.ci
-async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_not_trusted(user: User) -> None:
+async def test_changes_of_others_to_an_untrusted_project_are_not_saved_as_the_runs_own(user: User) -> None:
     workflow(user, "ask", ASK)
     hooks = user.project / ".mcp.json"
     hooks.write_text('{"mcpServers": {}}')
@@ -634,11 +624,8 @@ async def test_what_a_stranger_changed_does_not_become_the_runs_own_while_it_is_
     assert session(user)["trust"]["own"] == {}
 
 
-# -- other terminals --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.ci
-async def test_stop_does_in_the_owner_what_ctrl_c_does_and_the_run_goes_on_later(user: User) -> None:
+async def test_stop_pauses_the_run_like_ctrl_c_and_it_can_be_resumed(user: User) -> None:
     workflow(user, "slow", SLOW)
     agent = recording(user, *[slow_call(60)] * 3, *[call(end("done."))] * 3)
     async with started(user, "run", "slow", "-a", agent, "--json", "x") as run:
@@ -658,7 +645,7 @@ async def test_stop_does_in_the_owner_what_ctrl_c_does_and_the_run_goes_on_later
 
 
 @pytest.mark.ci
-async def test_stop_cancel_ends_it_for_good(user: User) -> None:
+async def test_stop_cancel_ends_a_run_for_good(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
         await run.until("agent_activity")
@@ -676,7 +663,7 @@ async def test_stop_cancel_ends_it_for_good(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_cancelled_run_that_nobody_works_on_asks_nothing_any_more(user: User) -> None:
+async def test_a_cancelled_run_without_an_owner_has_no_open_questions(user: User) -> None:
     workflow(user, "ask", ASK)
     await user.atomic("run", "ask", "-a", recording(user, HELLO), "go")
     assert (await user.atomic("stop", "--cancel", session(user)["id"])).exit_code == 0
@@ -714,12 +701,12 @@ async def test_attach_shows_the_run_of_another_terminal_to_its_end(user: User) -
 
 
 @pytest.mark.ci
-async def test_attach_hears_the_last_words_of_who_has_just_left(user: User) -> None:
+async def test_attach_shows_events_written_after_the_owner_left(user: User) -> None:
     workflow(user, "hello", SAY)
     await user.atomic("run", "hello", "-a", recording(user, {**HELLO, "role": "worker", "task": "3"}), "x")
     log = sessions(user)[0] / "logs" / "events.jsonl"
     *lines, last = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(lines))  # session.json says already that nobody works on it
+    log.write_bytes(b"".join(lines))  # session.json has no owner already
     async with started(user, "attach", sessions(user)[0].name, "--json") as watching:
         await watching.until("node_ended")
         with log.open("ab") as file:
@@ -729,13 +716,13 @@ async def test_attach_hears_the_last_words_of_who_has_just_left(user: User) -> N
 
 
 @pytest.mark.ci
-async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
+async def test_attach_reports_a_killed_owner(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
         await run.until("agent_activity")
         async with started(user, "attach", run.events[0]["run"]) as watching:
             assert watching.process.stdout is not None
-            await asyncio.wait_for(watching.process.stdout.readuntil(b"\n"), 30)  # it shows what it follows
+            await asyncio.wait_for(watching.process.stdout.readuntil(b"\n"), 30)  # it shows the events
             run.signal(signal.SIGKILL)
             _, said = await asyncio.wait_for(watching.process.communicate(), 30)
     assert watching.process.returncode == 1
@@ -743,7 +730,7 @@ async def test_attach_tells_that_the_owner_was_killed(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_live_run_belongs_to_one_process(user: User) -> None:
+async def test_a_run_has_one_owner_process(user: User) -> None:
     workflow(user, "slow", SLOW)
     async with started(user, "run", "slow", "-a", recording(user, *[slow_call(60)] * 3), "--json", "x") as run:
         await run.until("agent_activity")
@@ -758,7 +745,7 @@ async def test_a_live_run_belongs_to_one_process(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_an_answer_reaches_a_run_that_is_still_at_work(user: User) -> None:
+async def test_an_answer_reaches_a_running_process(user: User) -> None:
     code = ASK.replace(
         "workflow =", "async def slow(ctx):\n    await asyncio.sleep(4)\n    note('slow')\n\nworkflow ="
     ).replace('.node("first", first)', '.node("first", first).parallel({"q": graph(S)').replace(
@@ -771,9 +758,6 @@ async def test_an_answer_reaches_a_run_that_is_still_at_work(user: User) -> None
         assert (done.exit_code, str(run.process.pid) in done.stderr) == (0, True)
         assert await run.over() == 0
     assert ledger(user) == ["first 1", "slow", "last red Hello you."]
-
-
-# -- kills and signals ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.ci
@@ -819,7 +803,7 @@ async def rows_of_kind(user: User, kind: RowKind, count: int) -> None:
 
 
 @pytest.mark.ci
-async def test_agents_that_were_through_when_the_run_was_killed_are_not_paid_again(user: User) -> None:
+async def test_finished_agent_calls_of_a_killed_run_are_not_paid_again(user: User) -> None:
     workflow(user, "crew", CREW)
     calls = [call(end(name), match=f"task {name}") for name in ("one", "two")]
     agent = recording(user, *calls, {**slow_call(60), "match": "task three"})
@@ -850,7 +834,7 @@ async def test_a_signal_pauses_the_run(user: User, number: int, code: int) -> No
 
 
 @pytest.mark.ci
-async def test_ctrl_c_twice_leaves_at_once_and_the_journal_holds(user: User) -> None:
+async def test_ctrl_c_twice_ends_at_once_with_a_valid_journal(user: User) -> None:
     stubborn = LINGER + SLOW.replace(
         "    await ctx.deps.turn", "    try: await asyncio.sleep(60)\n    finally: await linger(); str"
     )
@@ -891,9 +875,6 @@ async def test_signals_at_random_moments_leave_a_run_that_resumes(user: User) ->
 
     problems = [problem for half in (range(5), range(5, 10)) for problem in await asyncio.gather(*map(round, half))]
     assert problems == [None] * 10
-
-
-# -- numbers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.ci
@@ -981,7 +962,7 @@ workflow = (graph(S).node("look", look)
 
 
 @pytest.mark.ci
-async def test_people_read_sentences_without_the_names_of_nodes(user: User) -> None:
+async def test_plain_output_has_no_names_of_nodes(user: User) -> None:
     workflow(user, "flow", TASKS)
     done = await user.atomic("run", "flow")
     assert done.exit_code == 5
@@ -1000,7 +981,7 @@ async def test_people_read_sentences_without_the_names_of_nodes(user: User) -> N
 
 
 @pytest.mark.ci
-async def test_a_failed_run_ends_with_its_reason_and_programs_see_the_node(user: User) -> None:
+async def test_a_failed_run_prints_its_reason_and_json_has_the_node(user: User) -> None:
     workflow(user, "flow", 'def no(): raise ValueError("no luck")\nworkflow = graph(S).tool("roll", no).compile()\n')
     done = await user.atomic("run", "flow")
     assert done.stdout.splitlines()[1:] == ["roll failed: ValueError: no luck"]

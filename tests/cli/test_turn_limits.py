@@ -20,7 +20,7 @@ def player(user: User) -> Player:
 
 
 def figures(*costs: float | None, every: float = 0.05, tokens: int = 100) -> list[tuple[float, Mapping[str, Any]]]:
-    """A turn that tells what it takes, and would never end."""
+    """Return a turn that reports its usage and never ends by itself."""
     told = [
         (at * every, {"type": "usage_reported", "usage": {**usage(cost), "input": tokens}})
         for at, cost in enumerate(costs)
@@ -40,7 +40,7 @@ async def test_one_turn_cannot_spend_six_hundred_dollars_under_a_cap_of_one(play
     assert spent == pytest.approx(cut["usage"]["cost"])
 
 
-async def test_a_turn_may_pass_a_cap_by_twice_the_most_expensive_turn_of_its_role(player: Player) -> None:
+async def test_a_turn_may_exceed_a_cap_by_twice_the_most_expensive_turn_of_its_role(player: Player) -> None:
     await player.plays(
         call(1, cost=0.6),
         call(2, *figures(*[0.1] * 20)[:-1], (2.0, {"type": "notice", "text": "x"}), cost=2.0),  # 1.6 more than the cap
@@ -51,7 +51,7 @@ async def test_a_turn_may_pass_a_cap_by_twice_the_most_expensive_turn_of_its_rol
     assert "interrupted" not in str(ended["message"])
 
 
-async def test_tokens_cut_a_turn_too(player: Player) -> None:
+async def test_a_cap_of_tokens_interrupts_a_turn(player: Player) -> None:
     await player.plays(call(1, *figures(*[None] * 1200, tokens=1000)))
     code, ended = await player.run("--max-tokens", "5000")
     assert (code, ended["reason"]) == (6, "max_tokens")
@@ -71,7 +71,7 @@ async def test_a_turn_that_never_ends_is_interrupted_after_max_time_and_the_grac
     assert (code, ended["status"]) == (0, "completed")
 
 
-async def test_a_turn_within_the_grace_ends_by_itself(player: Player) -> None:
+async def test_a_turn_that_ends_within_the_grace_is_not_interrupted(player: Player) -> None:
     await player.plays(call(1, (1.5, {"type": "notice", "text": "x"})), call(2), call(3))
     code, ended = await player.run("--max-time", "1s")  # the grace is two minutes
     assert (code, ended["reason"], [one["reason"] for one in player.calls]) == (6, "max_time", ["done"])
@@ -82,7 +82,7 @@ async def test_a_turn_within_the_grace_ends_by_itself(player: Player) -> None:
     ("flag", "words"),
     [("--turn-limit", "the turn took longer than 1s"), ("--idle-limit", "the agent was silent for 1s")],
 )
-async def test_a_turn_that_passes_its_own_limit_fails_its_node(player: Player, flag: str, words: str) -> None:
+async def test_a_turn_that_exceeds_its_time_limit_fails_its_node(player: Player, flag: str, words: str) -> None:
     await player.plays(call(1, (NEVER, {"type": "notice", "text": "x"})))
     code, ended = await player.run(flag, "1s")
     assert (code, ended["status"]) == (1, "failed")
@@ -92,7 +92,7 @@ async def test_a_turn_that_passes_its_own_limit_fails_its_node(player: Player, f
 
 
 @pytest.mark.ci
-async def test_an_agent_that_does_something_is_not_idle(player: Player) -> None:
+async def test_an_active_agent_is_not_idle(player: Player) -> None:
     busy = [(at * 0.25, {"type": "notice", "text": "x"}) for at in range(20)]
     await player.plays(call(1, *busy), call(2), call(3))
     code, _ = await player.run("--idle-limit", "4s")
@@ -100,7 +100,7 @@ async def test_an_agent_that_does_something_is_not_idle(player: Player) -> None:
 
 
 @pytest.mark.ci
-async def test_the_configuration_has_the_limits_of_a_turn_and_a_flag_beats_it(player: Player) -> None:
+async def test_a_flag_overrides_the_turn_limits_of_the_configuration(player: Player) -> None:
     await player.plays(call(1, (2.5, {"type": "notice", "text": "x"})), call(2), call(3))
     player.user.sets('[caps]\nturn_limit = "1s"\n')
     assert (await player.run())[0] == 1
@@ -108,7 +108,7 @@ async def test_the_configuration_has_the_limits_of_a_turn_and_a_flag_beats_it(pl
 
 
 @pytest.mark.ci
-async def test_a_project_cannot_lift_the_limits_of_a_turn(player: Player) -> None:
+async def test_a_project_cannot_raise_the_turn_limits(player: Player) -> None:
     user = player.user
     for line in ("turn_limit = 0", 'turn_limit = "3h"', 'grace = "1h"'):
         user.project_sets(f"[caps]\n{line}\n")

@@ -52,7 +52,7 @@ async def run(user: User, *words: str, **more: Any) -> Any:
     return config(user)
 
 
-async def test_keys_are_flags_by_the_type_of_their_default(flow: User) -> None:
+async def test_the_type_of_a_default_decides_how_its_flag_is_read(flow: User) -> None:
     said = await run(
         flow, "flow", "--review-rounds", "2", "--ratio=0.25", "--verify", "make test", "--verify", "make lint",
         "--yolo", "--no-gates", "--isolate", "worktree", "--tasks", "a.json", "--max-iterations", "7",
@@ -77,20 +77,20 @@ async def test_keys_are_flags_by_the_type_of_their_default(flow: User) -> None:
         ("--verify", "flow", "--yolo", "--review-rounds", "2", "flow", "go"),
     ],
 )
-async def test_flags_stand_before_the_name_or_behind_it(flow: User, words: tuple[str, ...]) -> None:
+async def test_flags_come_before_or_after_the_name(flow: User, words: tuple[str, ...]) -> None:
     workflow(flow, "other", 'default_config = {"verify": []}\n')
     said = await run(flow, *words)
     assert (said["review_rounds"], said["yolo"], session(flow)["prompt"]) == (2, True, "go")
 
 
-async def test_a_flag_beats_the_settings_and_they_the_file(flow: User) -> None:
+async def test_flags_override_settings_and_settings_override_the_file(flow: User) -> None:
     flow.sets("[workflows.flow]\nreview_rounds = 5\nratio = 0.75\nmax_iterations = 9\n")
     said = await run(flow, "flow", "--review-rounds", "6", "go")
     assert (said["review_rounds"], said["ratio"], said["isolate"]) == (6, 0.75, "none")
     assert ledger(flow)[0] == "begin 9 go"
 
 
-async def test_the_flags_of_every_run_win(flow: User) -> None:
+async def test_flags_of_every_run_take_precedence(flow: User) -> None:
     done = await flow.atomic("run", "flow", "--model", "other", "--max-cost", "2", "--json", "go")
     assert (done.exit_code, objects(done)[-1]["reason"]) == (ASKED, "question")
     assert (config(flow)["model"], config(flow)["max_cost"], config(flow)["json"]) == ("mine", 1, False)
@@ -107,7 +107,7 @@ async def test_the_flags_of_every_run_win(flow: User) -> None:
         (("--isolate", "a", "--isolate", "b"), "--isolate was given 2 times: it takes one value"),
     ],
 )
-async def test_a_value_that_cannot_be_is_told(flow: User, words: tuple[str, ...], message: str) -> None:
+async def test_an_invalid_value_is_refused(flow: User, words: tuple[str, ...], message: str) -> None:
     done = await flow.atomic("run", "flow", *words)
     assert (done.exit_code, complaint(done), sessions(flow)) == (2, message, [])
     (said,) = objects(await flow.atomic("run", "flow", "--json", *words))
@@ -127,12 +127,14 @@ async def test_a_value_that_cannot_be_is_told(flow: User, words: tuple[str, ...]
         (("flow", "--review-rounds"), "--review-rounds needs a value: --review-rounds N"),
     ],
 )
-async def test_an_unknown_flag_is_told_with_the_nearest(flow: User, words: tuple[str, ...], message: str) -> None:
+async def test_an_unknown_flag_is_refused_with_the_nearest_one(
+    flow: User, words: tuple[str, ...], message: str
+) -> None:
     done = await flow.atomic("run", *words)
     assert (done.exit_code, complaint(done), sessions(flow)) == (2, message, [])
 
 
-async def test_help_and_show_list_them_with_their_defaults(flow: User) -> None:
+async def test_help_and_show_list_flags_with_their_defaults(flow: User) -> None:
     for words in (("run", "flow", "--help"), ("run", "--help", "fl"), ("workflows", "show", "flow")):
         done = await flow.atomic(*words)
         assert done.exit_code == 0
@@ -149,7 +151,7 @@ async def test_help_and_show_list_them_with_their_defaults(flow: User) -> None:
     assert ledger(flow) == []
 
 
-async def test_the_author_may_say_what_a_flag_does(flow: User) -> None:
+async def test_an_author_can_describe_a_flag(flow: User) -> None:
     workflow(
         flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep\\x1b[31m to go'}\n"
     )
@@ -159,7 +161,7 @@ async def test_the_author_may_say_what_a_flag_does(flow: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_project_that_nobody_trusts_tells_its_flags_and_runs_nothing(flow: User) -> None:
+async def test_flags_of_an_untrusted_project_are_listed_without_running_its_code(flow: User) -> None:
     file = flow.project / ".atomic" / "workflows" / "theirs.py"
     file.parent.mkdir(parents=True)
     file.write_text('default_config = {"depth\\x1b[31m": 1, "deep": "\\x1b[31m\\u202e"}\nopen("canary", "w")\n')
@@ -170,9 +172,6 @@ async def test_a_project_that_nobody_trusts_tells_its_flags_and_runs_nothing(flo
     assert not (flow.project / "canary").exists()
 
 
-# -- a run that goes on -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "verb",
     [
@@ -181,7 +180,7 @@ async def test_a_project_that_nobody_trusts_tells_its_flags_and_runs_nothing(flo
         pytest.param(("run", "fl", "--resume"), marks=pytest.mark.ci),
     ],
 )
-async def test_a_resume_may_raise_a_value_and_nodes_see_it(flow: User, verb: tuple[str, ...]) -> None:
+async def test_a_resume_can_change_a_value_that_nodes_read(flow: User, verb: tuple[str, ...]) -> None:
     await run(flow, "flow", "--review-rounds", "2", "--verify", "make", "go")
     id = session(flow)["id"]
     await flow.atomic("answer", id, "--no-resume", "yes")
@@ -193,7 +192,7 @@ async def test_a_resume_may_raise_a_value_and_nodes_see_it(flow: User, verb: tup
 
 
 @pytest.mark.ci
-async def test_an_answer_takes_the_same_flags_and_the_nodes_behind_it_see_them(flow: User) -> None:
+async def test_an_answer_takes_the_same_flags_for_later_nodes(flow: User) -> None:
     await run(flow, "flow", "--review-rounds", "2", "go")
     id = session(flow)["id"]
     refused = await flow.atomic("answer", id, "--reviw-rounds", "4", "yes")
@@ -209,7 +208,7 @@ async def test_an_answer_takes_the_same_flags_and_the_nodes_behind_it_see_them(f
 
 
 @pytest.mark.ci
-async def test_flags_of_an_answer_that_is_only_kept_are_told_to_be_without_effect(flow: User) -> None:
+async def test_flags_without_effect_on_a_saved_answer_are_reported(flow: User) -> None:
     await run(flow, "flow", "go")
     id = session(flow)["id"]
     done = await flow.atomic("answer", id, "--no-resume", "--review-rounds", "4", "--max-cost", "1", "yes")
@@ -230,7 +229,7 @@ async def test_a_resume_in_a_project_finds_the_flags_of_its_workflow_from_any_fo
 
 
 @pytest.mark.ci
-async def test_what_cannot_go_on_is_refused(flow: User) -> None:
+async def test_a_run_that_cannot_be_resumed_is_refused(flow: User) -> None:
     workflow(flow, "other", "")
     await run(flow, "flow", "go")
     id = session(flow)["id"]
@@ -246,9 +245,6 @@ async def test_what_cannot_go_on_is_refused(flow: User) -> None:
     assert session(flow) == before
 
 
-# -- slash commands ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.ci
 async def test_a_slash_command_takes_the_same_flags(flow: User) -> None:
     text = """/flow --max-cost 2 --verify "make test" --verify 'a "b"' --yolo don't  "stop" --now"""
@@ -260,7 +256,7 @@ async def test_a_slash_command_takes_the_same_flags(flow: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_slash_command_refuses_helps_and_resumes(flow: User) -> None:
+async def test_a_slash_command_checks_flags_shows_help_and_resumes(flow: User) -> None:
     done = await flow.atomic("-p", "/flow --reviw-rounds 2 go")
     assert (done.exit_code, complaint(done)) == (
         2,
@@ -273,7 +269,7 @@ async def test_a_slash_command_refuses_helps_and_resumes(flow: User) -> None:
 
 
 @pytest.mark.ci
-async def test_what_is_piped_in_holds_no_flags(flow: User) -> None:
+async def test_piped_text_has_no_flags(flow: User) -> None:
     done = await flow.atomic("-p", "/flow", input="--yolo go\n")
     assert (done.exit_code, session(flow)["prompt"], config(flow)["yolo"]) == (ASKED, "--yolo go", False)
     done = await flow.atomic("-p", "/flow --tasks", input="a.json\n")
@@ -281,14 +277,11 @@ async def test_what_is_piped_in_holds_no_flags(flow: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_flag_in_a_slash_command_beats_that_of_the_command_line(flow: User) -> None:
+async def test_a_flag_in_a_slash_command_overrides_the_command_line(flow: User) -> None:
     workflow(flow, "talk", "")
     agent = recording(flow, call(end("Hi.")))
     done = await flow.atomic("-p", f"/talk --agent {agent} hey", "-a", "claude")
     assert (done.exit_code, "[chat] Hi." in done.stdout) == (0, True)
-
-
-# -- Tab --------------------------------------------------------------------------------------------------------------
 
 
 async def offered(user: User, *words: str) -> list[str]:
@@ -298,7 +291,7 @@ async def offered(user: User, *words: str) -> list[str]:
 
 
 @pytest.mark.ci
-async def test_tab_offers_them(flow: User) -> None:
+async def test_tab_completes_flags(flow: User) -> None:
     assert await offered(flow, "run", "flow", "--re") == ["--record", "--resume", "--review-rounds"]
     assert await offered(flow, "run", "fl", "--no") == ["--no-gates"]
     assert "--review-rounds" not in await offered(flow, "run", "nobody", "--")
@@ -306,7 +299,7 @@ async def test_tab_offers_them(flow: User) -> None:
     assert await offered(flow, "resume", session(flow)["id"], "--rev") == ["--review-rounds"]
 
 
-async def test_tab_offers_aliases(flow: User) -> None:
+async def test_tab_completes_aliases(flow: User) -> None:
     workflow(flow, "long", "aliases: list[str] = [\n    \"one\",  # the first\n    'two',\n]\n")
     assert await offered(flow, "run", "") == ["flow", "fl", "long", "one", "two", *names_of_ours()]
 
@@ -316,7 +309,7 @@ def names_of_ours() -> list[str]:
 
 
 @pytest.mark.ci
-async def test_tab_offers_what_comes_with_atomic_with_what_it_does(user: User) -> None:
+async def test_tab_describes_flags_of_built_in_workflows(user: User) -> None:
     assert await offered(user, "run", "") == names_of_ours()
     for one in builtin_workflows():
         for word in (one.name, *one.aliases):
@@ -328,13 +321,10 @@ async def test_tab_offers_what_comes_with_atomic_with_what_it_does(user: User) -
 
 
 @pytest.mark.ci
-async def test_tab_tells_what_the_flags_of_a_file_do(flow: User) -> None:
+async def test_tab_describes_flags_of_a_file(flow: User) -> None:
     workflow(flow, "told", "default_config = {'depth': 2}\nconfig_descriptions = {'depth': 'how deep to go'}\n")
     done = await flow.atomic("complete", "run", "told", "--de")
     assert done.stdout == "--depth\thow deep to go; default 2\n"
-
-
-# -- what comes with Atomic -------------------------------------------------------------------------------------------
 
 
 def flags_of(one: WorkflowDefinition) -> list[str]:
@@ -388,13 +378,10 @@ async def test_loop_is_ralph(user: User, words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.ci
-async def test_a_workflow_of_that_name_goes_before_the_alias(user: User) -> None:
+async def test_a_workflow_name_takes_precedence_over_an_alias(user: User) -> None:
     workflow(user, "loop", "")
     assert (await user.atomic("workflows", "show", "loop")).stdout.startswith("loop (workflow)")
     assert "aliases: /loop" not in (await user.atomic("-p", "/help ralph")).stdout
-
-
-# -- the limit of iterations ------------------------------------------------------------------------------------------
 
 
 LIMITED = """
@@ -432,7 +419,7 @@ AS_DATA = (
         ("default_config = {'max_iterations': None}\n" + AS_DATA, ["--max-iterations", "0"], 0),
     ],
 )
-async def test_the_limit_of_iterations_is_the_flag_or_the_graphs_or_100(
+async def test_the_iteration_limit_is_the_flag_or_that_of_the_graph_or_100(
     user: User, code: str, flags: list[str], limit: int
 ) -> None:
     workflow(user, "limited", code)
@@ -442,7 +429,7 @@ async def test_the_limit_of_iterations_is_the_flag_or_the_graphs_or_100(
 
 
 @pytest.mark.ci
-async def test_a_limit_of_iterations_that_is_no_count_is_refused(user: User) -> None:
+async def test_an_invalid_iteration_limit_is_refused(user: User) -> None:
     workflow(user, "limited", CHAIN)
     done = await user.atomic("run", "limited", "--max-iterations", "many")
     assert (done.exit_code, complaint(done)) == (2, '--max-iterations cannot be "many": give a whole number')
@@ -451,7 +438,7 @@ async def test_a_limit_of_iterations_that_is_no_count_is_refused(user: User) -> 
 
 
 @pytest.mark.ci
-async def test_the_limit_of_iterations_is_a_flag_only_where_it_is_read(user: User) -> None:
+async def test_the_iteration_limit_is_a_flag_only_if_the_workflow_reads_it(user: User) -> None:
     workflow(user, "limited", CHAIN)
     workflow(user, "free", "workflow = graph(S).tool('a', run=lambda: 1).compile()\n")
     assert "--max-iterations N" in (await user.atomic("run", "limited", "--help")).stdout
@@ -470,7 +457,7 @@ async def test_the_limit_of_iterations_is_a_flag_only_where_it_is_read(user: Use
         (("-p", '/flow "add x" --yolo'), "--yolo"),
     ],
 )
-async def test_a_flag_after_the_prompt_is_a_part_of_it_and_that_is_said(
+async def test_a_flag_after_the_prompt_is_part_of_it_and_causes_a_warning(
     flow: User, words: tuple[str, ...], flag: str
 ) -> None:
     done = await flow.atomic(*words)
@@ -482,7 +469,7 @@ async def test_a_flag_after_the_prompt_is_a_part_of_it_and_that_is_said(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("words", [("add --max-cost to the help",), ("--", "add", "--yolo"), ("add", "--verbose")])
-async def test_no_word_is_said_of_what_only_looks_like_a_flag(flow: User, words: tuple[str, ...]) -> None:
+async def test_words_that_only_look_like_flags_cause_no_warning(flow: User, words: tuple[str, ...]) -> None:
     done = await flow.atomic("run", "flow", *words)
     assert done.exit_code == ASKED, done.stderr
     assert "part of the prompt" not in done.stderr
@@ -490,9 +477,7 @@ async def test_no_word_is_said_of_what_only_looks_like_a_flag(flow: User, words:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("typed", "code"), [("n\n", 2), ("y\n", ASKED)])
-async def test_who_sits_at_a_terminal_is_asked_before_a_flag_becomes_a_part_of_the_goal(
-    flow: User, typed: str, code: int
-) -> None:
+async def test_a_user_at_a_terminal_confirms_a_flag_in_the_prompt(flow: User, typed: str, code: int) -> None:
     command = [flow.program, "run", "flow", "add x", "--max-costs", "2"]
     async with in_terminal(command, env=flow.env, cwd=flow.project) as terminal:
         await terminal.shows("(is it --max-cost?): flags go before the prompt")

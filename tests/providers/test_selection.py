@@ -1,4 +1,4 @@
-"""The model of a turn, if a file names one and the agent in use calls it differently."""
+"""Find the model that a file names among the models of the agent in use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPENCODE = "anthropic/claude-opus-4-5", "openai/gpt-5"
         ("acp:x", (), "atomic", "opus", "opus", None),
     ],
 )
-async def test_a_turn_has_the_model_that_the_file_means(
+async def test_a_model_of_a_file_is_mapped_to_a_model_of_the_agent(
     agent: str, models: tuple[str, ...], written_for: str, original: str | None, family: str | None, model: str | None
 ) -> None:
     told: list[str] = []
@@ -52,14 +52,14 @@ async def test_a_turn_has_the_model_that_the_file_means(
     assert told == []
 
 
-async def test_a_model_that_the_agent_does_not_have_is_told() -> None:
+async def test_a_model_that_the_agent_does_not_have_causes_a_warning() -> None:
     told: list[str] = []
     finder = ModelFinder(as_provider(Provider("opencode", *OPENCODE)), told.append)
     assert await finder.find(TurnPrompt(text="x", model="haiku")) is None
     assert told == ["opencode has no model haiku: it uses its default"]
 
 
-async def test_the_agent_is_asked_once_for_its_models_and_only_if_need_be() -> None:
+async def test_the_agent_lists_its_models_at_most_once() -> None:
     provider = Provider("opencode", *OPENCODE)
     finder = ModelFinder(as_provider(provider), print)
     await finder.find(TurnPrompt(text="x"))

@@ -13,6 +13,7 @@ from atomic.providers import AgentProvider
 from atomic.runs.events import RunEnded, WorkflowEvent
 from atomic.runs.executor import WorkflowRun
 from atomic.runs.host import Runtime
+from atomic.sessions.store import SessionStore
 from atomic.testing import play
 from atomic.workflows import AtomicError, State
 from atomic.workflows.definition import LoadedWorkflow, WorkflowDefinition, WorkflowStateParams
@@ -57,9 +58,12 @@ def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None =
 
     (folder / "project").mkdir(exist_ok=True)
     return Runtime(
-        home=folder / "home", project=folder / "project", choose=choose, library=Library(entities or Entities()),
+        store=SessionStore(folder / "home"),
+        project=folder / "project",
+        choose=choose,
+        library=Library(entities or Entities()),
         **facts,
-    )  # fmt: skip
+    )
 
 
 async def told(run: WorkflowRun) -> list[WorkflowEvent]:

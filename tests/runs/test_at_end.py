@@ -14,7 +14,7 @@ from atomic.runs.endings import Stop
 from atomic.runs.events import NodeStarted, RunEnded, Warning, WorkflowEvent
 from atomic.runs.executor import WorkflowRun, run_workflow
 from atomic.runs.limits import Caps
-from atomic.sessions.store import SessionStore, read_record
+from atomic.sessions.store import read_record
 from atomic.workflows import (
     CompiledGraph,
     LoadedWorkflow,
@@ -116,7 +116,7 @@ async def test_it_hears_of_a_question_and_again_of_the_end_behind_it(tmp_path: P
         ("paused", ["one"]),
         ("completed", ["one", "one"]),
     ]
-    await told(run_workflow(flow, "x", host, session=SessionStore(host.home).find(run.id), resume=True))
+    await told(run_workflow(flow, "x", host, session=host.store.find(run.id), resume=True))
     assert len(listener.ends) == 2  # nothing was left to do
 
 

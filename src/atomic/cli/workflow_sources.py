@@ -1,6 +1,7 @@
 """Read names and flags of workflows from the text of their files, for completion in a shell.
 
-`atomic.workflows` is not imported: that would take too long for a Tab. No code of a file runs.
+Names are found with patterns and `atomic.workflows` is not imported: both would take too long
+for a Tab. No code of a file runs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,8 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 
 from atomic.base.flags import ConfigFlag, config_flags
-
-if TYPE_CHECKING:
-    import ast
 
 _LONGEST_FILE = 1024 * 1024
 _NAME = re.compile(r"^name\s*(?::\s*str\s*)?=\s*([\"'])([^\"'\n]{1,64})\1", re.MULTILINE)
@@ -35,16 +32,10 @@ class WrittenWorkflow:
 
     def flags(self) -> list[ConfigFlag]:
         """Return the flags of its `default_config`, if that is a literal."""
-        import ast
+        from atomic.loading.metadata import read_metadata
 
-        try:
-            tree = ast.parse(self._text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            return []
-        config = {"max_iterations": None} if _reads_iterations(tree) else {}
-        config |= _literal(tree, "default_config")
-        descriptions = _literal(tree, "config_descriptions")
-        return config_flags(config, {key: text for key, text in descriptions.items() if isinstance(text, str)})
+        written = read_metadata(self._text.encode(), self.name)
+        return config_flags(written.default_config, written.config_descriptions)
 
 
 class BuiltinWorkflow(WrittenWorkflow):
@@ -105,29 +96,3 @@ def _files(folder: Path) -> list[Path]:
     except OSError:
         return []
     return [folder / name for name in names if name.endswith(".py") and not name.startswith((".", "_"))]
-
-
-def _literal(tree: ast.Module, name: str) -> dict[str, Any]:
-    """Return a dict that a file assigns at its top level; empty if it is not a literal."""
-    import ast
-
-    found: Any = {}
-    for statement in tree.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        value = getattr(statement, "value", None)
-        if value is not None and any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            try:
-                found = ast.literal_eval(value)
-            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-                found = {}
-    table = cast("dict[Any, Any]", found) if isinstance(found, dict) else {}
-    return {key: value for key, value in table.items() if isinstance(key, str)}
-
-
-def _reads_iterations(tree: ast.Module) -> bool:
-    """Return whether the file reads `params.max_iterations`, which adds the flag, as in `loading/metadata`."""
-    import ast
-
-    functions = (one for one in tree.body if getattr(one, "name", "") in ("create_state", "check_start"))
-    parts = (part for function in functions for part in ast.walk(function))
-    return any(isinstance(part, ast.Attribute) and part.attr == "max_iterations" for part in parts)

@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from atomic import __version__
-from atomic.base.redaction import Redactor
 from atomic.base.step_names import split_first, without_items
 from atomic.runs.endings import Stop
 from atomic.runs.events import WorkflowEvent
 from atomic.runs.host import Answer, Runtime
 from atomic.runs.run import Execution, RunRequest
 from atomic.sessions.model import SessionRecord
-from atomic.sessions.store import Session, SessionStore, this_owner
+from atomic.sessions.store import Session, this_owner
 from atomic.workflows.errors import UnknownRoleError
 
 if TYPE_CHECKING:
@@ -82,11 +81,10 @@ class WorkflowRun(AsyncIterator[WorkflowEvent]):
         self._runtime = runtime
         self._execution: Execution | None = None  # created at the first read: it needs the event loop
         self._stop: Stop | None = None
-        redactor = _redactor(runtime)
         if session is None:
-            session = _new_session(SessionStore(runtime.home, redactor), request, runtime)
+            session = _new_session(request, runtime)
         else:
-            session.use_redactor(redactor)  # it was found before the settings were read
+            session.use_redactor(runtime.store.redactor)  # it was found before the settings were read
         self.session = session
 
     @property
@@ -143,21 +141,11 @@ def _start_params(request: RunRequest, runtime: Runtime) -> WorkflowStateParams:
     )  # fmt: skip
 
 
-def _redactor(runtime: Runtime) -> Redactor:
-    """Return a redactor with the secrets of the environment, the settings and the MCP servers."""
-    from atomic.mcp import load_mcp_entries
-
-    entries = load_mcp_entries(runtime.project).entries
-    environments = [known.env for known in runtime.settings.providers.values()]
-    environments += [entry.env for entry in entries]
-    return Redactor.of_environment(*environments, headers=[entry.headers for entry in entries])
-
-
-def _new_session(store: SessionStore, request: RunRequest, runtime: Runtime) -> Session:
+def _new_session(request: RunRequest, runtime: Runtime) -> Session:
     definition = request.definition
     config = {**definition.config(runtime.settings.workflows), **(request.config or {})}
     record = SessionRecord(
-        id=store.new_id(),
+        id=runtime.store.new_id(),
         workflow=definition.name,
         workflow_version=definition.version,
         workflow_source=definition.source,
@@ -172,4 +160,4 @@ def _new_session(store: SessionStore, request: RunRequest, runtime: Runtime) -> 
         cwd=str(runtime.folder),
         options={**runtime.options(request.model), "given": sorted(request.config or {})},
     )
-    return store.create(record)
+    return runtime.store.create(record)

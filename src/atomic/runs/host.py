@@ -16,6 +16,7 @@ from atomic.providers.base import SessionOptions
 from atomic.questions import Question
 from atomic.runs.budget import Budget, OnLimit
 from atomic.runs.limits import Caps
+from atomic.sessions.store import SessionStore
 from atomic.workflows.definition import Untrusted
 from atomic.workflows.runtime import Entities, Tools, Workflows
 
@@ -64,7 +65,7 @@ Prepare = Callable[["AgentProvider", SessionOptions, Callable[[str], object]], A
 class Runtime(msgspec.Struct, frozen=True):
     """What a host gives to a run."""
 
-    home: Path
+    store: SessionStore
     project: Path
     choose: ChooseProvider
     library: Library
