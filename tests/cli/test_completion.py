@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.cli.completion import SCRIPTS
+from atomic.cli.completion import script_for
 from tests.cli.command import ATOMIC, User, cpu_seconds
 from tests.cli.files import agent, skill, write
 from tests.cli.sessions import make_session
@@ -161,11 +161,11 @@ def test_bash_offers_what_atomic_does(user: User) -> None:
 async def test_a_real_bash_completes_at_tab(user: User) -> None:
     env = {**user.env, "PATH": f"{ATOMIC.parent}:{user.env['PATH']}", "TERM": "dumb"}
     script = user.home / "completion"
-    script.write_text(f"{SCRIPTS['bash']}PS1='ready: '\n")
+    script.write_text(script_for("bash") + "PS1='ready: '\n")
     async with in_terminal(["bash", "--noprofile", "--rcfile", script, "-i"], env=env, cwd=user.project) as terminal:
         await terminal.shows("ready: ")
         terminal.type("atomic sess\t--hel\t\n")
-        await terminal.shows("atomic sessions: runs, past and present")
+        await terminal.shows("atomic sessions: list, show, export and delete runs")
         terminal.type("exit\n")
         assert await terminal.exit_code() == 0
 
@@ -174,7 +174,7 @@ async def test_a_real_bash_completes_at_tab(user: User) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 async def test_the_script_is_what_is_printed(user: User, shell: str) -> None:
     done = await user.atomic("completion", shell)
-    assert (done.exit_code, done.stdout, done.stderr) == (0, SCRIPTS[shell], "")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, script_for(shell), "")
 
 
 async def test_a_shell_that_is_not_known_is_named(user: User) -> None:
@@ -188,9 +188,9 @@ def test_the_scripts_can_be_parsed(shell: str) -> None:
     """By the shell itself where it is installed; else zsh's by bash, which has the same grammar for all it uses."""
     program = shell if shutil.which(shell) else {"zsh": "bash"}.get(shell)
     if program is None:
-        assert_blocks_end(SCRIPTS[shell])
+        assert_blocks_end(script_for(shell))
         return
-    said = subprocess.run([program, "-n"], input=SCRIPTS[shell], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([program, "-n"], input=script_for(shell), capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stderr) == (0, "")
 
 
@@ -210,4 +210,4 @@ def assert_blocks_end(script: str) -> None:
 @pytest.mark.parametrize("broken", ["function x\n", "end\n", "echo 'x\n", "set y (x\n"])
 def test_the_check_of_fish_finds_what_is_wrong(broken: str) -> None:
     with pytest.raises(AssertionError):
-        assert_blocks_end(SCRIPTS["fish"] + broken)
+        assert_blocks_end(script_for("fish") + broken)

@@ -221,7 +221,7 @@ async def test_a_home_that_cannot_be_written_is_named(user: User) -> None:
     user.env["ATOMIC_HOME"] = str(user.home / "file" / "inside")
     _, _, checks = await findings(user)
     (home,) = [check for check in checks if check["name"] == "home"]
-    assert (home["ok"], home["detail"]) == (False, f"{user.home}/file/inside cannot be written")
+    assert (home["ok"], home["detail"]) == (False, f"{user.home}/file/inside is not writable")
 
 
 @pytest.mark.ci
@@ -235,7 +235,7 @@ async def test_keys_are_named_and_never_shown(user: User) -> None:
     file.write_text('[providers.claude]\nenv = {ANTHROPIC_API_KEY = "sk-ant-api-456"}\n')
     file.chmod(0o644)
     done = await user.atomic("doctor")
-    assert f"keys       {file} holds keys, and others can read it (chmod 600 {file})" in done.stdout
+    assert f"keys       {file} contains keys, and other users can read it (chmod 600 {file})" in done.stdout
     assert "sk-ant" not in done.stdout
 
 
@@ -246,7 +246,7 @@ async def test_what_was_kept_and_cannot_be_read_is_named(user: User) -> None:
     for _ in range(2):
         assert (await user.atomic("run", "hello")).exit_code == 0
     _, _, checks = await findings(user)
-    assert (checks[-1]["name"], checks[-1]["detail"]) == ("integrity", "2 sessions, all can be read")
+    assert (checks[-1]["name"], checks[-1]["detail"]) == ("integrity", "2 sessions, all readable")
     first, second = sessions(user)
     (first / "session.json").write_text("{")
     (second / "journal.db").write_bytes(b"no journal at all")

@@ -305,7 +305,7 @@ async def test_the_archive_has_everything_and_no_secret(user: User, tmp_path: Pa
     write(folder / "inbox" / "stop", "x")
     done = await user.atomic("sessions", "export", id, "run.tar.gz")
     assert done.exit_code == 0
-    assert done.stderr == "atomic: left out: artifacts/bytes.bin: there is a secret in its bytes\n"
+    assert done.stderr == "atomic: left out: artifacts/bytes.bin: it is binary and contains a secret\n"
     archive = user.project / "run.tar.gz"
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     with tarfile.open(archive) as tar:

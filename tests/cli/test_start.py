@@ -70,11 +70,11 @@ async def test_nothing_at_all_is_answered_with_help(user: User) -> None:
         ("-p x --output=jsn", '--output cannot be "jsn" (did you mean "json"?): it is one of text, json, stream-json'),
         ("-p", 'No prompt: give it as in atomic -p "PROMPT", or pipe it in'),
         ("-p --", 'No prompt: give it as in atomic -p "PROMPT", or pipe it in'),
-        ("-a claude", 'Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest'),
-        ("-p x --theme dark", "--theme is a flag of the screen: leave it out, or -p"),
-        ("--plain --output json", "--output is the output of -p"),
+        ("-a claude", 'Nothing to do: atomic -p "PROMPT" runs one turn of an agent, atomic --help lists the rest'),
+        ("-p x --theme dark", "--theme is a flag of the screen: leave out --theme, or -p"),
+        ("--plain --output json", '--output only works with -p: atomic -p "PROMPT" --output FORMAT'),
         ("chat --theme x", '--theme cannot be "x": it is one of dark, light, ansi, contrast'),
-        ("chat --port 80", "--port is the port of --web"),
+        ("chat --port 80", "--port only works with --web: atomic --web --port PORT"),
         ("chat --web --port 70000", '--port cannot be "70000": it is a number up to 65535'),
         ("chat --web --plain", "--plain and --web are two ways to show a conversation: choose one"),
         ("chat", NO_TERMINAL),
@@ -116,7 +116,7 @@ def imported_after(code: str, *names: str) -> set[str]:
 
 
 def test_no_agents_sdk_is_imported_before_that_agent_is_used() -> None:
-    code = "import atomic.cli.main, atomic.cli.turn, atomic.cli.doctor, atomic.cli.models, atomic.cli.prompt"
+    code = "import atomic.cli.main, atomic.cli.turn, atomic.cli.doctor, atomic.cli.models"
     assert imported_after(code, *SDKS, "atomic.providers", "atomic.providers.claude") == {"atomic.providers"}
 
 

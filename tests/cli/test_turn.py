@@ -52,8 +52,8 @@ async def play(user: User, *events: Event, flags: tuple[str, ...] = ()) -> ExecR
         ("done", 0, ""),
         ("error", 1, "replay: the turn failed"),
         ("refused", 1, "replay: the agent refused"),
-        ("max_turns", 1, "replay: the agent took as many turns as it may and was not done"),
-        ("limit", 7, "replay: the provider does not serve now: try again later"),
+        ("max_turns", 1, "replay: the agent reached its limit of turns before it was done"),
+        ("limit", 7, "replay: the agent's usage limit is reached: try again later"),
         ("interrupted", 130, "interrupted"),
     ],
 )
@@ -75,7 +75,7 @@ async def test_a_limit_says_until_when(user: User) -> None:
     limit = {"type": "limit_reached", "reset_at": "2030-01-02T03:04:00Z", "message": "too many requests"}
     done = await play(user, limit, end("limit", error="429"))
     assert done.stderr.splitlines() == [
-        "atomic: the provider does not serve now: too many requests (until 2030-01-02 03:04 UTC)",
+        "atomic: the agent's usage limit is reached: too many requests (until 2030-01-02 03:04 UTC)",
         "atomic: replay: 429",
     ]
 

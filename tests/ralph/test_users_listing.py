@@ -125,6 +125,6 @@ async def test_files_of_a_folder_without_a_commit_can_be_put_back(tmp_path: Path
     assert (salvage.exit_code, salvage.stdout) == (0, "thesis.txt: put back\n")
     assert (theatre.project / "thesis.txt").read_text() == "years of work\n"
     again = await theatre.user.atomic("salvage", theatre.session.name)
-    assert "none of the files that were there is missing" in again.stdout
+    assert "none of the files that existed then is missing" in again.stdout
     await theatre.user.atomic("salvage", theatre.session.name, "notes.txt", "--force")
     assert (theatre.project / "notes.txt").read_text() == "my notes\n"

@@ -1,5 +1,5 @@
-"""The `atomic` command.
+"""The `atomic` command: one module per verb, plus arguments, output and completion.
 
-Every start pays for what it imports: `--version` and `--help` need nothing but these modules, and an agent's SDK is
-imported only to use that agent.
+Every start pays for its imports. `--version` and `--help` import only `main`, `verbs` and
+`help`; a verb's module is imported when the verb runs. Start reading in `main.py`.
 """

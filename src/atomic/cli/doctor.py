@@ -1,30 +1,43 @@
-"""`atomic doctor`: which agents can be used here, and what is missing for the others."""
+"""`atomic doctor`: report the agents that work here, remedies for the others, and problems of this machine."""
 
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
 from atomic import __version__
 from atomic.base.arguments import Arguments
 from atomic.base.errors import ExitCode
+from atomic.base.redaction import is_secret
 from atomic.base.terminal import one_line
+from atomic.base.untrusted_files import read_start
 from atomic.cli import signals
-from atomic.cli.doctor_checks import Check, check_integrity, check_keys, check_sandbox
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put
 from atomic.config import ConfigError, Settings, atomic_home, config_files, load_settings
+from atomic.loading.trust_store import TrustStore
 from atomic.processes import ExecError, execute
 from atomic.providers import Health
 from atomic.providers.selection import BY_PREFERENCE, CHECK_SECONDS, check_agent, neutral_folder
+from atomic.sessions.errors import SessionDamagedError
+from atomic.sessions.model import SessionStatus
+from atomic.sessions.store import SessionStore, read_record
+from atomic.workflows.errors import TrustError
+
+_AGENT_PREFIXES = ("ANTHROPIC_", "CLAUDE_", "COPILOT_", "GH_", "GITHUB_", "OPENCODE_")
+_CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
+_SQLITE_HEADER = b"SQLite format 3\0"
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
-    """An agent, and whether it can be used."""
+    """An agent, and whether it works."""
 
     name: str
     ok: bool
@@ -33,95 +46,157 @@ class ProviderRow(msgspec.Struct, frozen=True):
     remedy: str
 
 
-class Findings(msgspec.Struct, frozen=True):
-    """All that the doctor has seen."""
+class Check(msgspec.Struct, frozen=True):
+    """A requirement of Atomic other than an agent."""
 
-    providers: list[ProviderRow]
-    checks: list[Check]
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
 
 
 def run_doctor(arguments: Arguments) -> int:
-    """Look at everything and print it; 0 if there is an agent that can be used."""
-
-    as_json = arguments.has("--json")
+    """Check everything and print it. Return 0 if an agent works."""
 
     async def work(stop: Stop) -> int:
-        settings, configuration = _configuration()
+        settings, config_checks = _check_config()
         with neutral_folder():
-            providers = await _providers(settings)
-            checks = [await _git(), *_versions(), *configuration, _home()]
-            checks += [check_keys(settings), check_sandbox(), check_integrity()]
-        found = Findings(providers, checks)
-        put(json_line(found) if as_json else _text(found))
+            providers = await _check_providers(settings)
+            checks = [
+                await _check_git(),
+                Check("python", True, f"{platform.python_version()} ({sys.executable})"),
+                Check("atomic", True, __version__),
+                *config_checks,
+                _check_home(),
+                _check_keys(settings),
+                _check_sandbox(),
+                _check_integrity(),
+            ]
+        if arguments.has("--json"):
+            put(json_line({"providers": providers, "checks": checks}))
+        else:
+            _print(providers, checks)
         return ExitCode.DONE if any(row.ok and row.name != "replay" for row in providers) else ExitCode.FAILED
 
     return signals.run(work)
 
 
-async def _providers(settings: Settings) -> list[ProviderRow]:
-    """All at once; one that hangs costs its own limit and nothing more."""
+def _print(providers: list[ProviderRow], checks: list[Check]) -> None:
+    rows: list[tuple[bool, str, str]] = []
+    for provider in providers:
+        program = f"({provider.program})" if provider.program else ""
+        found = f"{provider.version} {program}".strip()
+        rows.append((provider.ok, provider.name, ": ".join(part for part in (found, provider.remedy) if part)))
+    for one in checks:
+        rows.append((one.ok, one.name, f"{one.detail} ({one.remedy})" if one.remedy else one.detail))
+    width = max(len(name) for _, name, _ in rows)
+    put("".join(f"{'ok' if ok else '--':4}{name:{width}}  {one_line(text)}\n" for ok, name, text in rows))
+
+
+async def _check_providers(settings: Settings) -> list[ProviderRow]:
+    """Check all agents at the same time, each with its own time limit."""
     names = [*BY_PREFERENCE, *(f"acp:{name}" for name in settings.acp)]
-    found = await asyncio.gather(*(check_agent(name, settings) for name in names))
-    rows = [_row(name, health) for name, health in zip(names, found, strict=True)]
+    found = dict(zip(names, await asyncio.gather(*(check_agent(name, settings) for name in names)), strict=True))
     if not settings.acp:
         remedy = 'none is set up: [acp.NAME] command = ["PROGRAM", "--acp"] in your configuration adds one'
-        rows.append(_row("acp", Health(False, remedy=remedy)))
-    return [*rows, _row("replay", Health(True, version=__version__))]
+        found["acp"] = Health(False, remedy=remedy)
+    found["replay"] = Health(True, version=__version__)
+    return [ProviderRow(name, one.ok, one.version, one.program, one.remedy) for name, one in found.items()]
 
 
-def _row(name: str, health: Health) -> ProviderRow:
-    return ProviderRow(name, health.ok, health.version, health.program, health.remedy)
-
-
-async def _git() -> Check:
-    remedy = "install git: workflows keep their work in it"
+async def _check_git() -> Check:
+    remedy = "install git: workflows need it"
     try:
         done = await execute("git", "--version", timeout=CHECK_SECONDS)
     except ExecError as error:
         return Check("git", False, str(error), remedy)
-    said = one_line(done.stdout or done.stderr)
-    return Check("git", done.exit_code == 0, said.removeprefix("git version "), "" if done.exit_code == 0 else remedy)
+    version = one_line(done.stdout or done.stderr).removeprefix("git version ")
+    is_ok = done.exit_code == 0
+    return Check("git", is_ok, version, "" if is_ok else remedy)
 
 
-def _versions() -> list[Check]:
-    return [
-        Check("python", True, f"{platform.python_version()} ({sys.executable})"),
-        Check("atomic", True, __version__),
-    ]
-
-
-def _configuration() -> tuple[Settings, list[Check]]:
-    """The settings, as far as they can be read, and a line for each file or for each problem in it."""
+def _check_config() -> tuple[Settings, list[Check]]:
+    """Return the settings, or the defaults if they are invalid, and a check for each file or problem."""
     try:
         settings = load_settings()
         problems = list(settings.warnings)
     except ConfigError as error:
-        settings, problems = Settings(), [str(error)]
+        settings = Settings()
+        problems = [str(error)]
     checks: list[Check] = []
     for file in config_files():
-        if file is not None:
-            own = [problem for problem in problems if problem.startswith(f"{file}:")]
-            checks += [Check("config", False, problem, "correct that line, or remove it") for problem in own]
-            checks += [] if own else [Check("config", True, str(file) if file.is_file() else f"{file} (not there)")]
+        if file is None:
+            continue
+        own = [problem for problem in problems if problem.startswith(f"{file}:")]
+        checks += [Check("config", False, problem, "correct that line, or remove it") for problem in own]
+        if not own:
+            checks.append(Check("config", True, str(file) if file.is_file() else f"{file} (not there)"))
     return settings, checks
 
 
-def _home() -> Check:
-    """Whether we may write where sessions are kept; without making the folder just for that."""
+def _check_home() -> Check:
+    """Check that Atomic's home folder is writable, without creating it."""
     home = atomic_home()
     folder = next(folder for folder in (home, *home.parents) if folder.exists())
     if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
         return Check("home", True, str(home))
-    return Check("home", False, f"{home} cannot be written", "give yourself the right to, or set ATOMIC_HOME")
+    return Check("home", False, f"{home} is not writable", "change its permissions, or set ATOMIC_HOME")
 
 
-def _text(found: Findings) -> str:
-    rows = [(row.ok, row.name, _said(row)) for row in found.providers]
-    rows += [(row.ok, row.name, f"{row.detail} ({row.remedy})" if row.remedy else row.detail) for row in found.checks]
-    width = max(len(name) for _, name, _ in rows)
-    return "".join(f"{'ok' if ok else '--':4}{name:{width}}  {one_line(text)}\n" for ok, name, text in rows)
+def _check_keys(settings: Settings) -> Check:
+    """List the names of the keys that agents get, and check that keys in a file are private."""
+    file, _ = config_files()
+    has_keys = any(is_secret(name) for provider in settings.providers.values() for name in provider.env)
+    if has_keys and file.is_file() and file.stat().st_mode & 0o077:
+        return Check("keys", False, f"{file} contains keys, and other users can read it", f"chmod 600 {file}")
+    names: list[str] = []
+    for name in sorted(os.environ):
+        if name in settings.env.pass_ or (name.startswith(_AGENT_PREFIXES) and is_secret(name)):
+            names.append(name)
+    return Check("keys", True, ", ".join(names) or "none in the environment: each agent has its own login")
 
 
-def _said(row: ProviderRow) -> str:
-    seen = " ".join(part for part in (row.version, f"({row.program})" if row.program else "") if part)
-    return ": ".join(part for part in (seen, row.remedy) if part)
+def _check_sandbox() -> Check:
+    """Describe the rights of agents, which run all tools without asking."""
+    if os.geteuid() == 0:
+        rights = "as root"
+    else:
+        try:
+            rights = f"with the rights of {getpass.getuser()}"
+        except (KeyError, OSError):  # the number has no name
+            rights = f"with the rights of user {os.geteuid()}"
+    is_container = any(map(os.path.exists, _CONTAINER_FILES)) or "container" in os.environ
+    where = "in this container" if is_container else "not in a container"
+    return Check("sandbox", True, f"agents run all tools without asking, {rights}; {where}")
+
+
+def _check_integrity() -> Check:
+    """Check that sessions, their journals and the approvals can be read."""
+    store = SessionStore(atomic_home())
+    ids = sorted(store.ids())
+    problems = [problem for id in ids for problem in _session_problems(store.place_of(id))]
+    try:
+        TrustStore().find("/")
+    except TrustError as error:
+        problems.append(str(error))
+    if not problems:
+        return Check("integrity", True, f"{len(ids)} session{'' if len(ids) == 1 else 's'}, all readable")
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return Check("integrity", False, f"{problems[0]}{more}", "docs/sessions.md explains how to recover")
+
+
+def _session_problems(folder: Path) -> Iterator[str]:
+    is_running = False
+    try:
+        is_running = read_record(folder).status is SessionStatus.RUNNING
+    except SessionDamagedError as error:
+        yield str(error)
+    if folder.stat().st_mode & 0o077:
+        yield f"{folder}: other users can read it"
+    try:
+        header = read_start(folder / "journal.db", len(_SQLITE_HEADER))
+        if header not in (_SQLITE_HEADER, b""):  # empty: the run was killed before its first step
+            yield f"{folder}/journal.db is damaged"
+    except OSError as error:
+        if not is_running:  # a new run may not have its journal yet
+            yield f"{folder}/journal.db: {error.strerror}"

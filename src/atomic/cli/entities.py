@@ -1,10 +1,8 @@
-"""`atomic entities`: the commands, skills and agents of every tool, and which file each comes from."""
+"""`atomic entities`: the commands, skills and agents of every tool, and the files that define them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import msgspec
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode, did_you_mean
@@ -16,46 +14,17 @@ from atomic.entities import Entity, EntityKind, EntityRegistry
 from atomic.wiring import Project
 
 NAME_COLUMNS = 32
-ROOM_FOR_HINTS = 110  # columns; with fewer the descriptions need the place
-_ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)  # of two with one name, what `/name` runs
-
-
-class EntityRow(msgspec.Struct, frozen=True):
-    """An entity as `--json` tells it."""
-
-    kind: str
-    name: str
-    description: str
-    aliases: Sequence[str]
-    tools: Sequence[str] | None
-    denied_tools: Sequence[str]
-    model: str | None
-    original_model: str | None
-    argument_hint: str
-    hidden: bool
-    provider: str
-    location: str
-    path: str
-    hides: Sequence[str]  # the files that define it too, the nearest first
-    prompt: str | msgspec.UnsetType = msgspec.UNSET  # what an agent would be told; only of one that is shown
-
-
-class DiagnosticRow(msgspec.Struct, frozen=True):
-    """A file that could not be read."""
-
-    path: str
-    line: int
-    reason: str
+MIN_COLUMNS_FOR_HINTS = 110  # in a narrower list, descriptions need the room
+_ORDER = (EntityKind.SKILL, EntityKind.COMMAND, EntityKind.AGENT)  # of two with one name, `/name` runs the first
 
 
 def list_entities(arguments: Arguments) -> int:
-    """Print all entities, or those of one kind."""
-    kind = arguments.value("--kind")
-    as_json = arguments.has("--json")
+    """Print all entities, or the entities of one kind."""
     registry = Project().entities
-    entities = [entity for each in _kinds(kind) for entity in registry.all(each)]
-    if as_json:
-        put(json_line({"entities": [_row(one, registry) for one in entities], "diagnostics": _diagnostics(registry)}))
+    entities = [entity for kind in _kinds(arguments) for entity in registry.all(kind)]
+    if arguments.has("--json"):
+        diagnostics = [{"path": str(one.path), "line": one.line, "reason": one.reason} for one in registry.diagnostics]
+        put(json_line({"entities": [_as_json(one, registry) for one in entities], "diagnostics": diagnostics}))
         return ExitCode.DONE
     put(_listing(entities, registry) or "No commands, skills or agents found.\n")
     for diagnostic in registry.diagnostics:
@@ -64,116 +33,104 @@ def list_entities(arguments: Arguments) -> int:
 
 
 def show_entity(arguments: Arguments) -> int:
-    """Print what is defined under a name, in each kind that has it."""
+    """Print the entity of a name, once for each kind that has it, expanded with the given arguments."""
     name, *rest = arguments.words
-    text = " ".join(rest)
-    kind = arguments.value("--kind")
-    as_json = arguments.has("--json")
-    registry = Project().entities
     name = name.lstrip("/@")
-    found = [entity for each in _kinds(kind) if (entity := registry.find(each, name)) is not None]
+    text = " ".join(rest)
+    registry = Project().entities
+    kinds = _kinds(arguments)
+    found = [entity for kind in kinds if (entity := registry.find(kind, name)) is not None]
     if not found:
-        raise UsageError(_not_found(name, kind, registry))
-    if as_json:
-        put(json_line({"entities": [_shown_row(entity, text, registry) for entity in found]}))
+        known = [word for kind in kinds for entity in registry.all(kind) for word in (entity.name, *entity.aliases)]
+        hint = did_you_mean(name, known, otherwise="atomic entities list shows them")
+        raise UsageError(f'{kinds[0].label if len(kinds) == 1 else "Entity"} not found: "{name}"{hint}')
+    if arguments.has("--json"):
+        entities = [{**_as_json(entity, registry), "prompt": _prompt(entity, text)} for entity in found]
+        put(json_line({"entities": entities}))
     else:
-        put("\n\n".join(_shown(entity, text, registry) for entity in found) + "\n")
+        put("\n\n".join(_details(entity, text, registry) for entity in found) + "\n")
     return ExitCode.DONE
 
 
-def _kinds(kind: str | None) -> Sequence[EntityKind]:
+def _kinds(arguments: Arguments) -> Sequence[EntityKind]:
+    kind = arguments.value("--kind")
     return _ORDER if kind is None else (EntityKind(kind),)
 
 
-def _not_found(name: str, kind: str | None, registry: EntityRegistry) -> str:
-    known = [word for each in _kinds(kind) for entity in registry.all(each) for word in (entity.name, *entity.aliases)]
-    hint = did_you_mean(name, known, otherwise="atomic entities list shows them")
-    return f'{"Entity" if kind is None else EntityKind(kind).label} not found: "{name}"{hint}'
-
-
-# for programs ---------------------------------------------------------------------------------------------------
-
-
-def _row(entity: Entity, registry: EntityRegistry) -> EntityRow:
-    source = entity.source
-    return EntityRow(
-        entity.kind, entity.name, entity.description, entity.aliases, entity.tools, entity.denied_tools, entity.model,
-        entity.original_model, entity.argument_hint, entity.hidden, source.provider, source.location, str(source.path),
-        [str(hidden.source.path) for hidden in registry.hides(entity)],
-    )  # fmt: skip
-
-
-def _shown_row(entity: Entity, arguments: str, registry: EntityRegistry) -> EntityRow:
-    return msgspec.structs.replace(_row(entity, registry), prompt=_prompt(entity, arguments))
-
-
-def _diagnostics(registry: EntityRegistry) -> list[DiagnosticRow]:
-    return [DiagnosticRow(str(one.path), one.line, one.reason) for one in registry.diagnostics]
-
-
-# for people -----------------------------------------------------------------------------------------------------
+def _as_json(entity: Entity, registry: EntityRegistry) -> dict[str, object]:
+    return {
+        "kind": entity.kind,
+        "name": entity.name,
+        "description": entity.description,
+        "aliases": entity.aliases,
+        "tools": entity.tools,
+        "denied_tools": entity.denied_tools,
+        "model": entity.model,
+        "original_model": entity.original_model,
+        "argument_hint": entity.argument_hint,
+        "hidden": entity.hidden,
+        "provider": entity.source.provider,
+        "location": entity.source.location,
+        "path": str(entity.source.path),
+        "hides": [str(hidden.source.path) for hidden in registry.hides(entity)],  # the nearest file first
+    }
 
 
 def _listing(entities: Sequence[Entity], registry: EntityRegistry) -> str:
-    """A table for each kind, with the same columns in all."""
+    """Return a table for each kind, with the same columns in all."""
     width = screen_width()
-    cells = [_cells(entity, registry, with_hint=width is None or width >= ROOM_FOR_HINTS) for entity in entities]
-    rows = iter(table(cells, None if width is None else width - 2))
-    sections: dict[EntityKind, list[str]] = {}
+    rows: list[list[str]] = []
     for entity in entities:
-        sections.setdefault(entity.kind, []).append(next(rows))
-    return "\n".join(_section(kind, lines) for kind, lines in sections.items())
+        origin = f"{entity.source.provider}, {entity.source.location}"
+        hides = len(registry.hides(entity))
+        if hides:
+            origin += f", hides {hides}"
+        if entity.hidden:
+            origin += ", hidden"
+        row = [cut(one_line(entity.name), NAME_COLUMNS), origin, one_line(entity.description)]
+        if width is None or width >= MIN_COLUMNS_FOR_HINTS:
+            row.insert(1, short_hint(one_line(entity.argument_hint)))
+        rows.append(row)
+    lines_by_kind: dict[EntityKind, list[str]] = {}
+    for entity, line in zip(entities, table(rows, None if width is None else width - 2), strict=True):
+        lines_by_kind.setdefault(entity.kind, []).append(f"  {line}\n")
+    return "\n".join(f"{kind.label}s ({len(lines)})\n{''.join(lines)}" for kind, lines in lines_by_kind.items())
 
 
-def _section(kind: EntityKind, lines: Sequence[str]) -> str:
-    return f"{kind.label}s ({len(lines)})\n" + "".join(f"  {line}\n" for line in lines)
-
-
-def _cells(entity: Entity, registry: EntityRegistry, *, with_hint: bool) -> Sequence[str]:
-    hides = len(registry.hides(entity))
-    notes = [entity.source.location, f"hides {hides}" if hides else "", "hidden" if entity.hidden else ""]
-    where = f"{entity.source.provider}, {', '.join(note for note in notes if note)}"
-    name = cut(one_line(entity.name), NAME_COLUMNS)
-    hint = (short_hint(one_line(entity.argument_hint)),) if with_hint else ()
-    return name, *hint, where, one_line(entity.description)
-
-
-def _shown(entity: Entity, arguments: str, registry: EntityRegistry) -> str:
+def _details(entity: Entity, arguments: str, registry: EntityRegistry) -> str:
+    model = entity.model or ""
+    if entity.model and entity.original_model and entity.original_model != entity.model:
+        model = f"{entity.model} (written as {entity.original_model})"
     facts = [
-        ("file", _where(entity)),
-        *(("hides", _where(hidden)) for hidden in registry.hides(entity)),
+        ("file", _origin(entity)),
+        *(("hides", _origin(hidden)) for hidden in registry.hides(entity)),
         ("aliases", ", ".join(entity.aliases)),
         ("arguments", entity.argument_hint),
-        ("model", _model(entity)),
+        ("model", model),
         ("tools", "all" if entity.tools is None else ", ".join(entity.tools) or "none"),
         ("without", ", ".join(entity.denied_tools)),
         ("run by", _runner(entity, registry)),
         ("hidden", "it is not offered, only found by its name" if entity.hidden else ""),
     ]
-    head = [f"{one_line(entity.name)} ({entity.kind})", one_line(entity.description)]
-    lines = table((f"{name}:", one_line(fact)) for name, fact in facts if fact)
+    lines = [f"{one_line(entity.name)} ({entity.kind})", one_line(entity.description)]
+    lines += [f"  {line}" for line in table((f"{name}:", one_line(fact)) for name, fact in facts if fact)]
     title = "system prompt" if entity.kind is EntityKind.AGENT else "expands to"
-    return "\n".join([*head, *(f"  {line}" for line in lines), f"  {title}:", "", harmless(_prompt(entity, arguments))])
+    return "\n".join([*lines, f"  {title}:", "", harmless(_prompt(entity, arguments))])
 
 
 def _runner(entity: Entity, registry: EntityRegistry) -> str:
+    """Describe who runs an entity; empty for the agent of the conversation."""
     if entity.agent is None:
         return "a session of its own" if entity.subtask else ""
-    known = registry.find(EntityKind.AGENT, entity.agent) is not None
-    alone = ", as a sub-agent" if entity.subtask and known else ""
-    return f"{entity.agent}{alone}" if known else f"{entity.agent}, which no file defines: by whom you talk to"
+    if registry.find(EntityKind.AGENT, entity.agent) is None:
+        return f"{entity.agent}, which no file defines: the agent of the conversation runs it"
+    return f"{entity.agent}, as a sub-agent" if entity.subtask else entity.agent
 
 
-def _where(entity: Entity) -> str:
+def _origin(entity: Entity) -> str:
     return f"{entity.source.path} ({entity.source.provider}, {entity.source.location})"
 
 
-def _model(entity: Entity) -> str:
-    original = entity.original_model
-    told = f" (the file says {original})" if original and original != entity.model else ""
-    return f"{entity.model}{told}" if entity.model else ""
-
-
 def _prompt(entity: Entity, arguments: str) -> str:
-    """What an agent would be told; an agent's own prompt takes no arguments."""
+    """Return the text for an agent; an agent's own prompt takes no arguments."""
     return entity.prompt if entity.kind is EntityKind.AGENT else entity.expand(arguments)

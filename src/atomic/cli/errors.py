@@ -1,4 +1,4 @@
-"""What the command line refuses, and the exit codes that say so."""
+"""The error of a command that cannot run, and the exit codes of all errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from atomic.base.errors import AtomicError, ExitCode
 
 
 class CliError(AtomicError):
-    """The command cannot be carried out."""
+    """The command cannot run."""
 
     def __init__(self, message: str, exit_code: int = ExitCode.FAILED) -> None:
         self.exit_code = exit_code
@@ -14,7 +14,7 @@ class CliError(AtomicError):
 
 
 def exit_code_of(error: Exception) -> int:
-    """The exit code that an error ends the command with."""
+    """Return the exit code of a command that ends with this error."""
     if isinstance(error, AtomicError) and isinstance(code := getattr(error, "exit_code", None), int):
         return code
     from atomic.config import ConfigError
@@ -24,5 +24,5 @@ def exit_code_of(error: Exception) -> int:
     if isinstance(error, ConfigError | UnknownProviderError | WrongAgentError):
         return ExitCode.USAGE
     if isinstance(error, ProviderError) and error.provider == "replay":
-        return ExitCode.USAGE  # the recording that was named is not there, or none
+        return ExitCode.USAGE  # the recording is missing or invalid
     return ExitCode.UNTRUSTED if isinstance(error, UntrustedProjectError) else ExitCode.FAILED

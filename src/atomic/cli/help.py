@@ -1,16 +1,16 @@
-"""The text of `--help`, made from what the command line knows."""
+"""The texts of `--help`, made from the table of verbs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from atomic.base.flags import HELP, ConfigFlag, Flag, config_flags
 from atomic.cli.verbs import CHAT, TURN, VERBS, VERSION, Verb
 
 
 def top_help() -> str:
-    """The help of `atomic` itself."""
-    usage = [("atomic [flags] [PROMPT...]", "the screen: talk with an agent, run workflows")]
+    """Return the help of `atomic` itself."""
+    usage = [("atomic [flags] [PROMPT...]", "the screen: talk to an agent, run workflows")]
     usage += [('atomic -p "PROMPT" [flags]', TURN[0].help)]
     usage += [(verb.usage, verb.summary) for verb in VERBS.values()]
     return "\n".join(
@@ -38,26 +38,24 @@ def top_help() -> str:
 
 
 def verb_help(verb: Verb, flags: Sequence[Flag] = ()) -> str:
-    """The help of one verb, or of a group of them; `flags` are those that it takes in this command line."""
-    head = (f"atomic {verb.path}: {verb.summary}", "")
-    if not verb.verbs:
-        more = [flag for flag in flags if flag not in verb.flags]
-        if verb.resumes:
-            more = [flag for flag in more if not isinstance(flag, ConfigFlag) or flag.is_for_resume]
-        of_workflow = ("the workflow's own flags:", *flag_rows(more), "") if more else ()
-        if verb.resumes and not more:
-            of_ralph = [flag for flag in ralph_flags() if flag.is_for_resume]
-            of_workflow = (
-                "flags for a run of Ralph (for another workflow: atomic resume ID --help):",
-                *flag_rows(of_ralph),
-                "",
-            )
-        usage_line = verb.usage if "[flags]" in verb.usage else f"{verb.usage} [flags]"
-        usage = ("usage:", f"  {usage_line}", "")
-        return "\n".join((*head, *usage, "flags:", *flag_rows(verb.flags), "", *of_workflow))
-    rows = [(one.usage, one.summary) for one in verb.verbs.values()]
-    note = f"atomic {verb.path} means atomic {verb.path} {verb.default}. Each of them has its own --help."
-    return "\n".join((*head, "usage:", *_columns(rows), "", note, ""))
+    """Return the help of a verb or a group of verbs; `flags` include the flags of its workflow."""
+    lines = [f"atomic {verb.path}: {verb.summary}", "", "usage:"]
+    if verb.verbs:
+        lines += _columns([(one.usage, one.summary) for one in verb.verbs.values()])
+        lines += ["", f"atomic {verb.path} means atomic {verb.path} {verb.default}. Each of them has its own --help."]
+        return "\n".join((*lines, ""))
+    lines.append(f"  {verb.usage}" if "[flags]" in verb.usage else f"  {verb.usage} [flags]")
+    lines += ["", "flags:", *flag_rows(verb.flags), ""]
+    more = [flag for flag in flags if flag not in verb.flags]
+    title = "the workflow's own flags:"
+    if verb.resumes:
+        more = [flag for flag in more if not isinstance(flag, ConfigFlag) or flag.is_for_resume]
+        if not more:
+            title = "flags for a run of Ralph (for another workflow: atomic resume ID --help):"
+            more = [flag for flag in ralph_flags() if flag.is_for_resume]
+    if more:
+        lines += [title, *flag_rows(more), ""]
+    return "\n".join(lines)
 
 
 def ralph_flags() -> list[ConfigFlag]:
@@ -68,11 +66,10 @@ def ralph_flags() -> list[ConfigFlag]:
 
 
 def flag_rows(flags: Sequence[Flag]) -> list[str]:
-    """Flags and what they do, one a line."""
+    """Return a line for each flag."""
     return _columns([(f"{', '.join(flag.names)} {flag.value}".strip(), flag.help) for flag in flags])
 
 
-def _columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    rows = list(rows)
+def _columns(rows: Sequence[tuple[str, str]]) -> list[str]:
     width = max(len(left) for left, _ in rows)
     return [f"  {left:{width}}  {right}" for left, right in rows]

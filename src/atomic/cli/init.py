@@ -1,4 +1,4 @@
-"""`atomic init`: a project's `.atomic/` with a configuration and a workflow to begin with."""
+"""`atomic init`: create a project's `.atomic/` with a configuration and an example workflow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from atomic.config import atomic_home, find_project
 
 EXAMPLE = "example"
 _CONFIG = """\
-# What holds in this project for everybody who works on it. Your own settings are in ~/.atomic/config.toml.
-# This file may come from a stranger: it takes the keys below, and no others. Numbers only lower those of the user.
-# `atomic config` shows what holds, and where it comes from.
+# Settings for everyone who works on this project. Your own settings are in ~/.atomic/config.toml.
+# This file may come from someone else, so it takes only the keys below, and numbers can only lower yours.
+# `atomic config` shows all settings, and where each one is set.
 
-# agent = "claude"        # claude, opencode, copilot, or acp:NAME of the user's own configuration
+# agent = "claude"        # claude, opencode, copilot, or acp:NAME from the user's own configuration
 # theme = "dark"
 
 # [caps]                  # for each run; they can only be lower than your own
@@ -34,54 +34,50 @@ _CONFIG = """\
 
 
 def init_project(arguments: Arguments) -> int:
-    """Make what is missing; what is there stays as it is."""
+    """Create the missing files; existing ones stay unchanged."""
     project = find_project()
     if project is None:
         raise CliError("the current folder no longer exists (change to another one)")
     folder = project / ".atomic"
     if os.path.realpath(folder) == os.path.realpath(atomic_home()) or project == Path.home().resolve():
         raise UsageError("this is your home folder, whose .atomic is for all projects (change to a project's folder)")
-    _check_folders(folder, folder / "workflows")
+    for wanted in (folder, folder / "workflows"):
+        # A link in an untrusted repository could lead out of the project.
+        if wanted.is_symlink() or (os.path.lexists(wanted) and not wanted.is_dir()):
+            raise CliError(f"{wanted} is not a folder of this project (remove it, then try again)")
     put(f"Project: {one_line(str(project))}\n")
-    _tell("config.toml", _config_made(folder))
-    may_run = _example(project, folder)
+    folder.mkdir(exist_ok=True)
+    _print_file("config.toml", is_new=_write_config(folder / "config.toml"))
+    may_run = _write_example(project, folder)
     first = "" if may_run else "atomic trust, then "
     put(f'\nTry: {first}atomic run {EXAMPLE} "a limerick about version control"\n')
     return ExitCode.DONE
 
 
-def _check_folders(*folders: Path) -> None:
-    """A link that a stranger's repository brings along could lead out of the project."""
-    for folder in folders:
-        if folder.is_symlink() or (os.path.lexists(folder) and not folder.is_dir()):
-            raise CliError(f"{folder} is no folder of this project (remove it, then try again)")
+def _print_file(name: str, *, is_new: bool) -> None:
+    put(f"{'made ' if is_new else 'there'}  .atomic/{name}\n")
 
 
-def _tell(name: str, made: bool) -> None:
-    put(f"{'made ' if made else 'there'}  .atomic/{name}\n")
-
-
-def _config_made(folder: Path) -> bool:
-    """Write the configuration, unless there is one."""
-    folder.mkdir(exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+def _write_config(file: Path) -> bool:
+    """Write the configuration. Return False if there is one."""
     try:
-        number = os.open(folder / "config.toml", flags, 0o644)
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
         return False
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(_CONFIG)
+    with os.fdopen(number, "w", encoding="utf-8") as out:
+        out.write(_CONFIG)
     return True
 
 
-def _example(project: Path, folder: Path) -> bool:
-    """Write the example, unless it is there; whether it may run at once."""
+def _write_example(project: Path, folder: Path) -> bool:
+    """Write the example, unless it exists, and return whether it can run without a new approval."""
     from atomic.loading import trust
     from atomic.loading.new_workflow import write_workflow
 
-    if os.path.lexists(folder / "workflows" / f"{EXAMPLE}.py"):
-        _tell(f"workflows/{EXAMPLE}.py", False)
+    name = f"workflows/{EXAMPLE}.py"
+    if os.path.lexists(folder / name):
+        _print_file(name, is_new=False)
         return trust.look(project).trusted
     _, may_run = write_workflow(EXAMPLE, project)
-    _tell(f"workflows/{EXAMPLE}.py", True)
+    _print_file(name, is_new=True)
     return may_run

@@ -1,4 +1,4 @@
-"""Carry out a command line; every mistake of a user is one line and an exit code."""
+"""Run a command line. Every error is one line for the user and an exit code."""
 
 from __future__ import annotations
 
@@ -19,119 +19,109 @@ _STARTS_AGENTS = ("answer", "chat", "resume", "run")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run `atomic` with these words, else with those of the process; its exit code."""
+    """Run `atomic` with these words, by default the process's own, and return its exit code."""
     fill_gaps()
-    _write_no_core()
+    # Processes inherit it: no core dump, with secrets in it, is left in a project's folder.
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     given = sys.argv[1:] if words is None else list(words)
     try:
-        return _carry_out(given)
+        return _run(given)
     except KeyboardInterrupt as stop:
         return ExitCode.SIGNALLED + (stop.args[0] if stop.args else 2)
-    except Exception as error:  # a mistake of ours is one line for the user too; ATOMIC_DEBUG shows all of it
+    except Exception as error:  # internal errors are one line too; ATOMIC_DEBUG shows the traceback
         if is_debugging() and not isinstance(error, AtomicError):
             raise
         code = exit_code_of(error)
-        if _wants_json(given):
-            put(_refusal(message_of(error), code))
+        if _wants_events(given):
+            import json  # not msgspec: a file name in the message may not be Unicode
+
+            data = {"type": "error", "exit_code": code, "message": message_of(error)}
+            put(escaped_json(json.dumps(data)) + "\n")
         tell(message_of(error))
         return code
 
 
-def _write_no_core() -> None:
-    """Leave no image of the memory, with its secrets, in a project's folder. What Atomic starts inherits it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+def _wants_events(words: list[str]) -> bool:
+    """Return whether a program reads the events of a run; it gets errors as JSON, usage errors too."""
+    flags = words[: words.index("--")] if "--" in words else words
+    return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in flags
 
 
-def _clean_up() -> None:
-    """Remove what killed processes of ours have left below the temporary folder."""
-    from atomic.processes.temporary_folders import remove_leftovers  # what starts agents needs that room anyway
-
-    remove_leftovers()
-
-
-def _wants_json(words: list[str]) -> bool:
-    """Whether a program reads what a run says: it is told of a refusal too, also where its words make no sense."""
-    said = words[: words.index("--")] if "--" in words else words
-    return words[:1] in (["run"], ["resume"], ["answer"]) and "--json" in said
-
-
-def _refusal(why: str, exit_code: int) -> str:
-    import json  # not msgspec: a file name in `why` may be no Unicode
-
-    return escaped_json(json.dumps({"type": "error", "exit_code": exit_code, "message": why})) + "\n"
-
-
-def _carry_out(words: list[str]) -> int:
-    if words[:1] == ["complete"]:  # a shell asks, at every Tab: nothing else may take its time
+def _run(words: list[str]) -> int:
+    if words[:1] == ["complete"]:  # a shell waits at every Tab: import nothing else
         from atomic.cli.completion import complete
 
         return complete(words[1:])
-    if words and not words[0].startswith("-") and not _is_prompt(words[0]):
+    has_screen = os.isatty(STDIN) and os.isatty(STDOUT)
+    # Verbs have no blank in their names. On a screen the user can still edit such a prompt.
+    is_prompt = has_screen and bool(words) and any(map(str.isspace, words[0]))
+    if words and not words[0].startswith("-") and not is_prompt:
         if words[0] in _STARTS_AGENTS:
-            _clean_up()
-        return _verb(words)
+            _remove_leftovers()
+        return _run_verb(words)
     arguments = parse(words, TOP)
     if arguments.has("--help"):
-        return _help()
+        from atomic.cli.help import top_help
+
+        put(top_help())
+        return ExitCode.DONE
     if arguments.has("--version"):
         from atomic import __version__
 
         put(f"atomic {__version__}\n")
         return ExitCode.DONE
-    _clean_up()
+    _remove_leftovers()
     if arguments.has("-p"):
-        return _turn(arguments)
-    return _chat(arguments)
+        return _run_turn(arguments)
+    return _run_chat(arguments, has_screen=has_screen)
 
 
-def _is_prompt(word: str) -> bool:
-    """No verb has a blank in its name, and a person who sees the screen can take the text back."""
-    return any(map(str.isspace, word)) and _is_seen()
+def _remove_leftovers() -> None:
+    """Remove temporary folders that killed processes of Atomic have left."""
+    from atomic.processes.temporary_folders import remove_leftovers  # commands that start agents import it anyway
+
+    remove_leftovers()
 
 
-def _is_seen() -> bool:
-    return os.isatty(STDIN) and os.isatty(STDOUT)
-
-
-def _chat(arguments: Arguments) -> int:
-    """`atomic [flags] [prompt]` is `atomic chat`, if somebody is there."""
-    if not _is_seen() and not arguments.has("--web") and not arguments.has("--plain"):
+def _run_chat(arguments: Arguments, *, has_screen: bool) -> int:
+    """Run `atomic [flags] [prompt]`, which is `atomic chat` if there is a screen."""
+    if not has_screen and not arguments.has("--web") and not arguments.has("--plain"):
         if not arguments.flags_given and not arguments.words:
             from atomic.cli.help import top_help
 
             write(STDERR, top_help())
             return ExitCode.USAGE
-        raise UsageError('Nothing to do: atomic -p "PROMPT" is one turn of an agent, atomic --help shows the rest')
+        raise UsageError('Nothing to do: atomic -p "PROMPT" runs one turn of an agent, atomic --help lists the rest')
     if arguments.has("--output"):
-        raise UsageError("--output is the output of -p")
+        raise UsageError('--output only works with -p: atomic -p "PROMPT" --output FORMAT')
     return VERBS["chat"].load()(arguments)
 
 
-def _verb(words: list[str]) -> int:
+def _run_verb(words: list[str]) -> int:
     verb, rest = _find_verb(words)
-    arguments = _read(verb, rest)
+    if verb.workflow is None:
+        arguments = parse(rest, verb.flags, mixed=True, leading=verb.leading)
+    else:
+        from atomic.cli.workflow_flags import read_line
+
+        arguments = read_line(verb, rest)
     if arguments.has("--help") or not verb.run:
         from atomic.cli.help import verb_help
 
         put(verb_help(verb, arguments.flags))
         return ExitCode.DONE
     verb.check(arguments.words)
-    if verb is not VERBS["chat"]:  # the screen is there before logging could be imported, and has signals of its own
+    if verb is not VERBS["chat"]:  # the screen handles signals itself, and starts before logging is imported
         _prepare()
     return verb.load()(arguments)
 
 
-def _read(verb: Verb, words: list[str]) -> Arguments:
-    if verb.workflow is None:
-        return parse(words, verb.flags, mixed=True, leading=verb.leading)
-    from atomic.cli.workflow_flags import read_line
-
-    return read_line(verb, words)
-
-
 def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
-    """The verb that the first words name, and the others; a group whose own help is asked for is one too."""
+    """Return the verb at the start of a command line, and the rest. Raise UsageError with the nearest name.
+
+    A group of verbs is returned itself if its help is wanted, else its default verb.
+    """
     name, *rest = words
     verb = VERBS.get(name)
     if verb is None:
@@ -146,27 +136,26 @@ def _find_verb(words: list[str]) -> tuple[Verb, list[str]]:
         return verb, rest
     if not rest or rest[0].startswith("-"):
         return verb.verbs[verb.default], rest
-    if rest[0] not in verb.verbs:
-        hint = did_you_mean(rest[0], verb.verbs)
-        if not hint and verb.verbs[verb.default].words:  # atomic tasks FILE
-            return verb.verbs[verb.default], rest
-        hint = hint or f" (there are: {', '.join(verb.verbs)})"
-        raise UsageError(f'Unknown command: "{name} {rest[0]}"{hint}')
-    return verb.verbs[rest[0]], rest[1:]
+    if rest[0] in verb.verbs:
+        return verb.verbs[rest[0]], rest[1:]
+    hint = did_you_mean(rest[0], verb.verbs)
+    if not hint and verb.verbs[verb.default].words:  # atomic tasks FILE
+        return verb.verbs[verb.default], rest
+    hint = hint or f" (there are: {', '.join(verb.verbs)})"
+    raise UsageError(f'Unknown command: "{name} {rest[0]}"{hint}')
 
 
-def _turn(arguments: Arguments) -> int:
+def _run_turn(arguments: Arguments) -> int:
     for flag in CHAT:
         if arguments.has(flag.name):
-            raise UsageError(f"{flag.name} is a flag of the screen: leave it out, or -p")
+            raise UsageError(f"{flag.name} is a flag of the screen: leave out {flag.name}, or -p")
     _prepare()
-    if not arguments.is_marked and (warning := flag_in_prompt(arguments.words, TOP)):
+    warning = "" if arguments.is_marked else flag_in_prompt(arguments.words, TOP)
+    if warning:
         tell(f"warning: {warning}")
-    from atomic.cli.prompt import read_prompt
+    from atomic.cli.turn import TurnRequest, read_prompt, run_turn
 
     prompt = read_prompt([word for word in (arguments.value("-p"), *arguments.words) if word])
-    from atomic.cli.turn import TurnRequest, run_turn
-
     request = TurnRequest(
         prompt.text,
         agent=arguments.value("--agent"),
@@ -174,22 +163,15 @@ def _turn(arguments: Arguments) -> int:
         output=arguments.value("--output") or "text",
         record=arguments.value("--record"),
     )
-    if not prompt.said.lstrip().startswith(("/", "@")):
+    if not prompt.typed.lstrip().startswith(("/", "@")):
         return run_turn(request)
     from atomic.cli.slash_commands import run_prompt
 
     return run_prompt(request, prompt)
 
 
-def _help() -> int:
-    from atomic.cli.help import top_help
-
-    put(top_help())
-    return ExitCode.DONE
-
-
 def _prepare() -> None:
-    """Before anything that may take its time: signals end it with their exit code, and logs do not reach the user."""
+    """Make signals end the process with their exit code, and keep logs off the terminal."""
     import atexit
     import gc
     import logging
@@ -197,7 +179,7 @@ def _prepare() -> None:
     from atomic.cli.signals import raise_on_signals
 
     raise_on_signals()
-    atexit.register(gc.freeze)  # else Python looks for garbage in all that the system takes back a moment later
+    atexit.register(gc.freeze)  # else Python collects garbage in memory that the system frees at once
     if is_debugging():
         logging.basicConfig(level=logging.DEBUG)
     else:

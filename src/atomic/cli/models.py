@@ -1,4 +1,4 @@
-"""`atomic models`: what can follow --model."""
+"""`atomic models`: list the values of --model."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from atomic.cli import signals
 from atomic.cli.signals import Stop
 from atomic.cli.streams import json_line, put, tell
 from atomic.config import load_settings
-from atomic.providers import ModelInfo
 from atomic.providers.selection import choose_provider, list_models
 
 
 def run_models(arguments: Arguments) -> int:
     """Print the models of an agent."""
 
-    agent = arguments.value("--agent")
-    as_json = arguments.has("--json")
-
     async def work(stop: Stop) -> int:
         settings = load_settings()
         for warning in settings.warnings:
             tell(f"warning: {warning}")
-        models = await list_models(await choose_provider(agent, settings))
-        put(json_line(models) if as_json else "".join(map(_line, models)))
+        models = await list_models(await choose_provider(arguments.value("--agent"), settings))
+        if arguments.has("--json"):
+            put(json_line(models))
+            return ExitCode.DONE
+        for model in models:
+            name = "" if model.name in ("", model.id) else f"  {one_line(model.name)}"
+            context = f"  ({model.context:,} tokens)" if model.context else ""
+            put(f"{one_line(model.id)}{name}{context}\n")
         return ExitCode.DONE
 
     return signals.run(work)
-
-
-def _line(model: ModelInfo) -> str:
-    name = "" if model.name in ("", model.id) else f"  {one_line(model.name)}"
-    context = f"  ({model.context:,} tokens)" if model.context else ""
-    return f"{one_line(model.id)}{name}{context}\n"

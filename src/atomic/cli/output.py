@@ -1,7 +1,7 @@
-"""Write to standard output and error without ever standing still for a slow reader.
+"""Write to standard output and error from a thread, so that a slow reader blocks nothing else.
 
-A thread of its own writes, in order. Were it the event loop, a full pipe (`| less`) would also stop the agent's
-streams and the handling of Ctrl+C.
+With writes in the event loop, a full pipe (`| less`) would also block the agent's streams and
+the handling of Ctrl+C.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from atomic.cli.streams import STDERR, STDOUT, message, write
 
 
 class Output:
-    """What is written; `failure` says why standard output could not take it all, unless its reader just went."""
+    """Writes texts in order. `failure` is the error of standard output, except a closed pipe."""
 
     def __init__(self, stdout: int = STDOUT) -> None:
         self._stdout = stdout
@@ -24,12 +24,12 @@ class Output:
         self._queue: queue.SimpleQueue[tuple[int, str] | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._drained: asyncio.Future[None] = self._loop.create_future()
-        # A daemon: at the second Ctrl+C nobody waits for a reader that does not read.
+        # A daemon: the second Ctrl+C does not wait for a reader that has stopped reading.
         threading.Thread(target=self._work, name="output", daemon=True).start()
 
     @property
     def backlog(self) -> int:
-        """How much waits to be written."""
+        """Return the number of texts that are not yet written."""
         return self._queue.qsize()
 
     def put(self, text: str) -> None:
@@ -37,15 +37,15 @@ class Output:
         self._queue.put((self._stdout, text))
 
     def show(self, text: str) -> None:
-        """Write to standard error, as it is."""
+        """Write to standard error, without a prefix."""
         self._queue.put((STDERR, text))
 
     def tell(self, text: str) -> None:
-        """Say something to the person."""
+        """Write a message to standard error."""
         self.show(message(text))
 
     async def drain(self) -> None:
-        """Wait until all is written; nothing can be written after it."""
+        """Wait until everything is written. Nothing can be written afterwards."""
         self._queue.put(None)
         await self._drained
 
@@ -60,9 +60,10 @@ class Output:
                 self._closed.add(number)
                 if number == self._stdout and not isinstance(error, BrokenPipeError):
                     self.failure = error
-        with suppress(RuntimeError):  # the loop has gone: nobody waits
-            self._loop.call_soon_threadsafe(self._tell_drained)
 
-    def _tell_drained(self) -> None:
-        if not self._drained.done():
-            self._drained.set_result(None)
+        def finish() -> None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+
+        with suppress(RuntimeError):  # the loop is closed, and `drain` was not called
+            self._loop.call_soon_threadsafe(finish)

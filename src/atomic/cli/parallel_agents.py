@@ -73,7 +73,7 @@ class ParallelHost(Host):
                 raise
             answers = self._answers([request.id for request in requests])
             ended = TurnEnded(EndReason.INTERRUPTED, answers, self._usage())
-            return self._end(ended, self._nobody_answers() or INTERRUPTED)
+            return self._end(ended, self._unanswered_message() or INTERRUPTED)
 
     async def _subagent(self, index: int, models: ModelFinder, settings: Settings) -> SubagentRequest:
         task = self._tasks[index]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from atomic.base.arguments import Arguments, UsageError, is_flag
 from atomic.base.flags import RUN, config_flags, flag_in_prompt
-from atomic.cli.prompt import read_words
 from atomic.cli.resume import require_session, resume_run
 from atomic.cli.run_host import host_run, read_flags
 from atomic.cli.streams import confirmed, has_terminal, tell
+from atomic.cli.turn import read_words
 from atomic.cli.workflow_flags import Find, Found
 from atomic.config import current_folder
 from atomic.loading.catalog import WorkflowCatalog

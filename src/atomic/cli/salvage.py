@@ -1,4 +1,4 @@
-"""`atomic salvage ID [PATH...]`: put the user's uncommitted files back as they were before a run touched them."""
+"""`atomic salvage ID [PATH...]`: restore the user's uncommitted files as they were before a run changed them."""
 
 from __future__ import annotations
 
@@ -17,94 +17,83 @@ from atomic.cli.resume import require_session
 from atomic.cli.streams import confirmed, put
 from atomic.git import GitError, Repository, find_repository
 from atomic.graph.engine.errors import JournalError
+from atomic.ralph import users_files
 from atomic.ralph.checkout import index_after_turn, is_staged_otherwise, is_turn_open
-from atomic.ralph.users_files import (
-    COPY_CHANGED,
-    STORE,
-    Entry,
-    Store,
-    UsersFile,
-    UsersFiles,
-    Version,
-    content_of,
-    other_versions,
-    put_back,
-    read_existing,
-    read_users_files,
-    shown,
-    take_out,
-)
+from atomic.ralph.users_files import Entry, Store, UsersFile, UsersFiles, Version, content_of, shown
 from atomic.sessions.errors import FactsLostError
 from atomic.sessions.facts import read_facts
 from atomic.sessions.store import Session
 
 
 def salvage_command(arguments: Arguments) -> int:
-    """Put back what differs; 1 if something could not be put back."""
+    """Restore the files that differ. Return 1 if one of them could not be restored."""
     id, *paths = arguments.words
-    force = arguments.has("--force")
     session = require_session(id)
     if session.is_owned:
         raise CliError(f"{session.id} is running: atomic stop {session.id}, then salvage")
-    facts = _facts(session)
-    users, existing = read_users_files(facts), read_existing(facts)
+    facts = _read_facts(session)
+    users = users_files.read_users_files(facts)
+    existing = users_files.read_existing(facts)
     if existing.files and not users.files:  # the run began without a commit
         users = existing
-    replaced = other_versions(users)
-    wanted = _wanted(users, paths, replaced, touched=None if is_turn_open(facts) else users.troubles)
+    versions = users_files.other_versions(users)
+    wanted = _choose_files(users, paths, versions, touched=None if is_turn_open(facts) else users.troubles)
     if paths:
-        replaced = {path: versions for path, versions in replaced.items() if path in wanted}
-    if not wanted and not replaced and users is existing:
-        put(
-            "There was no commit when the run began, and none of the files that were there is missing. "
-            f"atomic salvage {session.id} PATH puts back a file that was changed.\n"
-        )
-        return ExitCode.DONE
-    if not wanted and not replaced:
-        put("The run has left your uncommitted files as they were: there is nothing to put back.\n")
+        versions = {path: found for path, found in versions.items() if path in wanted}
+    if not wanted and not versions:
+        if users is existing:
+            put(
+                "There was no commit when the run began, and none of the files that existed then is missing. "
+                f"atomic salvage {session.id} PATH restores a file that was changed.\n"
+            )
+        else:
+            put("The run has left your uncommitted files as they were: there is nothing to put back.\n")
         return ExitCode.DONE
     root = Path(users.root)
     if not root.is_dir():
-        raise CliError(f"{root} is not there: bring the folder back, then salvage")
+        raise CliError(f"{root} does not exist: restore the folder, then salvage")
     store = Store(session.dir, session.redactor)
-    files = [_Salvage(root, path, file, store, users, force=force) for path, file in wanted.items() if file is not None]
+    files: list[_Salvage] = []
+    for path, file in wanted.items():
+        if file is not None:
+            files.append(_Salvage(root, path, file, store, users, force=arguments.has("--force")))
     results = [file.run() for file in files]
-    results += asyncio.run(_stage_again(root, files, facts))
-    results += [_write_version(root, path, one, store) for path, versions in replaced.items() for one in versions]
+    results += asyncio.run(_restore_index(root, files, facts))
+    for path, found in versions.items():
+        results += [_write_version(root, path, version, store) for version in found]
     if all(result is None for result in results):
-        names = "it is" if len(wanted) == 1 else "they are"
-        put(f"Nothing to put back: {names} as you left {'it' if len(wanted) == 1 else 'them'}.\n")
-    return ExitCode.DONE if all(result is not False for result in results) else ExitCode.FAILED
+        is_one = len(wanted) == 1
+        put(f"Nothing to put back: {'it is as you left it' if is_one else 'they are as you left them'}.\n")
+    return ExitCode.FAILED if False in results else ExitCode.DONE
 
 
-def _facts(session: Session) -> Mapping[str, Any]:
+def _read_facts(session: Session) -> Mapping[str, Any]:
     if not session.journal_path.is_file():
         raise CliError(f"The journal of {session.id} is missing: put {session.journal_path} back, then salvage")
     try:
         return read_facts(session.journal_path, session.id)
     except FactsLostError as error:
-        copies = session.dir / STORE
+        copies = session.dir / users_files.STORE
         raise CliError(
-            f"Your files cannot be put back by name: {error}. The bytes that were kept of them are in {copies}"
+            f"Your files cannot be restored by name: {error}. Their saved contents are in {copies}"
         ) from error
     except JournalError as error:
         raise CliError(f"The journal of {session.id} cannot be read: {error}") from error
 
 
-def _wanted(
-    users: UsersFiles, paths: Sequence[str], replaced: Collection[str], *, touched: Collection[str] | None
+def _choose_files(
+    users: UsersFiles, paths: Sequence[str], versions: Collection[str], *, touched: Collection[str] | None
 ) -> dict[str, UsersFile | None]:
-    """Return the files that are meant: those that were named, else those that a turn of the run has touched.
+    """Return the named files, by default all files that the run has touched.
 
-    A file of `replaced` may be named too; None stands for one that is the project's by now.
-
-    `touched` is None where a turn was cut off, and nobody knows what it touched. Raises UsageError for a file that was
-    not the user's.
+    None is the value of a file that is now the project's own; it can be named if it has other
+    `versions`. `touched` is None if a turn was cut off, so that every file may be touched.
+    Raise UsageError for a path that was not an uncommitted file of the user.
     """
     if not paths:
         return {path: file for path, file in users.files.items() if touched is None or path in touched}
     chosen: dict[str, UsersFile | None] = {}
-    known = {*users.files, *replaced}
+    known = {*users.files, *versions}
     for given in paths:
         inside = os.path.relpath(given, users.root or ".")
         path = inside if inside in known else given
@@ -116,91 +105,81 @@ def _wanted(
 
 
 class _Salvage:
-    """One file."""
+    """Restores one file."""
 
     def __init__(self, root: Path, path: str, file: UsersFile, store: Store, users: UsersFiles, *, force: bool) -> None:
-        self._root, self._path, self._file, self._store, self._force = root, path, file, store, force
-        self._place, self._trouble = root / path, users.troubles.get(path)
+        self.path = path
+        self.file = file
+        self._root = root
+        self._target = root / path
+        self._store = store
+        self._trouble = users.troubles.get(path)
+        self._force = force
         self._name = one_line(shown(path))
         self._may_stage = True
 
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def is_staged(self) -> bool:
-        return self._file.is_staged
-
     def run(self) -> bool | None:
-        """True: it was put back; False: it could not be; None: it is as it was."""
-        now = content_of(self._place)
-        if now == self._file.content:
-            return self._tell_of_commit()
-        if why := self._obstacle():
-            put(f"{self._name}: nothing was changed: {why}\n")
-            self._may_stage = False
-            return False
-        if not self._may_replace(now):
-            put(f"{self._name}: left as it is, because it has changed since the run (--force replaces it)\n")
-            self._may_stage = False
-            return False
+        """Restore the file. Return True if it was restored, False if not, None if it is unchanged."""
+        now = content_of(self._target)
+        if now == self.file.content:
+            return self._report_commit()
+        obstacle = self._obstacle()
+        if obstacle:
+            return self._fail(f"nothing was changed: {obstacle}")
+        # Content that the run did not leave is newer work of the user.
+        is_from_run = self._trouble is not None and self._trouble.content == now
+        if not (is_from_run or now == "deleted" or self._force) and not confirmed(
+            f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] "
+        ):
+            return self._fail("left as it is, because it has changed since the run (--force replaces it)")
         kept = ""
         try:
-            kept = self._keep(now)
-            put_back(self._place, self._file, self._store)
+            if now != "deleted":
+                copy = _free_name(self._target, "replaced")
+                os.rename(self._target, copy)
+                kept = f"; what was there is now {one_line(shown(copy.name))}"
+            users_files.put_back(self._target, self.file, self._store)
         except OSError as error:
-            self._may_stage = False
-            put(f"{self._name}: cannot be put back: {error.strerror}{kept}\n")
-            return False
+            return self._fail(f"cannot be put back: {error.strerror}{kept}")
         put(f"{self._name}: put back{kept}\n")
-        self._tell_of_commit()
+        self._report_commit()
         return True
 
+    def _fail(self, why: str) -> bool:
+        put(f"{self._name}: {why}\n")
+        self._may_stage = False
+        return False
+
     def _obstacle(self) -> str:
-        """Return why the file cannot be put back, or nothing."""
-        if self._file.not_kept:
-            return f"there is no copy of it, because {self._file.not_kept}"
-        if self._store.is_changed(self._file.content):
-            return f"{COPY_CHANGED} during the run or since; look for the file in a backup or in your editor's history"
-        if not self._store.can_give(self._file.content):
-            return "its copy is gone, because the run has ended and had left the file alone"
-        if not Path(os.path.realpath(self._place.parent)).is_relative_to(os.path.realpath(self._root)):
+        """Return why the file cannot be restored; empty if it can."""
+        if self.file.not_kept:
+            return f"there is no copy of it, because {self.file.not_kept}"
+        if self._store.is_changed(self.file.content):
+            where = "look for the file in a backup or in your editor's history"
+            return f"{users_files.COPY_CHANGED} during the run or since; {where}"
+        if not self._store.can_give(self.file.content):
+            return "its copy is gone, because the run has ended without a change to the file"
+        if not _is_inside(self._root, self._target):
             return "its folder is now a link that leads out of the project; remove the link, then salvage"
         return ""
 
-    def _tell_of_commit(self) -> bool | None:
-        """Say how to take the file out of a commit that has it; None if none has."""
+    def _report_commit(self) -> bool | None:
+        """Print how to remove the file from a commit that contains it; return None if none does."""
         trouble = self._trouble
         if trouble is None or trouble.kind != "committed":
             return None
-        place = one_line(str(self._root))
-        put(f"{self._name}: it is in commit {trouble.commit[:12]}. To take it out, run in {place}:\n")
-        for command in take_out(self._path, self._file, trouble.commit):
+        root = one_line(str(self._root))
+        put(f"{self._name}: it is in commit {trouble.commit[:12]}. To take it out, run in {root}:\n")
+        for command in users_files.take_out(self.path, self.file, trouble.commit):
             put(f"  {one_line(command)}\n")
         return True
 
-    def _may_replace(self, now: str) -> bool:
-        """Bytes that the run has not left are the user's newer ones: those need a word."""
-        left_by_run = self._trouble is not None and self._trouble.content == now
-        if left_by_run or now == "deleted" or self._force:
-            return True
-        return confirmed(f"{self._name} has changed since the run. Replace it? A copy is kept. [y/N] ")
-
-    def _keep(self, now: str) -> str:
-        """Keep what is replaced beside the file; what is said of it."""
-        if now == "deleted":
-            return ""
-        aside = _free_name(self._place, "replaced")
-        os.rename(self._place, aside)
-        return f"; what was there is now {one_line(shown(aside.name))}"
-
     async def stage(self, repository: Repository, now: Entry | None, *, is_users: bool) -> bool | None:
-        """Stage what was staged: True if done, False if it could not be, None if there is nothing to do.
+        """Stage the file as it was staged. Return True if done, False if not, None if nothing is to do.
 
-        `now` is what the index has of the file; `is_users`: no turn of the run has left it.
+        `now` is its current entry in the index; `is_users` if no turn of the run has left that.
         """
-        file = self._file
+        file = self.file
         if not self._may_stage or not file.is_staged or now == file.staged:
             return None
         if is_users and not self._force:
@@ -210,7 +189,7 @@ class _Salvage:
                 put(f"{self._name}: the index is left as it is, {why}\n")
                 return False
         try:
-            await _stage(repository, self._path, file, self._store)
+            await _stage(repository, self.path, file, self._store)
         except (GitError, OSError) as error:
             put(f"{self._name}: what you had staged cannot be brought back: {one_line(str(error))}\n")
             return False
@@ -219,49 +198,58 @@ class _Salvage:
 
 
 def _write_version(root: Path, path: str, version: Version, store: Store) -> bool | None:
-    """Write bytes that were replaced during the run next to their file; None if a file there has them already."""
-    name, time = one_line(shown(path)), strftime("%H:%M:%S", localtime(version.seen))
-    if not Path(os.path.realpath((root / path).parent)).is_relative_to(os.path.realpath(root)):
+    """Write content that was replaced during the run next to its file; None if a file there has it."""
+    name = one_line(shown(path))
+    time = strftime("%H:%M:%S", localtime(version.seen))
+    if not _is_inside(root, root / path):
         put(f"{name}: its version of {time} was not written: its folder is now a link that leads out of the project\n")
         return False
-    aside = _free_name(root / path, "changed", version.content)
-    if content_of(aside) == version.content:
+    copy = _free_name(root / path, "changed", version.content)
+    if content_of(copy) == version.content:
         return None
     try:
-        put_back(aside, UsersFile(version.content, version.mode), store)
+        users_files.put_back(copy, UsersFile(version.content, version.mode), store)
     except OSError as error:
         put(f"{name}: its version of {time} cannot be written: {error.strerror}\n")
         return False
-    put(f"{name}: replaced during the run; its version of {time} is now {one_line(shown(aside.name))}\n")
+    put(f"{name}: replaced during the run; its version of {time} is now {one_line(shown(copy.name))}\n")
     return True
 
 
-def _free_name(place: Path, word: str, content: str = "") -> Path:
-    """Return the first name next to a file that no other file has, or that a file of this content has."""
-    short = os.fsdecode(os.fsencode(place.name)[:240])  # a name has at most 255 bytes
+def _is_inside(root: Path, path: Path) -> bool:
+    """Return whether the folder of a path, with links resolved, is below the root."""
+    return Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(root))
+
+
+def _free_name(path: Path, suffix: str, content: str = "") -> Path:
+    """Return the first numbered name next to a file that is free or already has this content."""
+    short = os.fsdecode(os.fsencode(path.name)[:240])  # a name has at most 255 bytes
     number = 1
-    while os.path.lexists(aside := place.with_name(f"{short}.{word}-{number}")) and content_of(aside) != content:
+    while True:
+        copy = path.with_name(f"{short}.{suffix}-{number}")
+        if not os.path.lexists(copy) or content_of(copy) == content:
+            return copy
         number += 1
-    return aside
 
 
-async def _stage_again(root: Path, files: Sequence[_Salvage], facts: Mapping[str, Any]) -> list[bool | None]:
-    """Bring back what was staged, where the index has lost it. What the user has staged since needs a word."""
+async def _restore_index(root: Path, files: Sequence[_Salvage], facts: Mapping[str, Any]) -> list[bool | None]:
+    """Restore entries that the index has lost. Later changes of the user need a confirmation."""
     repository = find_repository(root)
     if repository is None:
         return []
     commit, left = index_after_turn(facts)
     try:
-        index = await repository.index([file.path for file in files if file.is_staged])
+        index = await repository.index([file.path for file in files if file.file.is_staged])
         commit = commit or (await repository.head())[0]
         staged = {} if commit is None else await repository.staged(commit)
     except GitError as error:
         put(f"What you had staged cannot be brought back: {one_line(str(error))}\n")
         return [False]
-    return [
-        await file.stage(repository, index.get(file.path), is_users=is_staged_otherwise(file.path, left, staged))
-        for file in files
-    ]
+    results: list[bool | None] = []
+    for file in files:
+        is_users = is_staged_otherwise(file.path, left, staged)
+        results.append(await file.stage(repository, index.get(file.path), is_users=is_users))
+    return results
 
 
 async def _stage(repository: Repository, path: str, file: UsersFile, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""What Atomic itself does with `-p`: slash commands and `@agent`s."""
+"""Run slash commands and `@agent` mentions of `atomic -p`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from atomic.base.flags import flag_in_prompt
 from atomic.base.terminal import harmless
 from atomic.cli import signals
 from atomic.cli.parallel_agents import ParallelHost
-from atomic.cli.prompt import Prompt
 from atomic.cli.signals import Stop
 from atomic.cli.streams import screen_width, tell
-from atomic.cli.turn import Host, TurnHost, TurnRequest, recordable
+from atomic.cli.turn import Host, Prompt, TurnHost, TurnRequest, recordable
 from atomic.cli.verbs import VERBS
 from atomic.commands import (
     AgentTask,
@@ -42,12 +41,12 @@ if TYPE_CHECKING:
 
 
 def run_prompt(request: TurnRequest, prompt: Prompt) -> int:
-    """Carry out the command or the agents that the prompt names; without any it is one turn. The exit code."""
+    """Run the command or the agents that the prompt names, else one turn, and return the exit code."""
     return signals.run(lambda stop: _PromptHost(request, prompt, stop).run())
 
 
 class _PromptHost(Host):
-    """Carries out a command and tells what it shows; a turn is told by its own host."""
+    """Runs a command and prints its output; a turn prints its own."""
 
     def __init__(self, request: TurnRequest, prompt: Prompt, stop: Stop) -> None:
         super().__init__(request, stop)
@@ -56,30 +55,33 @@ class _PromptHost(Host):
     async def _turn(self) -> int:
         context = HeadlessContext(self._request, self._stop, self._project)
         try:
-            is_ours = await dispatch(self._prompt.said, context, attached=self._prompt.piped)
+            is_ours = await dispatch(self._prompt.typed, context, attached=self._prompt.piped)
         except CommandError as error:
             raise UsageError(str(error)) from error
         if not is_ours:
             return await TurnHost(self._request, self._stop, self._project).run()
         if context.exit_code is not None:
             return context.exit_code
-        # What is shown may come from anybody's files, and where it goes may be a terminal in the end.
+        # The text may come from untrusted files, and may reach a terminal through a pipe.
         self._report.end(TurnEnded(EndReason.DONE, harmless("\n".join(context.shown))), None, "")
         return ExitCode.DONE
 
     def _interrupt(self) -> None:
-        """There is nothing to stop: a turn has a host of its own."""
+        """Do nothing: a turn has its own host."""
 
 
 class HeadlessContext(LimitedContext):
-    """`atomic -p` as a host of commands: what it shows, and the exit code of a turn if there was one."""
+    """`atomic -p` as a host of commands. `exit_code` comes from a turn or run, if there was one."""
 
-    name, reason = "atomic -p", "it is one turn without a screen"
+    name = "atomic -p"
+    reason = "it is one turn without a screen"
 
     def __init__(self, request: TurnRequest, stop: Stop, project: Project) -> None:
         self.shown: list[str] = []
         self.exit_code: int | None = None
-        self._request, self._stop, self._project = request, stop, project
+        self._request = request
+        self._stop = stop
+        self._project = project
 
     @property
     def commands(self) -> CommandRegistry:
@@ -87,7 +89,7 @@ class HeadlessContext(LimitedContext):
 
     @property
     def width(self) -> int:
-        return screen_width() or sys.maxsize  # a file or a pipe takes all of it
+        return screen_width() or sys.maxsize  # a file or a pipe takes whole lines
 
     def is_agent(self, name: str) -> bool:
         return self._project.entities.find("agent", name) is not None
@@ -104,13 +106,13 @@ class HeadlessContext(LimitedContext):
     async def spawn(self, tasks: Sequence[AgentTask]) -> None:
         prompts = [agent_prompt(self._project.entities.require("agent", task.agent), task.task) for task in tasks]
         if len(tasks) == 1:
-            await self.turn(prompts[0])  # one may be heard while it speaks
+            await self.turn(prompts[0])  # its answer is printed as it arrives
         else:
             host = ParallelHost(self._request, self._stop, self._project, tasks, prompts)
             self.exit_code = await host.run()
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
-        """As `atomic run` does; JSON is that of `--json`."""
+        """Run it as `atomic run` does."""
         from atomic.cli.help import verb_help
         from atomic.cli.run import start_run
         from atomic.cli.run_host import RunHost, read_flags
@@ -138,7 +140,7 @@ class HeadlessContext(LimitedContext):
         return [SessionSummary(one.id, f"{one.workflow} {one.prompt}", one.status, one.updated_at) for one in records]
 
     async def open_session(self, id: str) -> None:
-        """As `atomic resume` does."""
+        """Resume it as `atomic resume` does."""
         from atomic.cli.resume import require_session, resume_run
         from atomic.cli.run_host import RunHost
 
@@ -148,7 +150,7 @@ class HeadlessContext(LimitedContext):
         self.exit_code = await RunHost(self._stop, as_json=self._request.output != "text").run(start)
 
     def _over_request(self, flags: RunFlags) -> RunFlags:
-        """What stands behind the command's name beats what the command line says."""
+        """Add the flags of the command line; flags after the command's name win."""
         request = self._request
         record = None if request.record is None else recordable(request.record)
         return msgspec.structs.replace(
@@ -160,7 +162,7 @@ class HeadlessContext(LimitedContext):
 
     async def models(self, provider: str | None, *, refresh: bool = False) -> Sequence[ModelInfo]:
         chosen = await choose_provider(provider or self._request.agent, self._project.settings)
-        return await list_models(chosen)  # it is asked each time
+        return await list_models(chosen)  # never cached, so `refresh` changes nothing
 
     async def set_model(self, model: str) -> None:
         raise UnsupportedError(f"atomic -p has no conversation to switch (name its model with --model {model})")
@@ -178,4 +180,4 @@ class HeadlessContext(LimitedContext):
         self._project.switch_mcp_server(name, enabled)
 
     async def leave(self) -> None:
-        """The program ends by itself."""
+        """Do nothing: the program ends after the command."""

@@ -1,28 +1,31 @@
-"""Standard input, output and error as a user may leave them: closed, cut, or a terminal that must not be fooled."""
+"""Write to standard output and error, which may be closed, cut off, or a terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Sequence
 
 from atomic.base.terminal import escaped_json, harmless, one_line
 
-STDIN, STDOUT, STDERR = 0, 1, 2
+STDIN = 0
+STDOUT = 1
+STDERR = 2
 
 
 def fill_gaps() -> None:
-    """Open what was closed for us, or the next file that we open would be our standard output."""
+    """Open closed standard streams, or the next opened file would get the number of one of them."""
     for number in (STDIN, STDOUT, STDERR):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
 
 
 def claim_stdout() -> int:
-    """A standard output for us alone; what others in this process and its children write there goes to standard error.
+    """Return a private copy of standard output, and send all other output to standard error.
 
-    A program that reads our JSON may not find in it what a workflow's own code prints.
+    A program that reads our JSON must not find output of a workflow's code in it.
     """
     ours = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
@@ -31,59 +34,76 @@ def claim_stdout() -> int:
 
 
 def json_line(data: object) -> str:
-    """Return data as one line of JSON that a terminal only shows."""
+    """Return data as one line of JSON, without characters that a terminal obeys."""
     import msgspec
 
     return escaped_json(msgspec.json.encode(data).decode()) + "\n"
 
 
 def message(text: str) -> str:
-    """What is said to a person: one line; only a diff, which nobody could read so, keeps its own."""
-    words, mark, diff = text.partition("\n--- ")
-    return f"atomic: {one_line(words)}{harmless(mark + diff)}\n"
+    """Return a message for the user as one line; a diff in it keeps its lines."""
+    sentence, mark, diff = text.partition("\n--- ")
+    return f"atomic: {one_line(sentence)}{harmless(mark + diff)}\n"
 
 
 def screen_width() -> int | None:
-    """The columns of the terminal that standard output is; None if it is none."""
+    """Return the columns of the terminal at standard output, or None without a terminal."""
     if not os.isatty(STDOUT):
         return None
     try:
-        return os.get_terminal_size(STDOUT).columns or 80  # some have never been told
+        return os.get_terminal_size(STDOUT).columns or 80  # some terminals report 0
     except OSError:
         return 80
 
 
 def tell(text: str) -> None:
-    """Say something to the person, on standard error."""
+    """Print a message on standard error."""
     try:
         write(STDERR, message(text))
     except OSError:
-        return  # nobody listens
+        return  # standard error is closed
 
 
 def put(text: str) -> None:
-    """Write to standard output; that its reader has gone (`| head`) is no error."""
+    """Write to standard output. A reader that has left (`| head`) is not an error."""
     try:
         write(STDOUT, text)
     except BrokenPipeError:
         return
 
 
+def put_table(rows: Iterable[Sequence[str]], *, empty: str = "") -> None:
+    """Print rows in aligned columns, cut at the width of the terminal; `empty` without rows."""
+    from atomic.base.text import table
+
+    lines = table(([one_line(cell) for cell in row] for row in rows), screen_width())
+    put("".join(f"{line}\n" for line in lines) or empty)
+
+
 def write(number: int, text: str) -> None:
-    """Write all of it, past Python's own buffers: they would fail once more when the program ends."""
+    """Write all of a text without Python's buffers, which would fail again at exit."""
     data = memoryview(text.encode("utf-8", "replace"))
     while data:
         data = data[os.write(number, data) :]
 
 
+def readable(argument: str) -> str:
+    """Return an argument without the surrogates that replace bytes which are not UTF-8."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def has_terminal() -> bool:
-    """Return whether there is a terminal to ask in."""
+    """Return whether questions can be asked: standard input and error are terminals."""
     return os.isatty(STDIN) and os.isatty(STDERR)
 
 
 def confirmed(question: str) -> bool:
-    """Ask for a yes at a terminal; without one the answer is no."""
+    """Ask for a yes at a terminal; without a terminal the answer is no."""
     if not has_terminal():
         return False
     os.write(STDERR, question.encode())
-    return os.read(STDIN, 1024).decode("utf-8", "replace").strip().casefold() in ("y", "yes")
+    try:
+        answer = os.read(STDIN, 4096).decode("utf-8", "replace")
+    except OSError:  # the terminal was closed
+        return False
+    return answer.strip().casefold() in ("y", "yes")

@@ -1,60 +1,66 @@
-"""`atomic tasks`: look into a list of tasks, ask what is next, check it, convert a feature list."""
+"""`atomic tasks`: show a task list, print the next task, check it, convert a feature list."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 
 from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import escaped_json, one_line
-from atomic.base.text import table
-from atomic.cli.streams import json_line, put, screen_width, tell
-from atomic.tasks import Task, TaskList, TaskStatus
+from atomic.cli.streams import json_line, put, put_table, tell
+from atomic.tasks import TaskList, TaskStatus
 from atomic.tasks.errors import NoTaskListError, TaskFileError
 
 
 def show_tasks(arguments: Arguments) -> int:
-    """Print all tasks with their status, what they wait for, and how many are done."""
+    """Print all tasks with their status, their obstacles, and how many are done."""
     file = arguments.words[0]
-    as_json = arguments.has("--json")
     tasks = _read(file)
-    if as_json:
+    if arguments.has("--json"):
         put(escaped_json(tasks.dump()))
         return ExitCode.DONE
-    ready = {task.id for task in tasks.ready()}
-    waiting = tasks.waiting()
-    rows = [_cells(task, "ready" if task.id in ready else waiting.get(task.id, "")) for task in tasks.tasks]
-    put("".join(f"{line}\n" for line in table(rows, screen_width())) or "The list is empty.\n")
+    notes = {**tasks.waiting(), **{task.id: "ready" for task in tasks.ready()}}
+    rows: list[tuple[str, ...]] = []
+    for task in tasks.tasks:
+        priority = "" if task.priority is None else f"{task.priority:g}"
+        rows.append((task.id, task.status, priority, notes.get(task.id, ""), task.title))
+    put_table(rows, empty="The list is empty.\n")
     put(f"{_count(tasks)}\n")
-    _tell_problems(file, tasks)
+    _print_problems(file, tasks)
     return ExitCode.DONE
 
 
 def next_task(arguments: Arguments) -> int:
-    """Print the task that may start now; with none left to start, why: exit code 5 unless all are done."""
-    file = arguments.words[0]
-    as_json = arguments.has("--json")
-    tasks = _read(file)
+    """Print the task that can start now, or why none can. Return 5 if tasks are left that cannot start."""
+    tasks = _read(arguments.words[0])
     ready = tasks.ready()
-    is_over = all(task.status.is_done for task in tasks.tasks)
-    if as_json:
-        waiting = tasks.waiting()
+    is_done = all(task.status.is_done for task in tasks.tasks)
+    waiting = tasks.waiting()
+    if arguments.has("--json"):
         put(json_line({"task": ready[0] if ready else None, "ready": [task.id for task in ready], "waiting": waiting}))
-    elif ready:
-        put(_described(ready[0]))
     else:
-        put("All tasks are done.\n" if is_over else "".join(f"{one_line(line)}\n" for line in _why_none(tasks)))
-    return ExitCode.DONE if ready or is_over else ExitCode.WAITING
+        if ready:
+            task = ready[0]
+            lines = [f"{task.id}: {task.title}"]
+            if task.description:
+                lines.append(task.description)
+            lines += [f"- {condition}" for condition in task.acceptance]
+        elif is_done:
+            lines = ["All tasks are done."]
+        else:
+            lines = ["No task can start:"]
+            lines += [f"{task.id}: failed" for task in tasks.tasks if task.status is TaskStatus.FAILED]
+            lines += [f"{id}: {reason}" for id, reason in waiting.items()]
+        put("".join(f"{one_line(line)}\n" for line in lines))
+    return ExitCode.DONE if ready or is_done else ExitCode.WAITING
 
 
 def check_tasks(arguments: Arguments) -> int:
-    """Print every problem with its file; exit code 1 if there is any."""
+    """Print every problem of a task list. Return 1 if there are any."""
     file = arguments.words[0]
-    as_json = arguments.has("--json")
     tasks = _read(file)
-    if as_json:
+    if arguments.has("--json"):
         put(json_line({"tasks": len(tasks.tasks), "problems": tasks.problems}))
     else:
         put("".join(f"{one_line(file)}: {one_line(str(problem))}\n" for problem in tasks.problems))
@@ -64,18 +70,18 @@ def check_tasks(arguments: Arguments) -> int:
 
 
 def convert_tasks(arguments: Arguments) -> int:
-    """Print a feature list, or any other list of tasks, in the strict form, or write it to a new file."""
+    """Print a feature list or a task list in the strict form, or write it to a new file."""
     file = arguments.words[0]
-    to = arguments.value("--to")
+    target = arguments.value("--to")
     tasks = _read(file)
-    if to is None:
+    if target is None:
         put(escaped_json(tasks.dump()))
+    elif os.path.lexists(target):
+        raise UsageError(f"{target} already exists (choose another name, or remove it)")
     else:
-        if os.path.lexists(to):
-            raise UsageError(f"{to} already exists (choose another name, or remove it)")
-        tasks.write(to)
-        tell(f"{_count(tasks)} written to {to}")
-    _tell_problems(file, tasks)
+        tasks.write(target)
+        tell(f"{_count(tasks)} written to {target}")
+    _print_problems(file, tasks)
     return ExitCode.DONE
 
 
@@ -86,11 +92,6 @@ def _read(file: str) -> TaskList:
         raise UsageError(str(error)) from error
 
 
-def _cells(task: Task, note: str) -> Sequence[str]:
-    priority = "" if task.priority is None else f"{task.priority:g}"
-    return tuple(map(one_line, (task.id, task.status, priority, note, task.title)))
-
-
 def _count(tasks: TaskList) -> str:
     counts = Counter(task.status for task in tasks.tasks)
     parts = ", ".join(f"{counts[status]} {status}" for status in TaskStatus if counts[status])
@@ -98,18 +99,6 @@ def _count(tasks: TaskList) -> str:
     return f"{number} task{'' if number == 1 else 's'}{f': {parts}' if parts else ''}"
 
 
-def _described(task: Task) -> str:
-    lines = [f"{task.id}: {task.title}", *([task.description] if task.description else [])]
-    lines += [f"- {condition}" for condition in task.acceptance]
-    return "".join(f"{one_line(line)}\n" for line in lines)
-
-
-def _why_none(tasks: TaskList) -> list[str]:
-    failed = [task.id for task in tasks.tasks if task.status is TaskStatus.FAILED]
-    reasons = [f"{id}: {reason}" for id, reason in tasks.waiting().items()]
-    return ["No task can start:", *(f"{id}: failed" for id in failed), *reasons]
-
-
-def _tell_problems(file: str, tasks: TaskList) -> None:
+def _print_problems(file: str, tasks: TaskList) -> None:
     for problem in tasks.problems:
         tell(f"{file}: {problem}")

@@ -1,4 +1,4 @@
-"""Put an agent's questions to the person at the terminal."""
+"""Ask an agent's questions at the terminal."""
 
 from __future__ import annotations
 
@@ -8,42 +8,45 @@ from collections.abc import Callable, Sequence
 
 from atomic.base.terminal import harmless, one_line
 from atomic.cli.output import Output
-from atomic.cli.streams import STDERR, STDIN
+from atomic.cli.streams import STDIN, has_terminal
 from atomic.questions import Question
 
 
 class WrongAnswerError(ValueError):
-    """A line that answers no question; the text says why."""
+    """A line that does not answer the question; the text is a message for the user."""
 
 
 class Asker:
-    """Answers questions: by the person, if there is one, else by their defaults.
+    """Gets answers from the user, without a terminal from the defaults of the questions.
 
-    Where there is neither, `unanswered` is the question and `give_up` is called: the turn cannot go on.
+    If a question has no default either, it becomes `unanswered` and `give_up` is called.
     """
 
     def __init__(self, out: Output, give_up: Callable[[], object]) -> None:
         self.unanswered: Question | None = None
-        self._out, self._give_up = out, give_up
+        self._out = out
+        self._give_up = give_up
         self._one_at_a_time = asyncio.Lock()  # two sub-agents may ask at once
-        self._is_somebody_there = os.isatty(STDIN) and os.isatty(STDERR)
+        self._has_user = has_terminal()
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Sequence[str]]:
-        """The labels that were chosen, for each question."""
+        """Return the chosen labels of each question."""
         async with self._one_at_a_time:
             return [await self._ask(question) for question in questions]
 
     async def _ask(self, question: Question) -> Sequence[str]:
-        answer = await self._from_person(question) if self._is_somebody_there else None
-        if answer is None:
-            answer = None if question.default is None else [question.default]
-        if answer is None:
-            self.unanswered = question
-            self._give_up()
-            await asyncio.get_running_loop().create_future()  # until the end of the turn cancels this
-        return answer or []
+        if self._has_user:
+            answer = await self._ask_user(question)
+            if answer is not None:
+                return answer
+        if question.default is not None:
+            return [question.default]
+        self.unanswered = question
+        self._give_up()
+        await asyncio.get_running_loop().create_future()  # until the end of the turn cancels this
+        return []
 
-    async def _from_person(self, question: Question) -> Sequence[str] | None:
+    async def _ask_user(self, question: Question) -> Sequence[str] | None:
         self._out.show(shown(question))
         while True:
             self._out.show(prompt_of(question))
@@ -62,7 +65,7 @@ class Asker:
 
 
 def shown(question: Question) -> str:
-    """A question as it stands on a terminal."""
+    """Return the text of a question with numbered options."""
     header = f"[{one_line(question.header)}] " if question.header else ""
     lines = [f"\n? {header}{harmless(question.text)}"]
     for number, option in enumerate(question.options, 1):
@@ -72,48 +75,49 @@ def shown(question: Question) -> str:
 
 
 def prompt_of(question: Question) -> str:
-    """What stands in front of the answer."""
+    """Return the prompt of the answer: its form, and the default."""
     how = "answer"
     if question.options:
         how = "numbers, with commas between them" if question.multi_select else "number, or an answer of your own"
-    return f"{how}{'' if question.default is None else f' [{one_line(question.default)}]'}> "
+    return f"{how}> " if question.default is None else f"{how} [{one_line(question.default)}]> "
 
 
 def read_answer(question: Question, line: str) -> list[str]:
-    """The labels that a line means: numbers, labels or words of one's own. Raises WrongAnswerError."""
+    """Return the labels or texts that a line chooses. Raise WrongAnswerError."""
     labels = [option.label for option in question.options]
-    said = line.strip()
-    if not question.multi_select and _are_several(said, labels):
+    text = line.strip()
+    if not question.multi_select and _are_several(text, labels):
         choices = ", ".join(f"{number}. {one_line(label)}" for number, label in enumerate(labels, 1))
-        raise WrongAnswerError(f'This question takes one answer, not "{one_line(said)}"; choose one of: {choices}.')
-    is_one = not question.multi_select or said in labels  # a label may have a comma
-    answers = [said] if is_one else [word.strip() for word in said.split(",")]
-    chosen = [_chosen(answer, labels) for answer in answers if answer]
+        raise WrongAnswerError(f'This question takes one answer, not "{one_line(text)}"; choose one of: {choices}.')
+    is_one = not question.multi_select or text in labels  # a label may contain a comma
+    answers = [text] if is_one else [part.strip() for part in text.split(",")]
+    chosen = [_choose(answer, labels) for answer in answers if answer]
     if not chosen and question.default is None:
         raise WrongAnswerError("Please type an answer: there is no default.")
     return chosen or [question.default or ""]
 
 
-def _are_several(said: str, labels: Sequence[str]) -> bool:
-    """Whether every part of a text is an option or the number of one; other words with commas are one answer."""
+def _are_several(text: str, labels: Sequence[str]) -> bool:
+    """Return whether a text lists several options by label or number. Other text with commas is one answer."""
     known = {label.casefold() for label in labels}
-    if said.casefold() in known:  # a label may have a comma
+    if text.casefold() in known:  # a label may contain a comma
         return False
     numbers = {str(number) for number in range(1, len(labels) + 1)}
-    words = [word.strip().casefold() for word in said.split(",")]
-    return len(words) > 1 and all(word in known or word in numbers for word in words)
+    parts = [part.strip().casefold() for part in text.split(",")]
+    return len(parts) > 1 and all(part in known or part in numbers for part in parts)
 
 
-def _chosen(word: str, labels: Sequence[str]) -> str:
-    if labels and word.isdecimal() and word not in labels:  # a label may be a number itself
-        if not 1 <= int(word) <= len(labels):
-            raise WrongAnswerError(f"No answer {word}: they are numbered 1 to {len(labels)}.")
-        return labels[int(word) - 1]
-    return next((label for label in labels if label.casefold() == word.casefold()), word)
+def _choose(text: str, labels: Sequence[str]) -> str:
+    """Return the label with this number or this name, else the text itself."""
+    if labels and text.isdecimal() and text not in labels:  # a label may itself be a number
+        if not 1 <= int(text) <= len(labels):
+            raise WrongAnswerError(f"No answer {text}: they are numbered 1 to {len(labels)}.")
+        return labels[int(text) - 1]
+    return next((label for label in labels if label.casefold() == text.casefold()), text)
 
 
 async def read_line() -> str:
-    """A line of the terminal, which sends whole ones; empty at its end."""
+    """Read one line from the terminal; empty at its end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(STDIN, lambda: ready.done() or ready.set_result(None))
@@ -123,5 +127,5 @@ async def read_line() -> str:
         loop.remove_reader(STDIN)
     try:
         return os.read(STDIN, 64 * 1024).decode("utf-8", "replace")
-    except OSError:  # the terminal has gone
+    except OSError:  # the terminal was closed
         return ""

@@ -1,4 +1,4 @@
-"""What the command line knows: verbs and their flags."""
+"""The verbs of `atomic` and their flags."""
 
 from __future__ import annotations
 
@@ -22,32 +22,33 @@ TURN = (
         "--output",
         value="FORMAT",
         choices=("text", "json", "stream-json"),
-        help="text (as it comes), json (one object at the end), stream-json (one event a line)",
+        help="text (as it comes), json (one object at the end), stream-json (one event per line)",
     ),
-    Flag("--record", value="FILE", help="write what the agent does to a file that replay:FILE plays"),
+    Flag("--record", value="FILE", help="record the agent's events to a file that replay:FILE plays"),
 )
 THEMES = ("dark", "light", "ansi", "contrast")
 CHAT = (
     Flag("--theme", value="THEME", choices=THEMES, help="dark, light, ansi (the terminal's own colours) or contrast"),
     Flag("--resume", value="ID", help="continue a conversation"),
-    Flag("--plain", help="plain lines: for screen readers and simple terminals"),
-    Flag("--web", help="the screen in a browser on this machine"),
+    Flag("--plain", help="plain lines, for screen readers and simple terminals"),
+    Flag("--web", help="show the screen in a browser on this machine"),
     Flag("--port", value="PORT", help="the port of --web (default: any free one)"),
 )
-VERSION = Flag("--version", help="the version of Atomic and of its SDK")
+VERSION = Flag("--version", help="print the version of Atomic")
 TOP = (*TURN, *CHAT, VERSION, HELP)
 
 
-PROMPT = "[PROMPT...]"  # all that follows, whatever it contains
+PROMPT = "[PROMPT...]"  # all words that follow
 _KIND = Flag("--kind", value="KIND", choices=("command", "skill", "agent"), help="only commands, skills or agents")
 
 
 class Verb:
-    """A command of its own name: something to run, or a group of verbs, one of which is meant if none is named.
+    """A command with a name: a function to run, or a group of verbs with a default.
 
-    `words` are those that it takes, as `--help` shows them: `NAME`, `[NAME]` if it can be left out, `NAME...` if there
-    may be many. `run` names the function that runs it, as `module:function` of this package: `--help` and `--version`
-    import none of them. `workflow` finds the workflow that one of them means, whose flags it takes too.
+    `words` are its arguments as `--help` shows them: `NAME`, `[NAME]` if it is optional,
+    `NAME...` if there can be several. `run` names its function as `module:function` of this
+    package, so that `--help` and `--version` import none of them. `workflow` finds the workflow
+    that an argument names; the verb also takes the flags of that workflow.
     """
 
     def __init__(
@@ -62,15 +63,20 @@ class Verb:
         default: str = "",
         workflow: Callable[[Sequence[str]], Find] | None = None,
     ) -> None:
-        self.name, self.summary, self.flags, self.words = name, summary, (*flags, HELP), words
-        self.run, self.verbs, self.default = run, {verb.name: verb for verb in verbs}, default
-        self.workflow = workflow
+        self.name = name
         self.path = name  # with the name of its group
+        self.summary = summary
+        self.flags = (*flags, HELP)
+        self.words = words
+        self.run = run
+        self.verbs = {verb.name: verb for verb in verbs}
+        self.default = default
+        self.workflow = workflow
         for verb in verbs:
             verb.path = f"{name} {verb.name}"
 
     def load(self) -> Callable[[Arguments], int]:
-        """Import the function that runs it."""
+        """Import the function that runs the verb."""
         from importlib import import_module
 
         module, function = self.run.split(":")
@@ -78,24 +84,24 @@ class Verb:
 
     @property
     def resumes(self) -> bool:
-        """Whether its first word is a run that it continues."""
+        """Return whether the first argument is a run to continue."""
         return self.workflow is not None and self.words[:1] == ("ID",)
 
     @property
     def leading(self) -> int | None:
-        """How many words stand before a prompt; None if it takes none."""
+        """Return the number of arguments before the prompt; None without a prompt."""
         return self.words.index(PROMPT) if PROMPT in self.words else None
 
     @property
     def usage(self) -> str:
-        """How it is written: flags go before a prompt."""
+        """Return the usage line; flags are shown before a prompt."""
         takes = (f"[{'|'.join(self.verbs)}]",) if self.verbs else self.words
         if PROMPT in takes:
             takes = (*takes[:-1], "[flags]", PROMPT)
         return " ".join(("atomic", self.path, *takes))
 
     def check(self, words: Sequence[str]) -> None:
-        """Raises UsageError if it takes more words, or fewer."""
+        """Raise UsageError for missing or extra arguments."""
         needed = [word for word in self.words if not word.startswith("[")]
         if len(words) < len(needed):
             missing = needed[len(words)].strip(".")
@@ -119,28 +125,28 @@ def _workflow_of_session(words: Sequence[str]) -> Find:
 
 
 _STATUSES = ("running", "paused", "completed", "failed", "cancelled", "blocked", "chat", "interrupted")
-_STATUS = Flag("--status", value="STATUS", choices=_STATUSES, help="only those with that status")
+_STATUS = Flag("--status", value="STATUS", choices=_STATUSES, help="only runs with this status")
 _SESSIONS = (
     Verb(
         "list",
-        "all runs, the newest first",
-        (_STATUS, Flag("--project", help="only those of this project"), _JSON),
+        "list all runs, newest first",
+        (_STATUS, Flag("--project", help="only runs of this project"), _JSON),
         run="sessions:list_sessions",
     ),
     Verb(
         "show",
-        "one run: its graph with what ran, who worked when, what it cost",
-        (Flag("--html", help="as a page of its own, on standard output or in FILE"), _JSON),
+        "show one run: its graph, a timeline of its agents, its cost",
+        (Flag("--html", help="as an HTML page, on standard output or in a new FILE"), _JSON),
         words=("ID", "[FILE]"),
         run="sessions:show_session",
     ),
-    Verb("report", "its report", words=("ID",), run="sessions:report_session"),
-    Verb("export", "all of it as one archive, without secrets", words=("ID", "FILE"), run="archive:export_session"),
+    Verb("report", "print the report of a run", words=("ID",), run="sessions:report_session"),
+    Verb("export", "write a run to one archive, without secrets", words=("ID", "FILE"), run="archive:export_session"),
     Verb(
         "prune",
-        "delete old ones; it shows them and asks",
+        "show old runs, and delete them if you agree",
         (
-            Flag("--older-than", value="AGE", help="only those unchanged for that long: 30d, 12h"),
+            Flag("--older-than", value="AGE", help="only runs unchanged for this long: 30d, 12h"),
             _STATUS,
             Flag("--yes", help="delete without asking"),
         ),
@@ -148,23 +154,25 @@ _SESSIONS = (
     ),
 )
 _TASKS = (
-    Verb("show", "all tasks, and what each waits for", (_JSON,), words=("FILE",), run="tasks:show_tasks"),
-    Verb("next", "the task that may start now", (_JSON,), words=("FILE",), run="tasks:next_task"),
+    Verb("show", "show all tasks, and what each one waits for", (_JSON,), words=("FILE",), run="tasks:show_tasks"),
+    Verb("next", "print the task that can start now", (_JSON,), words=("FILE",), run="tasks:next_task"),
     Verb(
         "convert",
-        "a feature list as tasks",
-        (Flag("--to", value="FILE", help="write to a file that is not there yet"),),
+        "print a feature list as tasks",
+        (Flag("--to", value="FILE", help="write to a new file"),),
         words=("FILE",),
         run="tasks:convert_tasks",
     ),
-    Verb("check", "all that is wrong with it", (_JSON,), words=("FILE",), run="tasks:check_tasks"),
+    Verb("check", "list all problems of a task list", (_JSON,), words=("FILE",), run="tasks:check_tasks"),
 )
 
 
 _WORKFLOWS = (
-    Verb("list", "all that are found; none of their code runs", (_JSON,), run="workflows:list_workflows"),
-    Verb("show", "what a workflow's file says about itself", (_JSON,), words=("NAME",), run="workflows:show_workflow"),
-    Verb("check", "load all of them and show every problem", (TRUST,), run="workflows:check_workflows"),
+    Verb("list", "list all workflows, without running their code", (_JSON,), run="workflows:list_workflows"),
+    Verb(
+        "show", "show one workflow: description, file, flags", (_JSON,), words=("NAME",), run="workflows:show_workflow"
+    ),
+    Verb("check", "load all workflows and list every problem", (TRUST,), run="workflows:check_workflows"),
     Verb(
         "graph",
         "draw a workflow",
@@ -172,19 +180,19 @@ _WORKFLOWS = (
         words=("NAME",),
         run="workflows:draw_workflow",
     ),
-    Verb("new", "write a first file for a workflow", words=("NAME",), run="workflows:new_workflow"),
+    Verb("new", "write a starter file for a workflow", words=("NAME",), run="workflows:new_workflow"),
 )
 _ENTITIES = (
-    Verb("list", "all that are found, of every tool", (_KIND, _JSON), run="entities:list_entities"),
+    Verb("list", "list all commands, skills and agents", (_KIND, _JSON), run="entities:list_entities"),
     Verb(
         "show",
-        "which file defines a name, which ones it hides, what it expands to",
+        "show which file defines a name, which files it hides, and its text",
         (_KIND, _JSON),
         words=("NAME", "[ARGUMENTS...]"),
         run="entities:show_entity",
     ),
 )
-_MCP = (Verb("list", "all that are configured, and where", (_JSON,), run="mcp:list_servers"),)
+_MCP = (Verb("list", "list all configured servers, and where", (_JSON,), run="mcp:list_servers"),)
 
 _CHAT = (_AGENT, *(flag for flag in TURN if flag.name in ("--model", "--record")), *CHAT)
 VERBS = {
@@ -192,7 +200,7 @@ VERBS = {
     for verb in (
         Verb(
             "chat",
-            "talk with an agent on a screen, as plain atomic does",
+            "talk to an agent on the screen (also: atomic)",
             _CHAT,
             words=(PROMPT,),
             run="chat:run_chat",
@@ -226,38 +234,38 @@ VERBS = {
             run="salvage:salvage_command",
         ),
         Verb("attach", "watch a run in another terminal", (LINES,), words=("ID",), run="attach:attach_command"),
-        Verb("workflows", "workflows: the project's, your own, built-in ones", verbs=_WORKFLOWS, default="list"),
+        Verb("workflows", "list, check, draw and create workflows", verbs=_WORKFLOWS, default="list"),
         Verb(
             "trust",
-            "show what this project could run, and approve it",
+            "show the code that this project can run, and approve it",
             (
-                Flag("--show", help="only show it: the items, what changed, the hash"),
+                Flag("--show", help="only show the code, the changes and the hash"),
                 _JSON,
-                Flag("--revoke", help="take the approval back"),
+                Flag("--revoke", help="withdraw the approval"),
             ),
             words=("[HASH]",),
             run="trust:run_trust",
         ),
-        Verb("entities", "commands, skills and agents of every tool", verbs=_ENTITIES, default="list"),
-        Verb("sessions", "runs, past and present", verbs=_SESSIONS, default="list"),
-        Verb("tasks", "a list of tasks", verbs=_TASKS, default="show"),
+        Verb("entities", "list commands, skills and agents of every tool", verbs=_ENTITIES, default="list"),
+        Verb("sessions", "list, show, export and delete runs", verbs=_SESSIONS, default="list"),
+        Verb("tasks", "show, check and convert task lists", verbs=_TASKS, default="show"),
         Verb(
             "replay",
-            "play a recording of agents again",
+            "replay a recording of agents",
             (
-                Flag("--speed", value="N", help="how many times as fast, or max (1)"),
-                Flag("--no-changes", help="leave the files as they are"),
+                Flag("--speed", value="N", help="how many times as fast, or max (default 1)"),
+                Flag("--no-changes", help="do not change files"),
                 _JSON,
             ),
             words=("FILE",),
             run="replay:run_replay",
         ),
         Verb("demo", "watch a run without an agent: real files, commits and tests", run="demo:run_demo"),
-        Verb("init", "begin a project: configuration, example", run="init:init_project"),
-        Verb("config", "what is set, and where", (_JSON,), run="config:show_config"),
-        Verb("completion", "the script for a shell", words=("SHELL",), run="completion:print_script"),
-        Verb("mcp", "MCP servers of every tool", verbs=_MCP, default="list"),
-        Verb("models", "the models of an agent", (_AGENT, _JSON), run="models:run_models"),
-        Verb("doctor", "which agents can be used here, and what the others need", (_JSON,), run="doctor:run_doctor"),
+        Verb("init", "create .atomic/ with a configuration and an example", run="init:init_project"),
+        Verb("config", "show all settings, and where each one is set", (_JSON,), run="config:show_config"),
+        Verb("completion", "print the completion script for a shell", words=("SHELL",), run="completion:print_script"),
+        Verb("mcp", "list the MCP servers of every tool", verbs=_MCP, default="list"),
+        Verb("models", "list the models of an agent", (_AGENT, _JSON), run="models:run_models"),
+        Verb("doctor", "show which agents work here, and what the others need", (_JSON,), run="doctor:run_doctor"),
     )
 }
