@@ -18,7 +18,7 @@ SDKS = ("claude_agent_sdk", "copilot", "acp", "mcp")
 
 
 class User:
-    """Somebody with a home folder and a project; `env` is all that the command will know."""
+    """A user with a home folder and a project; `env` is the whole environment of the command."""
 
     program = ATOMIC
 
@@ -33,7 +33,7 @@ class User:
     async def atomic(
         self, *words: str, input: str | bytes | None = None, cwd: Path | None = None, timeout: float = 120
     ) -> ExecResult:
-        """Run `atomic` to its end."""
+        """Run `atomic` and wait for it."""
         return await execute(self.program, *words, cwd=cwd or self.project, env=self.env, input=input, timeout=timeout)
 
     def has_only_claude(self, code: str) -> None:
@@ -49,12 +49,12 @@ class User:
         return path
 
     def has_no_agents(self) -> None:
-        """As after `pip install atomic-workflows` alone: no SDK can be imported, no program is on PATH."""
+        """Hide all SDKs and programs, as after `pip install atomic-workflows` only."""
         self.lacks(*SDKS)
         self.env["PATH"] = str(self.bin)
 
     def lacks(self, *packages: str) -> None:
-        """Let packages be as if they were not installed."""
+        """Make packages look as if they were not installed."""
         hidden = self.home / "hidden"
         hidden.mkdir()
         (hidden / "sitecustomize.py").write_text(
@@ -82,7 +82,7 @@ def _written(file: Path, text: str) -> Path:
 
 
 def cpu_seconds(user: User, *words: str) -> float:
-    """What `atomic` takes of the processor. Not wall time: the machine may be shared."""
+    """Return the CPU time of a command. Not wall time: the machine may be shared."""
     nowhere = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
     before = os.getcwd()
     os.chdir(user.project)
@@ -96,25 +96,25 @@ def cpu_seconds(user: User, *words: str) -> float:
 
 
 def complaint(done: ExecResult) -> str:
-    """What the command told the person: one line, and nothing else anywhere."""
+    """Return the message of a command that printed one line and nothing else."""
     assert done.stdout == ""
     return told(done)
 
 
 def told(done: ExecResult) -> str:
-    """The one line on standard error."""
+    """Return the one line on standard error."""
     (line,) = done.stderr.splitlines()
     assert line.startswith("atomic: ")
     return line.removeprefix("atomic: ")
 
 
 def objects(done: ExecResult) -> list[Mapping[str, object]]:
-    """Standard output as JSON, one object a line."""
+    """Return standard output as JSON, one object per line."""
     return [msgspec.json.decode(line, type=dict[str, object]) for line in done.stdout.splitlines()]
 
 
 def processes(home: Path) -> dict[int, str]:
-    """The processes that have this home folder, with their command lines."""
+    """Return the processes that have this home folder, with their command lines."""
     found: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

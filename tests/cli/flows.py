@@ -1,4 +1,4 @@
-"""Workflows of a user, recordings for their agents, and runs that go on while a test looks at them."""
+"""Workflows of a user, recordings for their agents, and runs that a test watches."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tests.cli.command import ATOMIC, User
+from tests.support.waits import eventually
 
 Event = Mapping[str, Any]
 HEAD = '''"""A workflow."""
@@ -39,14 +40,14 @@ QUESTION = {  # as Claude Code asks it
 
 
 def workflow(user: User, name: str, code: str) -> None:
-    """Give the user a workflow of that name; one's own need no trust."""
+    """Give the user a workflow of that name; it needs no trust."""
     folder = user.home / ".atomic" / "workflows"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.py").write_text(HEAD + code, encoding="utf-8")
 
 
 def recording(user: User, *calls: Mapping[str, Any]) -> str:
-    """Write a recording; the name of its agent."""
+    """Write a recording and return the name of its agent."""
     lines = ({"atomic_recording": 1}, *calls)
     path = user.home / "agents.jsonl"
     path.write_bytes(b"\n".join(map(msgspec.json.encode, lines)) + b"\n")
@@ -54,7 +55,7 @@ def recording(user: User, *calls: Mapping[str, Any]) -> str:
 
 
 def call(*events: Event, match: str = "", pause: float = 0.0, **more: Any) -> dict[str, Any]:
-    """A call that answers what matches, with so much time between its events."""
+    """Return a call for prompts that match, with a pause between its events."""
     return {"match": match, "events": [[place * pause, event] for place, event in enumerate(events)], **more}
 
 
@@ -71,7 +72,7 @@ def sessions(user: User) -> list[Path]:
 
 
 def session(user: User) -> dict[str, Any]:
-    """The `session.json` of the only session."""
+    """Return the `session.json` of the only session."""
     (folder,) = sessions(user)
     return msgspec.json.decode((folder / "session.json").read_bytes())
 
@@ -83,9 +84,7 @@ def ledger(user: User) -> list[str]:
 
 async def noted(user: User, line: str, *, limit: float = 60) -> None:
     """Wait until a workflow has noted that line."""
-    async with asyncio.timeout(limit):
-        while line not in ledger(user):
-            await asyncio.sleep(0.01)
+    await eventually(lambda: line in ledger(user), limit=limit)
 
 
 class Running:
@@ -117,7 +116,7 @@ class Running:
         self.process.send_signal(number)
 
     async def over(self, *, limit: float = 60) -> int:
-        """Read to the end; the exit code."""
+        """Read all events and return the exit code."""
         async with asyncio.timeout(limit):
             while await self.next() is not None:
                 pass
@@ -126,7 +125,7 @@ class Running:
 
 @asynccontextmanager
 async def started(user: User, *words: str, cwd: Path | None = None) -> AsyncGenerator[Running]:
-    """A command under way; leaving kills it."""
+    """Start a command; leaving kills it."""
     process = await asyncio.create_subprocess_exec(
         str(ATOMIC), *words, env=user.env, cwd=cwd or user.project, stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE, stderr=PIPE, limit=2**26,

@@ -24,7 +24,7 @@ def folder_of(home: Path, id: str) -> Path:
 
 
 def make_session(home: Path, id: str | None = None, **fields: Any) -> str:
-    """A folder with `session.json`, an empty log folder, and a journal if `steps` names nodes that ran."""
+    """Write a session folder and return its id; its journal has the nodes that `steps` names."""
     id = id or str(uuid4())
     folder = folder_of(home, id)
     (folder / "logs").mkdir(parents=True)
@@ -57,7 +57,7 @@ def owned_by(pid: int) -> dict[str, Any]:
 
 
 def _journal(path: Path, id: str, nodes: Sequence[str]) -> None:
-    """A journal in which these nodes ran, one behind the other; one whose name begins with `bad` fails."""
+    """Write a journal of nodes that ran in sequence; a name that begins with `bad` fails."""
     with SqliteJournal(path) as journal:
         if nodes:
             builder = graph(PlanState)

@@ -1,4 +1,4 @@
-"""A terminal with a program in it, and somebody who types."""
+"""A terminal with a program in it, and a user who types."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.support.waits import eventually
+
 
 class Terminal:
-    """What stands on the screen, as one text; what is typed reaches the program as from a keyboard."""
+    """A terminal: `screen` is its text, and `type` sends text as a keyboard does."""
 
     def __init__(self, keyboard: int, process: subprocess.Popen[bytes]) -> None:
         self.screen = ""
@@ -33,13 +35,11 @@ class Terminal:
                 await self._news.wait()
 
     async def exit_code(self, *, timeout: float = 60) -> int:
-        async with asyncio.timeout(timeout):
-            while self._process.poll() is None:
-                await asyncio.sleep(0.02)
+        await eventually(lambda: self._process.poll() is not None, limit=timeout)
         return self._process.returncode
 
     async def rest(self) -> str:
-        """All that a program wrote which has ended."""
+        """Return the whole output of a program that has ended."""
         while select.select([self._keyboard], [], [], 0)[0]:
             if not self.hear():
                 break

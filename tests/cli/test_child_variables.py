@@ -52,7 +52,7 @@ HARMLESS = {
 
 @pytest.fixture
 def dumped(user: User, tmp_path: Path) -> Path:
-    """A folder in which an agent and an MCP server leave the names of their variables."""
+    """Return a folder in which an agent and an MCP server leave the names of their variables."""
     user.env |= SECRETS | HARMLESS
     leave = "/usr/bin/env -0 > '{}/{}'; exec '{}' '{}'"
     server = ["-c", leave.format(tmp_path, "server", sys.executable, MCP_SERVER)]
@@ -66,7 +66,7 @@ def names(file: Path) -> set[str]:
     return {entry.partition("=")[0] for entry in file.read_text().split("\0")}
 
 
-async def test_a_child_gets_what_holds_no_secret_and_what_the_user_passes(user: User, dumped: Path) -> None:
+async def test_a_child_gets_variables_without_secrets_and_those_the_user_passes(user: User, dumped: Path) -> None:
     done = await user.atomic("-p", "--agent", "acp:puppet", '[{"say": "Hello."}]')
     assert done.stdout == "Hello.\n", done.stderr
     for child in ("agent", "server"):

@@ -1,4 +1,4 @@
-"""`atomic -p` with real Claude Code on a scripted model: what a user sees, and the exit code."""
+"""`atomic -p` with real Claude Code on a scripted model: output and exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_the_first_agent_that_can_be_used_answers(user: User, server: Mode
     assert (done.exit_code, done.stdout, done.stderr) == (0, "Hello there.\n", "")
 
 
-async def test_what_is_piped_in_follows_the_prompt(user: User, server: ModelServer) -> None:
+async def test_piped_text_follows_the_prompt(user: User, server: ModelServer) -> None:
     done = await user.atomic("-p", "--agent=claude", "@@hello@@", "read", "this:", input="one\ntwö\n")
     assert done.stdout == "Hello there.\n"
     (call,) = [call for call in server.calls if call.script == "hello"]
@@ -67,12 +67,12 @@ async def test_stream_json_is_one_event_a_line_and_the_end_is_last(user: User, s
     assert "haiku" in next(call.model for call in server.calls if call.script == "tool")
 
 
-async def test_a_turn_that_fails_says_why(user: User, server: ModelServer) -> None:
+async def test_a_failed_turn_explains_the_reason(user: User, server: ModelServer) -> None:
     done = await user.atomic("-p", "@@wrong@@", "-a", "claude")
     assert (done.exit_code, complaint(done)) == (1, "claude: API Error: 400 no such thing")
 
 
-async def test_what_it_did_can_be_played_without_it(user: User, server: ModelServer) -> None:
+async def test_a_recording_is_played_without_the_agent(user: User, server: ModelServer) -> None:
     first = await user.atomic("-p", "@@tool@@", "-a", "claude", "--record", str(user.home / "tool.jsonl"))
     (user.project / "seen.txt").unlink()
     user.lacks("claude_agent_sdk")
@@ -83,7 +83,7 @@ async def test_what_it_did_can_be_played_without_it(user: User, server: ModelSer
 
 
 async def test_a_dead_network_is_one_line(user: User, server: ModelServer) -> None:
-    user.env["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"  # nobody listens there
+    user.env["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"  # nothing listens there
     done = await user.atomic("-p", "hello", "-a", "claude")
     assert done.exit_code == 1
     assert "Connection refused" in complaint(done)
@@ -103,7 +103,7 @@ async def test_a_missing_key_is_one_line_with_the_remedy(user: User, server: Mod
     )
 
 
-async def test_a_question_with_nobody_there_ends_the_turn(user: User, server: ModelServer) -> None:
+async def test_a_question_without_a_terminal_ends_the_turn(user: User, server: ModelServer) -> None:
     done = await user.atomic("-p", "@@ask@@", "-a", "claude", "--output", "json")
     (last,) = objects(done)
     assert (done.exit_code, last["reason"]) == (5, "interrupted")
@@ -113,7 +113,7 @@ async def test_a_question_with_nobody_there_ends_the_turn(user: User, server: Mo
     assert last["error"] == told(done) == message
 
 
-async def test_a_question_is_put_to_the_person_at_the_terminal(user: User, server: ModelServer) -> None:
+async def test_a_question_is_asked_at_the_terminal(user: User, server: ModelServer) -> None:
     command = (ATOMIC, "-p", "@@ask@@", "-a", "claude")
     async with in_terminal(command, env=user.env, cwd=user.project) as terminal:
         await terminal.shows("? [Colour] Which colour?\n  1. Blue - calm\n  2. Red - hot\n")
@@ -139,7 +139,7 @@ async def test_ctrl_c_in_a_terminal_stops_the_turn(user: User, server: ModelServ
 async def test_ctrl_c_twice_leaves_at_once(user: User, server: ModelServer) -> None:
     async with speaking(user) as program:
         (agent,) = [pid for pid, command in processes(user.home).items() if "_bundled/claude" in command]
-        os.kill(agent, signal.SIGSTOP)  # it will not stop for being asked
+        os.kill(agent, signal.SIGSTOP)  # it cannot handle a signal
         os.kill(program.pid, signal.SIGINT)
         await asyncio.sleep(0.1)  # two keypresses, not one that came twice
         os.kill(program.pid, signal.SIGINT)
@@ -151,7 +151,7 @@ async def test_ctrl_c_twice_leaves_at_once(user: User, server: ModelServer) -> N
             await asyncio.sleep(0.05)
 
 
-async def test_a_signal_before_the_turn_is_heard_too(user: User, server: ModelServer) -> None:
+async def test_a_signal_before_the_turn_is_handled_too(user: User, server: ModelServer) -> None:
     stuck = user.has("claude", "import time; print('2.1.325', flush=True); time.sleep(60)")
     words = ("-p", "hello", "--output", "json")
     async with running(ATOMIC, *words, cwd=user.project, env=user.env, stdin=False) as program:
@@ -166,7 +166,7 @@ async def test_a_signal_before_the_turn_is_heard_too(user: User, server: ModelSe
 
 @asynccontextmanager
 async def speaking(user: User, *flags: str) -> AsyncGenerator[Program]:
-    """The command in the middle of a long answer."""
+    """Start the command and wait until it is in the middle of a long answer."""
     words = ("-p", "@@slow@@", "-a", "claude", *flags)
     async with running(ATOMIC, *words, cwd=user.project, env=user.env, stdin=False) as program:
         heard = b""

@@ -1,4 +1,4 @@
-"""Tab in a shell: what is offered, that nothing of a project runs for it, and that it is quick."""
+"""Tab in a shell: the candidates, without running code of a project, and quickly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVIL = 'open({canary!r}, "w").close()\nname = "evil"\nraise SystemExit(3)\n'
 
 
 async def offered(user: User, *words: str) -> list[str]:
-    """The words that `atomic complete` offers."""
+    """Return the candidates of `atomic complete`."""
     done = await user.atomic("complete", *words)
     assert (done.exit_code, done.stderr) == (0, "")
     return [line.partition("\t")[0] for line in done.stdout.splitlines()]
@@ -30,9 +30,6 @@ async def offered(user: User, *words: str) -> list[str]:
 
 def workflow(user: User, file: str, text: str) -> Path:
     return write(user.project / ".atomic" / "workflows" / file, text)
-
-
-# what is offered ----------------------------------------------------------------------------------------------------
 
 
 async def test_verbs_and_their_own_verbs_and_flags(user: User) -> None:
@@ -66,13 +63,10 @@ async def test_names_of_workflows_entities_and_sessions(user: User) -> None:
     assert await offered(user, "sessions", "report", "") == [id]
 
 
-async def test_what_is_no_name_is_left_to_the_shell(user: User) -> None:
+async def test_file_names_are_left_to_the_shell(user: User) -> None:
     assert await offered(user, "tasks", "show", "") == []
     assert await offered(user, "sessions", "export", "0f9b2c1e", "") == []
     assert await offered(user, "no-such-verb", "") == []
-
-
-# a stranger's project -----------------------------------------------------------------------------------------------
 
 
 async def test_nothing_of_a_project_runs(user: User, tmp_path: Path) -> None:
@@ -108,9 +102,6 @@ async def test_a_description_cannot_write_to_the_terminal(user: User) -> None:
     assert len(done.stdout.splitlines()) == 1
 
 
-# how long it takes --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.ci
 @pytest.mark.timed
 @pytest.mark.parametrize(
@@ -124,11 +115,8 @@ def test_it_is_quick(user: User, words: tuple[str, ...]) -> None:
     judge(min(cpu_seconds(user, "complete", *words) for _ in range(5)), CPU_LIMIT)
 
 
-# the scripts --------------------------------------------------------------------------------------------------------
-
-
 def bash_offers(user: User, line: str) -> list[str]:
-    """What bash would offer at the end of a line."""
+    """Return the candidates that bash shows at the end of a line."""
     code = (
         'source <(atomic completion bash); complete -p atomic >/dev/null || exit 9; COMP_LINE="$1" COMP_POINT=${#1};'
         ' compopt() { :; }; _atomic; printf "%s\\n" "${COMPREPLY[@]}"'
@@ -153,7 +141,7 @@ def test_bash_offers_what_atomic_does(user: User) -> None:
     assert bash_offers(user, "atomic sessions ") == ["list", "show", "report", "export", "prune"]
     assert bash_offers(user, "atomic workflows show my") == ["my-flow"]
     assert bash_offers(user, "atomic tasks show ") == []
-    # Behind : and = readline wants the rest alone.
+    # After : and = readline wants only the rest.
     assert bash_offers(user, "atomic sessions list --status=pau") == ["paused"]
     assert bash_offers(user, "atomic -p --agent acp") == ["acp:"]
 
@@ -172,7 +160,7 @@ async def test_a_real_bash_completes_at_tab(user: User) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-async def test_the_script_is_what_is_printed(user: User, shell: str) -> None:
+async def test_completion_prints_the_script(user: User, shell: str) -> None:
     done = await user.atomic("completion", shell)
     assert (done.exit_code, done.stdout, done.stderr) == (0, script_for(shell), "")
 
@@ -195,7 +183,7 @@ def test_the_scripts_can_be_parsed(shell: str) -> None:
 
 
 def assert_blocks_end(script: str) -> None:
-    """Fish's blocks all end, its quotes and parentheses too."""
+    """Check that blocks, quotes and parentheses of a fish script are closed."""
     depth = 0
     for line in script.splitlines():
         words = line.split("#")[0].split()
@@ -208,6 +196,6 @@ def assert_blocks_end(script: str) -> None:
 
 
 @pytest.mark.parametrize("broken", ["function x\n", "end\n", "echo 'x\n", "set y (x\n"])
-def test_the_check_of_fish_finds_what_is_wrong(broken: str) -> None:
+def test_the_check_of_fish_scripts_finds_errors(broken: str) -> None:
     with pytest.raises(AssertionError):
         assert_blocks_end(script_for("fish") + broken)

@@ -30,7 +30,7 @@ async def test_each_setting_names_its_file_and_line(user: User) -> None:
     assert found["theme"]["source"] == "default"
 
 
-async def test_what_a_project_may_not_set_is_told_and_does_not_hold(user: User) -> None:
+async def test_forbidden_project_settings_are_reported_and_ignored(user: User) -> None:
     user.sets("[caps]\nmax_cost = 1\n")
     user.project_sets('editor = "evil"\n[caps]\nmax_cost = 100\n')
     found, data = await settings(user)
@@ -65,11 +65,11 @@ async def test_no_secret_is_printed(user: User) -> None:
         assert "eu" in done.stdout
 
 
-async def test_a_table_for_people_names_files_that_are_not_there_too(user: User) -> None:
+async def test_the_table_names_missing_files_too(user: User) -> None:
     user.sets('agent = "claude"\n')
     done = await user.atomic("config")
     assert done.stdout.splitlines()[0].split()[:2] == ["agent", '"claude"']
-    assert f"project file: {user.project}/.atomic/config.toml (not there)" in done.stdout
+    assert f"project file: {user.project}/.atomic/config.toml (does not exist)" in done.stdout
 
 
 async def test_a_broken_file_is_one_line_and_exit_code_2(user: User) -> None:

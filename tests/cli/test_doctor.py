@@ -1,4 +1,4 @@
-"""`atomic doctor` and `atomic models`, also for somebody who has nothing yet."""
+"""`atomic doctor` and `atomic models`, also for a user without agents."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ LOGGED_OUT = CLAUDE.replace("true", "false")
 
 
 async def findings(user: User) -> tuple[int, dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """The exit code, the providers by name, and the checks."""
+    """Return the exit code, the providers by name, and the checks."""
     done = await user.atomic("doctor", "--json")
     assert done.stderr == ""
     (found,) = cast("list[dict[str, list[dict[str, Any]]]]", objects(done))
     return done.exit_code, {row["name"]: row for row in found["providers"]}, found["checks"]
 
 
-async def test_who_has_nothing_is_told_how_to_get_it(user: User) -> None:
+async def test_without_agents_doctor_explains_how_to_get_one(user: User) -> None:
     user.has_no_agents()
     code, providers, checks = await findings(user)
     assert code == 1
@@ -47,7 +47,7 @@ async def test_who_has_nothing_is_told_how_to_get_it(user: User) -> None:
     assert [check["name"] for check in checks if not check["ok"]] == ["git"]  # it is not on this PATH either
 
 
-async def test_who_has_nothing_and_asks_is_told_too(user: User) -> None:
+async def test_a_prompt_without_agents_gets_the_same_advice(user: User) -> None:
     user.has_no_agents()
     for words in (["-p", "hello"], ["models"]):
         done = await user.atomic(*words)
@@ -141,7 +141,7 @@ async def test_the_remedy_for_a_login_names_a_command_that_exists(user: User) ->
         ("copilot", "it is older than 1.0.102: npm install -g @github/copilot"),
     ],
 )
-async def test_a_server_that_is_too_old_to_start_is_told_with_the_remedy(user: User, agent: str, remedy: str) -> None:
+async def test_a_server_that_is_too_old_is_reported_with_a_remedy(user: User, agent: str, remedy: str) -> None:
     user.has(agent, "import sys\nprint('0.5.5') if '--version' in sys.argv else sys.exit('error: unknown option')")
     done = await user.atomic("-p", "hello", "-a", agent)
     assert done.exit_code == 1
@@ -155,7 +155,7 @@ async def test_a_program_that_hangs_is_reported_and_not_waited_for(user: User) -
     assert (code, checks[0]["name"]) == (1, "git")
 
 
-async def test_a_program_is_not_asked_in_the_folder_of_a_stranger(user: User, tmp_path: Path) -> None:
+async def test_programs_are_not_started_in_an_untrusted_folder(user: User, tmp_path: Path) -> None:
     tell_folder = f"import os, sys\nopen({str(tmp_path)!r} + '/asked', 'a').write(os.getcwd() + '\\n')\n"
     user.has_only_claude(f"{tell_folder}print('2.1.325 (Claude Code)')")
     user.has("git", f"{tell_folder}print('git version 2.39.5')")
@@ -240,7 +240,7 @@ async def test_keys_are_named_and_never_shown(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_what_was_kept_and_cannot_be_read_is_named(user: User) -> None:
+async def test_unreadable_sessions_are_named(user: User) -> None:
     user.has_no_agents()
     workflow(user, "hello", "workflow = graph(S).tool('a', lambda: 1).compile()\n")
     for _ in range(2):
@@ -292,7 +292,7 @@ async def test_an_agent_that_there_is_not_is_exit_code_2(user: User, agent: str,
 
 
 @pytest.mark.ci
-async def test_what_a_stranger_configures_is_ignored_with_one_warning(user: User) -> None:
+async def test_untrusted_configuration_is_ignored_with_one_warning(user: User) -> None:
     file = user.project_sets('[providers.claude]\npath = "./evil"\n')
     user.has_no_agents()
     done = await user.atomic("-p", "hello", "-a", "claude")

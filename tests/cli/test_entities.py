@@ -1,4 +1,4 @@
-"""`atomic entities`: what is listed and shown, for people and for programs."""
+"""`atomic entities`: list and show, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def one(user: User, name: str, *flags: str) -> dict[str, Any]:
     return found
 
 
-async def test_programs_are_told_all_about_an_entity(user: User) -> None:
+async def test_json_has_all_fields_of_an_entity(user: User) -> None:
     file = skill(
         user.project / ".claude", "tidy", "Tidy: $ARGUMENTS", description="Tidy up.",
         head="aliases: [ti]\nallowed-tools: Bash(git:*), Edit\nmodel: claude-opus-4-5\nargument-hint: '[file]'\n"
@@ -106,7 +106,7 @@ async def test_a_strangers_words_cannot_write_to_the_terminal(user: User) -> Non
         assert "]0;title" in done.stdout
 
 
-async def test_what_is_shown_is_the_file_what_it_hides_and_what_it_expands_to(user: User) -> None:
+async def test_show_prints_the_file_the_hidden_files_and_the_text(user: User) -> None:
     file = skill(user.project / ".claude", "tidy", "Tidy: $ARGUMENTS", head="model: opus\ndisallowed-tools: Write\n")
     hidden = skill(user.home / ".claude", "tidy", "Mine.")
     done = await user.atomic("entities", "show", "/TIDY", "the", "tests")

@@ -67,7 +67,7 @@ async def test_half_a_second_of_work_is_enough_and_no_sdk_is_imported(user: User
 
 @pytest.mark.parametrize("name", ["claude", "copilot"])
 async def test_a_program_of_your_own_needs_no_extra(user: User, name: str) -> None:
-    """As after `pip install atomic-workflows` alone, with the agent on the PATH."""
+    """Set up a user after `pip install atomic-workflows`, with the agent on the PATH."""
     async with ModelServer({"hello": ["Hello."]}) as server:
         user.env |= environment(name)(server, user.home)
         user.has_no_agents()

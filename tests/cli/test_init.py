@@ -21,7 +21,7 @@ async def test_a_new_project_gets_a_configuration_and_a_workflow_that_loads(user
     assert "review" in graph.stdout
 
 
-async def test_what_is_there_stays_as_it_is(user: User) -> None:
+async def test_existing_files_stay_unchanged(user: User) -> None:
     mine = user.project_sets('agent = "claude"\n')
     done = await user.atomic("init")
     assert mine.read_text() == 'agent = "claude"\n'
@@ -39,7 +39,7 @@ async def test_below_a_repository_it_is_the_repository_that_is_begun(user: User)
     assert not (inner / ".atomic").exists()
 
 
-async def test_the_home_folder_is_no_project(user: User) -> None:
+async def test_the_home_folder_is_not_a_project(user: User) -> None:
     done = await user.atomic("init", cwd=user.home)
     assert done.exit_code == 2
     assert "home folder" in complaint(done)

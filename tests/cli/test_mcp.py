@@ -25,7 +25,7 @@ def configure(user: User) -> Path:
     return servers(user.home / ".atomic" / "mcp.json", mine={"command": "mine"}, files={"command": "other"})
 
 
-async def test_programs_are_told_name_transport_command_url_origin_path_and_state(user: User) -> None:
+async def test_json_has_name_transport_command_url_origin_path_and_state(user: User) -> None:
     own = configure(user)
     done = await user.atomic("mcp", "list", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -51,7 +51,7 @@ async def test_no_secret_is_printed(user: User) -> None:
         assert "s3cr3t" not in done.stdout + done.stderr
 
 
-async def test_a_broken_file_is_told_and_the_others_are_listed(user: User) -> None:
+async def test_a_broken_file_is_reported_and_the_others_are_listed(user: User) -> None:
     configure(user)
     write(user.project / ".vscode" / "mcp.json", "{")
     done = await user.atomic("mcp", "list")
@@ -67,6 +67,6 @@ async def test_a_server_is_switched_by_the_slash_command(user: User) -> None:
     assert [row["enabled"] for row in rows if row["name"] == "web"] == [False]
 
 
-async def test_no_servers_are_said_to_be_none(user: User) -> None:
+async def test_an_empty_list_has_a_message(user: User) -> None:
     assert (await user.atomic("mcp", "list")).stdout == "No MCP servers are configured.\n"
     assert (await user.atomic("mcp", "list", "--json")).stdout == "[]\n"

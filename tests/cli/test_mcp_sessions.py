@@ -30,7 +30,7 @@ async def server(user: User) -> AsyncGenerator[ModelServer]:
 
 
 def box(started: Path | None = None, **env: str) -> dict[str, object]:
-    """A server with the tool `add`, that leaves a file when it is started."""
+    """Return a server with the tool `add` that writes a file when it starts."""
     mark = "" if started is None else f"touch '{started}'; "
     return {"command": "/bin/sh", "args": ["-c", f"{mark}exec '{sys.executable}' '{MCP_SERVER}'"], "env": env}
 
@@ -40,7 +40,7 @@ def ours(user: User, **entries: object) -> Path:
 
 
 def theirs(user: User, **entries: object) -> Path:
-    """Servers in a file that Claude Code does not read."""
+    """Write servers to a file that Claude Code does not read."""
     return servers(user.home / ".copilot" / "mcp-config.json", **entries)
 
 
@@ -83,7 +83,7 @@ async def test_a_strangers_servers_are_not_started(user: User, tmp_path: Path) -
     assert not (tmp_path / "started").exists()
 
 
-async def test_a_server_that_cannot_be_started_is_told_and_the_turn_goes_on(user: User) -> None:
+async def test_a_server_that_does_not_start_is_reported_and_the_turn_continues(user: User) -> None:
     ours(user, gone={"command": "/no/such/program"}, ours=box())
     done = await user.atomic("-p", "@@ours@@")
     assert (done.exit_code, done.stdout) == (0, "Sum: 42\n")
@@ -93,7 +93,7 @@ async def test_a_server_that_cannot_be_started_is_told_and_the_turn_goes_on(user
     assert end["text"] == "Hello there."
 
 
-async def test_a_variable_is_filled_in_when_the_session_opens_and_a_missing_one_is_told(user: User) -> None:
+async def test_a_variable_is_filled_in_when_the_session_opens_and_a_missing_one_is_reported(user: User) -> None:
     ours(user, ours={**box(), "command": "${SHELL_OF_MINE}"})
     assert told(await user.atomic("-p", "@@hello@@")) == (
         'MCP server "ours" is left out: it needs the variable "SHELL_OF_MINE", which is not set'
@@ -119,7 +119,7 @@ async def test_several_agents_have_the_servers_too(user: User) -> None:
     assert told(done).startswith('MCP server "gone" is left out: ')
 
 
-async def test_a_broken_file_of_atomics_own_is_told(user: User) -> None:
+async def test_a_broken_file_of_atomic_is_reported(user: User) -> None:
     file = write(user.home / ".atomic" / "mcp.json", "{")
     write(user.home / ".copilot" / "mcp-config.json", "{")  # is for its own tool to complain about
     done = await user.atomic("-p", "@@hello@@")
@@ -135,7 +135,7 @@ async def test_listing_servers_starts_none(user: User, tmp_path: Path) -> None:
     assert (tmp_path / "started").exists()
 
 
-async def test_a_run_has_the_servers_too_and_hears_once_of_one_that_cannot_be_started(user: User) -> None:
+async def test_a_run_has_the_servers_too_and_reports_a_broken_one_once(user: User) -> None:
     ours(user, ours=box(), broken={"command": "no-such-program"})
     flow = 'from atomic.workflows import State, agent_node, graph\nclass S(State):\n    prompt: str = ""\n'
     chain = 'graph(S).then(agent_node("first", "@@ours@@")).then(agent_node("second", "@@hello@@"))'

@@ -33,7 +33,7 @@ def give_away(user: User, path: Path) -> None:
 
 @pytest.fixture
 def shared(user: User, tmp_path: Path) -> Path:
-    """A folder for Atomic in which somebody has put a configuration."""
+    """Return a home for Atomic in which another user has put a configuration."""
     folder = tmp_path / "shared"
     folder.mkdir()
     (folder / "config.toml").write_text(f'agent = "claude"\n[providers.claude]\npath = "{tmp_path}/evil"\n')
@@ -122,7 +122,7 @@ workflow = graph(S).node("first", first).compile()
 
 
 @pytest.mark.ci
-async def test_no_core_is_left_by_atomic_and_what_it_starts(user: User, tmp_path: Path) -> None:
+async def test_neither_atomic_nor_its_children_leave_a_core_dump(user: User, tmp_path: Path) -> None:
     agent = ["/bin/sh", "-c", f"ulimit -c > '{tmp_path}/limit'; exec '{sys.executable}' '{PUPPET}'"]
     user.sets(f"[acp.puppet]\ncommand = {json.dumps(agent)}\n")
     done = subprocess.run(

@@ -1,6 +1,6 @@
 """The wheel in a virtual environment of its own, without any extra, and the user's own agents on PATH.
 
-Nothing is hidden or simulated: what is not a dependency of the package is not there.
+Nothing is hidden or simulated: packages that are not dependencies are missing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHECK = "git log -1"  # green before the run and after it
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel, install it with pip alone, and return the folder of its programs."""
+    """Build the wheel, install it with only pip, and return the folder of its programs."""
     folder = tmp_path_factory.mktemp("plain")
     _run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder / "dist"))
     [wheel] = (folder / "dist").iterdir()
@@ -55,7 +55,7 @@ def _run(*words: str) -> None:
 
 @pytest.fixture
 def user(installed: Path, tmp_path: Path) -> User:
-    """Somebody who has installed nothing but the wheel."""
+    """Return a user who has installed only the wheel."""
     user = User(tmp_path)
     user.program = installed / "atomic"
     del user.env["PYTHONPATH"]

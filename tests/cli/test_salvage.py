@@ -65,7 +65,7 @@ async def test_newer_bytes_of_the_user_are_replaced_only_with_force_and_are_kept
 
 
 @pytest.mark.ci
-async def test_a_file_with_a_secret_is_not_kept_and_that_is_said(tmp_path: Path) -> None:
+async def test_a_file_with_a_secret_is_not_kept_and_that_is_reported(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "rm secret.env"})
     (run.project / "secret.env").write_text(f"GITHUB={TOKEN}\n")
     outcome = await run.ralph("--max-iterations", "1", GOAL)
@@ -105,7 +105,7 @@ async def test_a_path_may_be_given_from_a_folder_below(tmp_path: Path, inside: b
 
 
 @pytest.mark.ci
-async def test_what_was_staged_is_staged_again_once(tmp_path: Path) -> None:
+async def test_staged_content_is_staged_again_once(tmp_path: Path) -> None:
     run = Wrecked(tmp_path, {"sh": "git reset -q && rm staged.txt"})
     (run.project / "staged.txt").write_text("staged\n")
     run.git("add", "staged.txt")
@@ -196,7 +196,7 @@ async def test_newer_staged_content_stays_without_force(tmp_path: Path, is_commi
 
 
 @pytest.mark.ci
-async def test_what_the_run_has_staged_instead_is_replaced(tmp_path: Path) -> None:
+async def test_content_staged_by_the_run_is_replaced(tmp_path: Path) -> None:
     run = Staged(tmp_path, {"sh": "echo theirs > staged.txt && git add staged.txt"})
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     done = await run.salvage("staged.txt")
@@ -238,7 +238,7 @@ async def test_permissions_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_what_the_run_left_alone_is_not_offered(tmp_path: Path) -> None:
+async def test_untouched_files_are_not_offered(tmp_path: Path) -> None:
     run = Wrecked(tmp_path)
     assert (await run.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
     (run.project / "draft.md").write_text("my newer draft\n")
@@ -278,7 +278,7 @@ async def test_nothing_is_written_through_a_link_that_leads_out_of_the_project(t
 
 
 @pytest.mark.ci
-async def test_what_the_planner_destroys_is_reported_and_comes_back(tmp_path: Path) -> None:
+async def test_files_destroyed_by_the_planner_are_reported_and_restored(tmp_path: Path) -> None:
     run = Wrecked(tmp_path)
     planner = {**PLAN, "do": [{"sh": "rm -f draft.md"}, *PLAN["do"]]}
     run.play(planner, worker("1", {"write": {"part1.txt": "1\n"}}), worker("2", {"write": {"p": "2\n"}}), APPROVE)

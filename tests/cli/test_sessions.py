@@ -1,4 +1,4 @@
-"""`atomic sessions`: runs in a list, one in detail, its report, an archive of it, and old ones away."""
+"""`atomic sessions`: list, show, report, export and prune."""
 
 from __future__ import annotations
 
@@ -42,9 +42,6 @@ async def as_json(user: User, *words: str) -> Any:
     return msgspec.json.decode(done.stdout)
 
 
-# list -----------------------------------------------------------------------------------------------------------------
-
-
 async def test_the_list_has_the_newest_first_with_all_fields(user: User) -> None:
     make_session(user.home, FIRST, created_at="2026-11-15T10:00:00.000Z")
     make_session(user.home, SECOND, created_at="2026-11-15T11:00:00.000Z", workflow="ralph")
@@ -64,13 +61,13 @@ async def test_a_running_one_whose_owner_is_dead_is_shown_as_interrupted(user: U
     assert len(await as_json(user, "list", "--status", "interrupted")) == 1
 
 
-async def test_only_those_of_this_project(user: User) -> None:
+async def test_project_lists_only_runs_of_this_project(user: User) -> None:
     make_session(user.home, project="/elsewhere")
     mine = make_session(user.home, project=str(user.project.resolve()))
     assert [one["id"] for one in await as_json(user, "list", "--project")] == [mine]
 
 
-async def test_no_sessions_is_no_error(user: User) -> None:
+async def test_an_empty_list_is_not_an_error(user: User) -> None:
     done = await user.atomic("sessions", "list")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "No runs yet.\n", "")
     assert await as_json(user, "list") == []
@@ -90,9 +87,6 @@ async def test_a_thousand_old_sessions_do_not_slow_it_down(user: User) -> None:
     judge(time.perf_counter() - began, 5)  # it takes a third of a second; the machine may be shared
 
 
-# which one ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("verb", ["show", "report"])
 async def test_not_an_id_unknown_and_ambiguous_are_three_messages(user: User, verb: str) -> None:
     make_session(user.home, FIRST)
@@ -109,10 +103,22 @@ async def test_no_id_reaches_outside_of_the_sessions(user: User) -> None:
         assert (await user.atomic("sessions", "show", id)).exit_code == 2
 
 
-# show -----------------------------------------------------------------------------------------------------------------
+async def test_show_prints_the_next_command_with_the_flag_that_lifts_the_limit(user: User) -> None:
+    id = make_session(user.home, status="paused", reason="--max-cost is reached")
+    resume = f"atomic resume {id}"
+    ended = {"type": "run_ended", "run": id, "seq": 9, "time": "2026-11-15T10:05:00.000Z", "status": "paused"}
+    ended |= {"reason": "max_cost", "message": "", "exit_code": 6}
+    log = folder_of(user.home, id) / "logs" / "events.jsonl"
+    log.write_bytes(msgspec.json.encode({**ended, "resume": f"{resume} --max-cost 2"}) + b"\n")
+    done = await user.atomic("sessions", "show", id)
+    assert re.search(f"^next +{resume} --max-cost 2$", done.stdout, re.MULTILINE)
+    with log.open("ab") as file:  # a later attempt was stopped by the user
+        file.write(msgspec.json.encode({**ended, "resume": resume}) + b"\n")
+    done = await user.atomic("sessions", "show", id)
+    assert re.search(f"^next +{resume}$", done.stdout, re.MULTILINE)
 
 
-async def test_show_tells_steps_with_their_cost_and_the_tasks(user: User) -> None:
+async def test_show_prints_steps_with_their_cost_and_the_tasks(user: User) -> None:
     id = make_session(user.home, steps=["plan", "check"])
     write(folder_of(user.home, id) / "tasks.json", '{"tasks": [{"id": "1", "title": "Log in", "status": "completed"}]}')
     add_call(user.home, id, time=time.time())
@@ -187,7 +193,7 @@ async def test_the_graph_is_drawn_only_if_the_workflow_is_trusted(user: User, tm
     assert "<svg" in (await user.atomic("sessions", "show", id, "--html")).stdout
 
 
-async def test_a_damaged_journal_is_said_and_the_rest_is_shown(user: User) -> None:
+async def test_a_damaged_journal_is_reported_and_the_rest_is_shown(user: User) -> None:
     id = make_session(user.home)
     (folder_of(user.home, id) / "journal.db").write_bytes(b"no database at all" * 1000)
     done = await user.atomic("sessions", "show", id)
@@ -223,7 +229,7 @@ class Page(HTMLParser):
         ("report.md", ""),
     ],
 )
-async def test_a_pipe_in_the_place_of_a_file_stops_nobody(user: User, name: str, said: str) -> None:
+async def test_a_pipe_instead_of_a_file_does_not_block(user: User, name: str, said: str) -> None:
     id = make_session(user.home, steps=["plan"], status="paused")
     path = folder_of(user.home, id) / name
     path.unlink(missing_ok=True)
@@ -268,16 +274,13 @@ async def test_the_page_goes_to_a_file_that_is_not_there_yet(user: User) -> None
     assert (await user.atomic("sessions", "show", id, "--html", "--json")).exit_code == 2
 
 
-# report ---------------------------------------------------------------------------------------------------------------
-
-
 async def test_the_report_is_the_workflows_own(user: User) -> None:
     id = make_session(user.home)
     write(folder_of(user.home, id) / "report.md", "# Mine\n")
     assert (await user.atomic("sessions", "report", id)).stdout == "# Mine\n"
 
 
-async def test_without_one_it_is_made_from_what_is_there(user: User) -> None:
+async def test_a_missing_report_is_made_from_the_history(user: User) -> None:
     question: dict[str, Any] = {"id": "which", "text": "Which one?", "options": [], "node": "ask"}
     id = make_session(user.home, status="paused", reason="question", questions=[question], steps=["plan", "bad-one"])
     add_call(user.home, id)
@@ -288,9 +291,6 @@ async def test_without_one_it_is_made_from_what_is_there(user: User) -> None:
     assert "- planner: 1 call, 10s, 110 tokens, $0.25" in text
     assert "- worker: 1 call, 10s, 10 tokens\n" in text
     assert "it broke" in text
-
-
-# export ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.ci
@@ -341,9 +341,6 @@ async def test_an_archive_replaces_nothing_and_leaves_nothing_half_written(user:
     assert sorted(os.listdir(user.project)) == ["run.tar.gz"]
 
 
-# prune ----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.ci
 async def test_prune_needs_to_know_which_ones(user: User) -> None:
     make_session(user.home)
@@ -384,7 +381,7 @@ async def test_prune_follows_no_link(user: User, tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_without_a_person_prune_needs_yes(user: User) -> None:
+async def test_without_a_terminal_prune_needs_yes(user: User) -> None:
     make_session(user.home)
     done = await user.atomic("sessions", "prune", "--status", "completed")
     assert done.exit_code == 2
@@ -394,7 +391,7 @@ async def test_without_a_person_prune_needs_yes(user: User) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("typed", "left"), [("\n", 1), ("n\n", 1), ("y\n", 0)])
-async def test_a_person_is_asked_and_enter_alone_is_no(user: User, typed: str, left: int) -> None:
+async def test_prune_asks_and_enter_means_no(user: User, typed: str, left: int) -> None:
     make_session(user.home)
     words = [ATOMIC, "sessions", "prune", "--status", "completed"]
     async with in_terminal(words, env=user.env, cwd=user.project) as terminal:

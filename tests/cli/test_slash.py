@@ -1,4 +1,4 @@
-"""Slash commands and agents in `atomic -p`: what is Atomic's own, and what reaches the agent."""
+"""Slash commands and agents in `atomic -p`: some run in Atomic, others reach the agent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Call = Mapping[str, Any]
 
 
 def recording(user: User, *answers: str | Call) -> str:
-    """A recording with a call for each answer; a text is a turn that says it. The name of its agent."""
+    """Write a recording with a call for each answer, and return the name of its agent."""
     calls = [answer if isinstance(answer, Mapping) else says(answer) for answer in answers]
     lines = [{"atomic_recording": 1}, *calls]
     (user.home / "in.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, lines)) + b"\n")
@@ -39,13 +39,13 @@ def says(text: str, *, match: str = "", reason: str = "done", error: str | None 
 
 
 async def ask(user: User, prompt: str, *answers: str | Call, flags: tuple[str, ...] = (), **more: Any) -> ExecResult:
-    """One `atomic -p` whose calls are recorded to `calls(user)`."""
+    """Run `atomic -p`; `calls(user)` returns the recorded calls."""
     record = str(user.home / "out.jsonl")
     return await user.atomic("-p", prompt, "-a", recording(user, *answers), "--record", record, *flags, **more)
 
 
 def calls(user: User) -> list[Call]:
-    """What the agent was asked, in order of the prompts."""
+    """Return the calls of the agent, in order of the prompts."""
     lines = (user.home / "out.jsonl").read_bytes().splitlines()[1:]
     return sorted((msgspec.json.decode(line) for line in lines), key=lambda call: call["prompt"])
 
@@ -93,14 +93,14 @@ async def test_what_cannot_be_done_is_one_line_and_exit_code_2(user: User, promp
     assert (done.exit_code, complaint(done)) == (2, message)
 
 
-async def test_programs_are_told_of_a_mistake_too(user: User) -> None:
+async def test_programs_get_errors_as_json(user: User) -> None:
     done = await user.atomic("-p", "/comit", "--output", "json")
     assert objects(done) == [
         {"type": "error", "exit_code": 2, "message": 'Command not found: "/comit" (did you mean "/commit"?)'}
     ]
 
 
-async def test_runs_are_listed_and_one_of_them_goes_on(user: User) -> None:
+async def test_runs_are_listed_and_one_is_resumed(user: User) -> None:
     assert (await user.atomic("-p", "/sessions")).stdout == "There are no sessions.\n"
     workflow(user, "asks", 'workflow = graph(S).ask_user("q", "Well?").compile()\n')
     assert (await user.atomic("run", "asks", "about it")).exit_code == 5
@@ -137,13 +137,13 @@ async def test_a_skill_is_one_turn_with_its_prompt_model_and_tools(user: User) -
     assert call["options"]["denied_tools"] == ["write"]
 
 
-async def test_a_skill_without_arguments_says_so(user: User) -> None:
+async def test_a_skill_without_arguments_is_marked_as_such(user: User) -> None:
     skill(user.project / ".claude", "tidy", "Tidy: $ARGUMENTS")
     await ask(user, "/tidy", "Done.")
     assert calls(user)[0]["prompt"].strip() == "Tidy: [no arguments provided]"
 
 
-async def test_what_is_piped_in_follows_the_arguments(user: User) -> None:
+async def test_piped_text_follows_the_arguments(user: User) -> None:
     skill(user.project / ".claude", "tidy", "Tidy: $ARGUMENTS")
     await ask(user, "/tidy this", "Done.", input="a diff\n")
     assert calls(user)[0]["prompt"].strip() == "Tidy: this\n\na diff"
@@ -172,7 +172,7 @@ async def test_an_agent_is_one_turn_with_its_system_prompt(user: User, prompt: s
 
 
 @pytest.mark.ci
-async def test_several_agents_are_asked_at_once_and_each_is_told(user: User) -> None:
+async def test_several_agents_run_at_once_and_each_is_reported(user: User) -> None:
     agent(user.project / ".claude", "plan", "You plan.", head="model: opus\n")
     agent(user.project / ".claude", "check", "You check.")
     answers = says("A plan.", match="^one$"), says("All well.", match="^two$")
@@ -208,9 +208,7 @@ async def test_programs_see_the_agents_as_sub_agents(user: User) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("reason", "code"), [("error", 1), ("refused", 1), ("limit", 7)])
-async def test_one_agent_that_fails_is_the_exit_code_and_the_others_are_told(
-    user: User, reason: str, code: int
-) -> None:
+async def test_a_failed_agent_sets_the_exit_code_and_others_are_reported(user: User, reason: str, code: int) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
     answers = says("A plan.", match="^one$"), says("", match="^two$", reason=reason, error="it broke")
@@ -220,7 +218,7 @@ async def test_one_agent_that_fails_is_the_exit_code_and_the_others_are_told(
 
 
 @pytest.mark.ci
-async def test_a_question_that_nobody_answers_ends_several_agents_too(user: User) -> None:
+async def test_an_unanswered_question_ends_several_agents_too(user: User) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
     question = {"type": "question_asked", "questions": [{"text": "Which one?"}]}
@@ -255,7 +253,7 @@ async def test_text_that_only_looks_like_it_reaches_the_agent_as_it_is(user: Use
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"])
-async def test_a_signal_stops_several_agents_and_what_was_said_is_told(user: User, number: int, code: int) -> None:
+async def test_a_signal_stops_several_agents_and_their_text_is_printed(user: User, number: int, code: int) -> None:
     agent(user.project / ".claude", "plan", "You plan.")
     agent(user.project / ".claude", "check", "You check.")
     begins = {"type": "text_delta", "text": "Well"}

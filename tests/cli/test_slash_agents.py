@@ -85,6 +85,6 @@ workflow = graph(S).node("both", both).compile()
         user.env["ATOMIC_OPENCODE_PATH"] = os.environ["ATOMIC_OPENCODE_PATH"]
         done = await user.atomic("run", "models", "-a", "opencode")
     assert done.exit_code == 0, done.stderr
-    # The worker that comes with Atomic names "sonnet", but makes nobody pay for what they did not choose.
+    # The built-in worker names "sonnet", but must not make users pay for a model that they did not choose.
     models = [call_of(server, name).model for name in "abc"]
     assert models == ["other-2", "other-2", "scripted-1"]

@@ -1,4 +1,4 @@
-"""What the command says about itself, what it refuses, and what starting it costs."""
+"""The help of the command, its usage errors, and the cost of a start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_the_version_is_the_whole_answer(user: User) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-async def test_help_names_all_that_can_be_done(user: User, flag: str) -> None:
+async def test_help_names_every_command_and_flag(user: User, flag: str) -> None:
     done = await user.atomic(flag)
     assert (done.exit_code, done.stderr) == (0, "")
     for word in (
@@ -85,7 +85,7 @@ async def test_a_wrong_command_line_is_one_line_and_exit_code_2(user: User, word
     assert (done.exit_code, complaint(done)) == (2, message)
 
 
-async def test_a_word_of_a_stranger_cannot_write_to_the_terminal(user: User) -> None:
+async def test_an_untrusted_argument_cannot_control_the_terminal(user: User) -> None:
     done = await user.atomic("\x1b]0;title\x07\nnext")
     assert complaint(done).startswith('Unknown command: "␛]0;title␇ next"')
 
@@ -96,7 +96,7 @@ async def test_python_m_atomic_is_the_same_command(user: User) -> None:
 
 
 @pytest.mark.parametrize("output", ["closed", "gone"])
-async def test_nobody_who_reads_is_no_error(user: User, output: str) -> None:
+async def test_a_closed_output_is_not_an_error(user: User, output: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     closing = (lambda: os.close(1)) if output == "closed" else None
@@ -109,7 +109,7 @@ async def test_nobody_who_reads_is_no_error(user: User, output: str) -> None:
 
 
 def imported_after(code: str, *names: str) -> set[str]:
-    """Which of these modules a fresh interpreter has imported after the code."""
+    """Return which of these modules a new interpreter imports for the code."""
     code += f"; import sys; print('modules', *(name for name in {names} if name in sys.modules))"
     said = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
     return set(said.splitlines()[-1].split()[1:])
@@ -126,8 +126,8 @@ def test_what_needs_nothing_imports_nothing(flag: str) -> None:
     assert imported_after(code, "asyncio", "msgspec", "argparse", "re", "logging", "typing", "enum") == set()
 
 
-async def test_help_says_where_flags_go_as_the_command_line_takes_them(user: User) -> None:
-    """A flag after an unquoted prompt is a part of it; the help must not say otherwise."""
+async def test_help_describes_the_position_of_flags_correctly(user: User) -> None:
+    """A flag after an unquoted prompt is a part of it; the help must agree."""
     help = (await user.atomic("--help")).stdout
     assert (
         "Flags go before the prompt; a prompt of one word or in quotes right after -p may be followed by flags." in help

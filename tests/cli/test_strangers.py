@@ -1,4 +1,4 @@
-"""A stranger's repository: nothing in it runs before somebody trusts it, whatever is asked of Atomic there."""
+"""An untrusted repository: no command runs its code before the user trusts it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ALL = [
 
 
 def every_command() -> list[list[str]]:
-    """Each verb with words that it takes, and with `--help`; what a shell asks for at Tab."""
+    """Return a command line for each verb, one with `--help`, and those of a shell's Tab."""
     commands = [["--help"], ["--version"], [], ["-p", "hi"], ["-p", "/help"], ["-p", "/evil x"], ["-p", "@evil x"]]
     for verb in _verbs(VERBS.values()):
         path = verb.path.split()
@@ -67,7 +67,7 @@ def _verbs(verbs: Iterable[Verb]) -> Iterator[Verb]:
 
 
 class Visit:
-    """A user in a stranger's project."""
+    """A user in an untrusted project."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.user = User(folder)
@@ -110,7 +110,7 @@ async def test_nothing_runs_in_a_strangers_project(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in REPRESENTATIVE else pytest.mark.full) for name in PROJECTS]
 )
-async def test_nothing_runs_whatever_is_asked_of_atomic(tmp_path: Path, name: str) -> None:
+async def test_no_command_runs_untrusted_code(tmp_path: Path, name: str) -> None:
     visit = Visit(tmp_path, name)
     await visit.try_all(every_command())
 
@@ -126,7 +126,7 @@ async def test_the_canary_sings_once_it_is_trusted(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", HAS_ITEMS)
-async def test_all_that_would_run_is_shown_before_it_is_trusted(tmp_path: Path, name: str) -> None:
+async def test_all_code_is_shown_before_it_is_trusted(tmp_path: Path, name: str) -> None:
     visit = Visit(tmp_path, name)
     (shown,) = await visit.try_all([["trust", "--show", "--json"]])
     found = msgspec.json.decode(shown.stdout)

@@ -1,4 +1,4 @@
-"""`atomic tasks`: what is in a list, what is next, what is wrong with it."""
+"""`atomic tasks`: show a list, its next task and its problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CIRCLE = '{"tasks": [{"id": "a", "title": "A", "blocked_by": ["b"]}, {"id": "b",
 
 
 @pytest.mark.parametrize("words", [("tasks", "show"), ("tasks",)])
-async def test_show_tells_what_each_task_waits_for(user: User, words: tuple[str, ...]) -> None:
+async def test_show_prints_the_obstacle_of_each_task(user: User, words: tuple[str, ...]) -> None:
     write(user.project / "tasks.json", LIST)
     done = await user.atomic(*words, "tasks.json")
     assert (done.exit_code, done.stderr) == (0, "")
@@ -56,14 +56,14 @@ async def test_next_is_the_task_that_may_start(user: User) -> None:
     assert (as_json["task"]["id"], as_json["ready"], list(as_json["waiting"])) == ("2", ["2"], ["3"])
 
 
-async def test_next_of_a_list_that_cannot_go_on_says_why_and_exits_with_5(user: User) -> None:
+async def test_next_explains_why_no_task_can_start_and_exits_with_5(user: User) -> None:
     write(user.project / "tasks.json", LIST.replace('"priority": 2', '"status": "failed"'))
     done = await user.atomic("tasks", "next", "tasks.json")
     assert done.exit_code == 5
     assert done.stdout.startswith("No task can start:\n2: failed\n3: ")
 
 
-async def test_next_of_a_finished_list_is_no_error(user: User) -> None:
+async def test_next_of_a_finished_list_is_not_an_error(user: User) -> None:
     write(user.project / "tasks.json", '[{"id": 1, "title": "x", "status": "done"}]')
     done = await user.atomic("tasks", "next", "tasks.json")
     assert (done.exit_code, done.stdout) == (0, "All tasks are done.\n")
@@ -79,13 +79,13 @@ async def test_check_names_every_problem_with_its_file(user: User) -> None:
     assert {problem["kind"] for problem in as_json["problems"]} == {"cycle", "unknown_status"}
 
 
-async def test_check_of_a_good_list_says_so(user: User) -> None:
+async def test_check_confirms_a_good_list(user: User) -> None:
     write(user.project / "tasks.json", LIST)
     done = await user.atomic("tasks", "check", "tasks.json")
     assert (done.exit_code, done.stdout) == (0, "3 tasks: 2 pending, 1 completed, no problems\n")
 
 
-async def test_convert_leaves_a_list_of_tasks_what_it_is(user: User) -> None:
+async def test_convert_keeps_a_task_list_unchanged(user: User) -> None:
     write(user.project / "tasks.json", '[{"id": "#1", "name": "a", "status": "done"}, {"id": 2, "dependencies": [1]}]')
     done = await user.atomic("tasks", "convert", "tasks.json")
     tasks = msgspec.json.decode(done.stdout)["tasks"]
@@ -135,7 +135,7 @@ async def test_each_verb_reads_a_feature_list(user: User, features: str) -> None
 
 
 @pytest.mark.parametrize("verb", ["show", "next", "check", "convert"])
-async def test_what_is_no_list_is_one_line_and_exit_code_2(user: User, verb: str) -> None:
+async def test_an_invalid_list_is_one_line_and_exit_code_2(user: User, verb: str) -> None:
     missing = await user.atomic("tasks", verb, "nowhere.json")
     assert (missing.exit_code, "nowhere.json" in complaint(missing)) == (2, True)
     write(user.project / "odd.json", '"hello"')

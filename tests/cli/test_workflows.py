@@ -33,7 +33,7 @@ async def trust(user: User) -> None:
 
 
 async def listed(user: User) -> list[dict[str, Any]]:
-    """All but those that come with Atomic."""
+    """Return all workflows except built-in ones."""
     done = await user.atomic("workflows", "list", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
     found: list[dict[str, Any]] = msgspec.json.decode(done.stdout)
@@ -41,7 +41,7 @@ async def listed(user: User) -> list[dict[str, Any]]:
     return [one for one in found if one["source"] != "builtin"]
 
 
-async def test_programs_are_told_all_about_a_workflow(user: User) -> None:
+async def test_json_has_all_fields_of_a_workflow(user: User) -> None:
     path = flow(
         user, "plan",
         "name = 'plan-it'\naliases = ['pi']\ndescription = 'Plan.'\nversion = '1.2.0'\nargument_hint = 'PROMPT'\n",
@@ -212,7 +212,7 @@ async def test_a_graph_is_drawn_as_text_mermaid_and_svg(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_workflow_is_shown_and_what_it_can_do_only_if_it_may_run(user: User) -> None:
+async def test_show_prints_abilities_only_of_a_trusted_workflow(user: User) -> None:
     text = (
         HEAD + "default_config = {'depth': 2}\nworkflow = graph(State).ask_user('q', 'ok?').agent('a', 'x').compile()\n"
     )
@@ -252,9 +252,6 @@ async def test_a_workflow_that_does_not_load_is_exit_code_2(user: User) -> None:
     done = await user.atomic("workflows", "graph", "bad")
     assert done.exit_code == 2
     assert complaint(done) == f'Workflow "bad" cannot be loaded: {path}:1: ZeroDivisionError: division by zero'
-
-
-# new -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.ci
@@ -308,7 +305,7 @@ workflow = graph(State).tool("make", run=make).ask_user("q", "Go on?").tool("end
 
 @pytest.mark.ci
 @pytest.mark.parametrize("changed_by", ["the run alone", "somebody else", "the user, who took it back"])
-async def test_a_run_goes_on_with_what_it_changed_itself_and_with_nothing_else(user: User, changed_by: str) -> None:
+async def test_a_run_resumes_after_its_own_changes_only(user: User, changed_by: str) -> None:
     path = flow(user, "ask", ASKS)
     await trust(user)
     done = await user.atomic("run", "ask", "x")
@@ -323,7 +320,7 @@ async def test_a_run_goes_on_with_what_it_changed_itself_and_with_nothing_else(u
 
 
 @pytest.mark.ci
-async def test_what_is_not_as_it_was_approved_is_named_first(user: User) -> None:
+async def test_unapproved_changes_are_named_first(user: User) -> None:
     for name in ("one", "two"):
         await user.atomic("workflows", "new", name)
     path = user.project / ".atomic" / "workflows" / "two.py"
@@ -334,7 +331,7 @@ async def test_what_is_not_as_it_was_approved_is_named_first(user: User) -> None
 
 
 @pytest.mark.ci
-async def test_a_new_workflow_that_hides_another_says_so(user: User) -> None:
+async def test_a_new_workflow_reports_the_one_that_it_hides(user: User) -> None:
     (name, *_) = (one.name for one in builtin_workflows())
     done = await user.atomic("workflows", "new", name)
     assert done.exit_code == 0
@@ -343,7 +340,7 @@ async def test_a_new_workflow_that_hides_another_says_so(user: User) -> None:
 
 
 @pytest.mark.ci
-async def test_a_new_workflow_does_not_approve_what_somebody_else_brought(user: User) -> None:
+async def test_a_new_workflow_does_not_approve_other_files(user: User) -> None:
     flow(user, "evil", "raise SystemExit\n")
     done = await user.atomic("workflows", "new", "mine")
     assert done.exit_code == 0

@@ -56,7 +56,7 @@ def show_config(arguments: Arguments) -> int:
             cells.append((row.key, msgspec.json.encode(row.value).decode(), f"{row.source}, {origin}"))
     put_table(cells)
     for file in files:
-        put(f"\n{file.level} file: {one_line(file.path)}{'' if file.exists else ' (not there)'}")
+        put(f"\n{file.level} file: {one_line(file.path)}{'' if file.exists else ' (does not exist)'}")
     put("\n")
     for warning in warnings:
         tell(f"warning: {warning}")

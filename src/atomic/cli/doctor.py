@@ -130,7 +130,7 @@ def _check_config() -> tuple[Settings, list[Check]]:
         own = [problem for problem in problems if problem.startswith(f"{file}:")]
         checks += [Check("config", False, problem, "correct that line, or remove it") for problem in own]
         if not own:
-            checks.append(Check("config", True, str(file) if file.is_file() else f"{file} (not there)"))
+            checks.append(Check("config", True, str(file) if file.is_file() else f"{file} (does not exist)"))
     return settings, checks
 
 

@@ -19,7 +19,6 @@ from atomic.base.text import cut, duration, pad, table, width
 from atomic.base.untrusted_files import open_regular, read_bounded_text
 from atomic.cli.streams import json_line, put, put_table, screen_width, tell
 from atomic.config import atomic_home, find_project
-from atomic.runs.events import RunEnded
 from atomic.sessions.history import History, StepLook, read_history
 from atomic.sessions.html import page_of
 from atomic.sessions.model import SessionRecord, SessionStatus
@@ -157,7 +156,8 @@ def _with_remedy(session: Session, command: str) -> str:
                     found = command
                 elif b'"run_ended"' in line:
                     with suppress(msgspec.DecodeError, UnicodeDecodeError):  # cut off by a kill
-                        found = msgspec.json.decode(line, type=RunEnded).resume
+                        event = msgspec.json.decode(line, type=dict[str, Any])
+                        found = str(event.get("resume", ""))
     except OSError:
         return command
     return found if found.startswith(f"{command} ") else command

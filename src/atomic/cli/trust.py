@@ -41,11 +41,8 @@ def run_trust(arguments: Arguments) -> int:
     if given is None:
         return _ask(snapshot)
     if given != snapshot.hash:
-        raise CliError(
-            f"{given} is not the hash of this project in its current state: that is {snapshot.hash}"
-            " (atomic trust --show)",
-            ExitCode.UNTRUSTED,
-        )
+        message = f'"{given}" is not the hash of this project in its current state (atomic trust --show prints that)'
+        raise CliError(message, ExitCode.UNTRUSTED)
     return _approve(snapshot)
 
 
