@@ -10,7 +10,7 @@ import pytest
 from atomic.chat.agent_session import Keeper
 from atomic.providers import SessionOptions
 from atomic.providers.replay import ReplayProvider
-from atomic.providers.start_limit import NotStartedError
+from atomic.providers.programs import NotStartedError
 
 
 async def never() -> SessionOptions:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from atomic.processes import ExecResult, running
-from atomic.providers.start_limit import start_seconds
+from atomic.providers.programs import start_seconds
 from tests.cli.command import ATOMIC, User, complaint, objects, told
 from tests.cli.terminal import in_terminal
 

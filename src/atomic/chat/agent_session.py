@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from atomic.base.errors import AtomicError
 from atomic.providers import AgentProvider, AgentSession, SessionOptions
-from atomic.providers.start_limit import NotStartedError, start_seconds
+from atomic.providers.programs import NotStartedError, start_seconds
 
 _CLOSING = 4.0
 

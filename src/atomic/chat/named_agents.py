@@ -27,7 +27,7 @@ from atomic.providers import (
     TurnEnded,
     Usage,
 )
-from atomic.providers.start_limit import NotStartedError, start_seconds
+from atomic.providers.programs import NotStartedError, start_seconds
 from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 
 _STATUS = {EndReason.LIMIT: "limit", EndReason.INTERRUPTED: INTERRUPTED}

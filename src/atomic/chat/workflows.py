@@ -27,7 +27,7 @@ from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowActivity
 from atomic.chat.questions import Answers, Questions
 from atomic.chat.runs import INTERRUPTED, End, Run
 from atomic.processes import ExitWatch, end_group
-from atomic.providers.start_limit import NotStartedError, start_seconds
+from atomic.providers.programs import NotStartedError, start_seconds
 from atomic.questions import Question
 from atomic.runs.events import QuestionAsked, RunEnded, RunStarted, WorkflowEvent
 from atomic.runs.log_follower import follow_log

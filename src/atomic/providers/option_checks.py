@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from atomic.providers.base import Capabilities, SessionOptions
+from msgspec.structs import replace
+
+from atomic.providers.base import Capabilities, McpServer, SessionOptions
 from atomic.providers.errors import ProviderError, UnsupportedError
 from atomic.providers.tools import SERVER
 
@@ -56,3 +59,31 @@ def _refuse_unsupported(provider: str, can: Capabilities, options: SessionOption
     for feature, is_missing in missing.items():
         if is_missing:
             raise UnsupportedError(f"{provider} cannot {feature}", provider=provider, remedy="choose another agent")
+
+
+def only_named(options: SessionOptions) -> SessionOptions:
+    """Leave out optional servers, and tools of them, that the list of tools does not name."""
+    if options.tools is None:
+        return options
+    kept = [server for server in options.mcp_servers if not server.optional or _named(server, options.tools)]
+    unnamed = [tool for server in kept if server.optional for tool in _unnamed(server, options.tools)]
+    # The agent must not start its own server of that name either.
+    disabled = [server.name for server in options.mcp_servers if server.takes_place and server not in kept]
+    return replace(
+        options,
+        mcp_servers=kept,
+        denied_tools=[*options.denied_tools, *unnamed],
+        disabled_mcp_servers=[*options.disabled_mcp_servers, *disabled],
+    )
+
+
+def _named(server: McpServer, tools: Sequence[str]) -> bool:
+    whole = f"mcp__{server.name}"
+    return any(name == whole or name.startswith(f"{whole}__") for name in tools)
+
+
+def _unnamed(server: McpServer, tools: Sequence[str]) -> list[str]:
+    whole = f"mcp__{server.name}"
+    if whole in tools or f"{whole}__*" in tools:
+        return []
+    return [name for tool in server.tools if (name := f"{whole}__{tool}") not in tools]

@@ -8,8 +8,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from atomic.base.errors import AtomicError
 from atomic.config import Settings
-from atomic.providers.errors import ProgramMissingError
+from atomic.providers.errors import ProgramFailedError, ProgramMissingError
+
+VARIABLE = "ATOMIC_START_SECONDS"
+DEFAULT = 30.0
+
+
+class NotStartedError(AtomicError):
+    """A session or a run did not start, or not within the limit."""
 
 
 def find_program(
@@ -57,3 +65,21 @@ def find_package(package: str) -> Path | None:
     """Return the folder of a package without importing it, None if it is not installed."""
     found = importlib.util.find_spec(package)
     return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def start_seconds() -> float:
+    """Return the limit in seconds; the default if the variable is not a number above 0."""
+    try:
+        seconds = float(os.environ.get(VARIABLE, ""))
+    except ValueError:
+        return DEFAULT
+    return seconds if 0 < seconds < float("inf") else DEFAULT
+
+
+def not_started(name: str, provider: str, seconds: float) -> ProgramFailedError:
+    """Return the error for a program that exceeded the limit."""
+    return ProgramFailedError(
+        f"{name} did not start within {seconds:g} s",
+        provider=provider,
+        remedy=f"run it by hand to see what it waits for, or give it more time: {VARIABLE}=120",
+    )

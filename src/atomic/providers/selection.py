@@ -18,7 +18,7 @@ from atomic.providers.base import AgentProvider, Health, ModelInfo
 from atomic.providers.catalog import require_provider
 from atomic.providers.errors import ProgramMissingError, ProviderError
 from atomic.providers.model_names import fitting_model, original_model
-from atomic.providers.start_limit import VARIABLE
+from atomic.providers.programs import VARIABLE
 
 BY_PREFERENCE = ("claude", "opencode", "copilot")
 CHECK_SECONDS = 10.0

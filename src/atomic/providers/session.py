@@ -9,29 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from atomic.base.errors import AtomicError
 from atomic.config import Settings
 from atomic.providers.answers import Wanted, ask_in_text, ask_with_repair
-from atomic.providers.base import Capabilities, ContextUsage, Health, ModelInfo, SessionOptions, ValueT
+from atomic.providers.base import Ask, Capabilities, ContextUsage, Health, ModelInfo, SessionOptions, ValueT
 from atomic.providers.errors import ProgramFailedError, ProviderError, SessionBusyError, UnsupportedError
 from atomic.providers.events import AgentEvent, EndReason, Notice, TurnEnded
-from atomic.providers.option_checks import refuse
-from atomic.providers.optional_servers import only_named
-from atomic.providers.question_relay import QuestionRelay
+from atomic.providers.option_checks import only_named, refuse
 from atomic.providers.recording import CallRecorder, Recorder
 from atomic.providers.turn import Turn
+from atomic.questions import Question
 
 # An interrupt takes at most 2 s: first the program may stop by itself, then it is killed.
 STOP_SECONDS = 1.4
 KILL_SECONDS = 0.5
 CLEANUP_SECONDS = 30.0  # for the previous turn, before the next one fails
 
+_log = logging.getLogger(__name__)
 _log = logging.getLogger(__name__)
 
 
@@ -309,3 +310,38 @@ async def undisturbed(work: Coroutine[Any, Any, None]) -> None:
     task.result()
     if interruption is not None:
         raise interruption
+
+
+class QuestionRelay:
+    """Calls the caller's `ask` for an adapter and ends the turn if it raises.
+
+    If the agent received the error instead, it would continue without the answer and
+    might report success.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.give_up: Callable[[str], None] | None = None  # `fail_turn` of the open session
+
+    async def ask(self, questions: Sequence[Question]) -> Sequence[Sequence[str]]:
+        """Return the chosen labels for each question.
+
+        Without an answer, wait until the turn has ended.
+        """
+        try:
+            return _labels(questions, await self._ask(questions))
+        except Exception as error:  # the caller's function may raise anything
+            if self.give_up is None:
+                raise
+            _log.info("could not answer a question of the agent", exc_info=error)
+            reason = str(error) if isinstance(error, AtomicError) else f"{type(error).__name__}: {error}"
+            self.give_up(f"the agent's question could not be answered: {reason}")
+        return await asyncio.get_running_loop().create_future()
+
+
+def _labels(questions: Sequence[Question], answers: Sequence[Sequence[str]]) -> list[list[str]]:
+    # A plain string is one label, not a list of its letters.
+    chosen = [[labels] if isinstance(labels, str) else list(labels) for labels in answers]
+    if len(chosen) != len(questions):
+        raise AtomicError(f"`ask` returned {len(chosen)} answers for {len(questions)} questions")
+    return chosen

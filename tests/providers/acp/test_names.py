@@ -9,7 +9,7 @@ import pytest
 
 from atomic.config import AcpSettings, EnvSettings, ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, ProviderError, SessionOptions, UnknownProviderError, require_provider
-from atomic.providers.acp.agent import find_agent
+from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
 from tests.providers.acp.stage import puppet_settings
 

@@ -12,7 +12,7 @@ import pytest
 
 from atomic.config import Settings
 from atomic.providers import EndReason, PlanChanged, SessionOptions, SubagentEnded, SubagentStarted, UnsupportedError
-from atomic.providers.acp.agent import find_agent
+from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
 from atomic.testing.conformance.case_setup import descendants
 from atomic.testing.model_server import Call, Script

@@ -12,7 +12,7 @@ import pytest
 
 from atomic.config import Settings
 from atomic.providers import SessionOptions, UntrustedProjectError, require_provider
-from atomic.providers.acp.agent import find_agent
+from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
 from atomic.testing.model_server import Call, Script
 from tests.providers.acp.stage import PUPPET, puppet_settings, stage

@@ -6,7 +6,7 @@ import pytest
 
 from atomic.providers import EndReason
 from atomic.providers.claude.messages import Result
-from atomic.providers.claude.outcome import outcome_of
+from atomic.providers.claude.translate import outcome_of
 
 DONE = Result("success", num_turns=1, result="done")
 NOTHING = Result("success")  # of a task that came back, and nobody had anything to say

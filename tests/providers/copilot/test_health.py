@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from atomic.providers import Health, ModelInfo, require_provider
-from atomic.providers.copilot.schemas import LooseSchemaError, strict
+from atomic.providers.copilot.session import LooseSchemaError, strict
 from tests.providers.copilot.fake import fake_program
 from tests.providers.copilot.place import CACHE, place, settings
 

@@ -12,7 +12,7 @@ from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import McpServer, NotLoggedInError, ProgramMissingError, ProviderError, SessionOptions
 from atomic.providers import require_provider as require
 from atomic.providers.copilot.denials import find_denied_url, without_denials
-from atomic.providers.copilot.own_model import own_endpoint
+from atomic.providers.copilot.environment import own_endpoint
 from atomic.testing.model_server import Call, Script
 from tests.providers.claude.mcp_box import over_http
 from tests.providers.copilot.place import CACHE, PROGRAM, Place, bash, furnished, place, settings

@@ -20,7 +20,7 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.providers.copilot import limits, messages
-from atomic.providers.copilot.ignored_events import IGNORED
+from atomic.providers.copilot.messages import IGNORED
 from atomic.providers.copilot.subagents import Subagents
 from atomic.providers.copilot.translate import Translator
 from atomic.providers.turn import Turn

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from atomic.config import Settings
-from atomic.providers.acp.agent import Agent
+from atomic.providers.acp.agents import Agent
 from atomic.providers.acp.opencode import opencode_environment
 from atomic.providers.base import SessionOptions
 from atomic.providers.environment import child_environment

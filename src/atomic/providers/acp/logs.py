@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from atomic.providers.acp.known_agents import LogPlace
+from atomic.providers.acp.agents import LogPlace
 
 _PIECE = 1024 * 1024
 

@@ -12,10 +12,10 @@ import msgspec
 
 import atomic
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.providers.acp.agent import Agent
+from atomic.providers.acp.agents import Agent
 from atomic.providers.acp.client import Client
-from atomic.providers.acp.errors import BrokenProtocolError, RefusedError
 from atomic.providers.acp.framing import Lines
+from atomic.providers.acp.launch import Server
 from atomic.providers.acp.messages import (
     VERSION,
     Begun,
@@ -25,11 +25,12 @@ from atomic.providers.acp.messages import (
     Login,
     Opened,
     OptionsUpdate,
+    StructT,
     TurnDone,
+    read,
+    text_at,
 )
-from atomic.providers.acp.servers import Server
 from atomic.providers.acp.translate import Translator
-from atomic.providers.acp.untyped import StructT, read, text_at
 from atomic.providers.errors import NotLoggedInError, ProgramFailedError, ProviderError, UnsupportedError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
 
@@ -40,6 +41,18 @@ _AUTH_REQUIRED = -32000
 _GENERIC = ("Internal error: ", "Internal error")
 
 _HARMLESS = frozenset({"elicitation/complete"})
+
+
+class BrokenProtocolError(ProgramFailedError):
+    """The agent sent something that is not a message of the protocol."""
+
+
+class RefusedError(ProviderError):
+    """The agent answered a request with an error."""
+
+    def __init__(self, message: str, *, provider: str, code: int) -> None:
+        self.code = code
+        super().__init__(message, provider=provider)
 
 
 class AcpProgram:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from atomic.config import Settings
 from atomic.processes import ExecError, execute
 from atomic.processes.temporary_folders import temporary_prefix
-from atomic.providers.acp.agent import command_line, find_agent
+from atomic.providers.acp.agents import command_line, find_agent
 from atomic.providers.acp.environment import environment
 from atomic.providers.acp.launch import Launch
 from atomic.providers.acp.session import AcpSession

@@ -9,13 +9,11 @@ from typing import Any
 import msgspec
 
 from atomic.providers.acp.client import Client
-from atomic.providers.acp.errors import RefusedError
 from atomic.providers.acp.launch import Launch
-from atomic.providers.acp.lifecycle import Lifecycle
+from atomic.providers.acp.lifecycle import Lifecycle, current_model, models_of
 from atomic.providers.acp.limits import find_limit
 from atomic.providers.acp.messages import TurnDone
-from atomic.providers.acp.options import current_model, models_of
-from atomic.providers.acp.prompts import command_of, is_compaction, not_a_command, system_block, without_surrogates
+from atomic.providers.acp.program import RefusedError
 from atomic.providers.acp.retry_limit import RetryMonitor
 from atomic.providers.acp.translate import Translator
 from atomic.providers.acp.usage import Meters
@@ -34,6 +32,8 @@ _REASONS = {
     "max_turn_requests": EndReason.MAX_TURNS,
     "refusal": EndReason.REFUSED,
 }
+_COMMAND = "/"
+_HIDDEN = "\u2060"  # invisible and not a blank: it hides a command
 
 
 class AcpSession(LiveSession):
@@ -229,3 +229,30 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def command_of(prompt: str) -> str:
+    """Return the name of the command that a prompt calls, "" if it calls none."""
+    text = prompt.strip()
+    if not text.startswith(_COMMAND):
+        return ""
+    return text[1:].partition("\n")[0].partition(" ")[0]
+
+
+def is_compaction(prompt: str) -> bool:
+    return command_of(prompt) == "compact"
+
+
+def not_a_command(prompt: str) -> str:
+    """Return the text so that an agent does not read it as a command, for example a path."""
+    return f"{_HIDDEN}{prompt}"
+
+
+def system_block(system_prompt: str) -> str:
+    """Wrap the system prompt; the protocol can only send it with the first prompt."""
+    return f"<system_prompt>\n{system_prompt}\n</system_prompt>"
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON cannot represent."""
+    return text.encode(errors="replace").decode()

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.providers.acp.known_agents import Quirks
+from atomic.providers.acp.agents import Quirks
 from atomic.providers.acp.messages import (
     IGNORED,
     UPDATES,
@@ -25,9 +25,11 @@ from atomic.providers.acp.messages import (
     ToolCall,
     Update,
     UsageUpdate,
+    as_object,
+    read,
+    text_at,
 )
 from atomic.providers.acp.tool_calls import ToolCalls
-from atomic.providers.acp.untyped import as_object, read, text_at
 from atomic.providers.acp.usage import Meters
 from atomic.providers.events import (
     AgentEvent,

@@ -11,13 +11,12 @@ import msgspec
 from atomic.providers.base import ContextUsage, ModelInfo
 from atomic.providers.claude import control, messages
 from atomic.providers.claude.control import Control, Json, ToolMessage
-from atomic.providers.claude.launch import Launch
+from atomic.providers.claude.launch import ATOMIC_SERVER, Launch
 from atomic.providers.claude.questions import MayUse
-from atomic.providers.claude.servers import ATOMIC_SERVER
 from atomic.providers.claude.translate import Translator
 from atomic.providers.claude.transport import ProgramTransport
 from atomic.providers.errors import ProgramFailedError
-from atomic.providers.start_limit import not_started
+from atomic.providers.programs import not_started
 from atomic.providers.tool_protocol import INVALID_REQUEST, failed
 
 T = TypeVar("T")

@@ -12,11 +12,10 @@ import msgspec
 from atomic.providers.base import Capabilities, ContextUsage, ModelInfo
 from atomic.providers.claude.environment import PROVIDER
 from atomic.providers.claude.health import login_remedy
-from atomic.providers.claude.launch import Launch
+from atomic.providers.claude.launch import Launch, name_of
 from atomic.providers.claude.lifecycle import Lifecycle
 from atomic.providers.claude.message_events import MessageReader
 from atomic.providers.claude.questions import permission
-from atomic.providers.claude.servers import name_of
 from atomic.providers.claude.translate import Translator
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import AgentEvent, Compacted, EndReason, Notice, QuestionAsked, TurnEnded

@@ -13,8 +13,8 @@ from atomic.processes import end_group
 from atomic.providers.base import ContextUsage
 from atomic.providers.copilot import messages
 from atomic.providers.copilot.denials import Rule, denied_urls, find_denied_url, forbid
+from atomic.providers.copilot.environment import LOGIN
 from atomic.providers.copilot.launch import Setup
-from atomic.providers.copilot.login import LOGIN
 from atomic.providers.copilot.server import AnswerT, Server
 from atomic.providers.errors import NotLoggedInError, ProviderError
 from atomic.providers.events import PlanItem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from atomic.processes import ExecError, execute
 from atomic.providers.base import Health
-from atomic.providers.copilot.login import LOGIN, has_login
+from atomic.providers.copilot.environment import LOGIN, has_login
 
 INSTALL = "npm install -g @github/copilot"
 OLDEST = (1, 0, 102)  # newer versions keep its protocol

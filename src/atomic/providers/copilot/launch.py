@@ -12,9 +12,7 @@ import msgspec
 from atomic.config import Settings
 from atomic.providers.base import AgentLike, CustomTool, McpServer, SessionOptions
 from atomic.providers.copilot.denials import Rule, without_denials
-from atomic.providers.copilot.environment import environment
-from atomic.providers.copilot.login import copilot_home, has_login
-from atomic.providers.copilot.own_model import own_endpoint, own_model
+from atomic.providers.copilot.environment import copilot_home, environment, has_login, own_endpoint, own_model
 from atomic.providers.copilot.server import CommandLine
 from atomic.providers.errors import ProviderError
 from atomic.providers.model_names import named_model

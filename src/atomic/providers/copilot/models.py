@@ -10,9 +10,7 @@ import msgspec
 from atomic.config import Settings
 from atomic.providers.base import ModelInfo
 from atomic.providers.copilot.denials import without_denials
-from atomic.providers.copilot.environment import environment
-from atomic.providers.copilot.login import has_login, is_about_login
-from atomic.providers.copilot.own_model import own_endpoint, own_model
+from atomic.providers.copilot.environment import environment, has_login, is_about_login, own_endpoint, own_model
 from atomic.providers.copilot.server import CommandLine, shared_server
 from atomic.providers.errors import ProviderError
 

@@ -20,8 +20,8 @@ from atomic.processes import ExecError, Program, end_marked, new_mark, running
 from atomic.providers.copilot.framing import Headed
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
+from atomic.providers.programs import not_started, start_seconds
 from atomic.providers.shared_server import Shared
-from atomic.providers.start_limit import not_started, start_seconds
 
 AnswerT = TypeVar("AnswerT")
 

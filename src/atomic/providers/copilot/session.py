@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from atomic.providers.base import Capabilities, ContextUsage, SessionOptions
 from atomic.providers.copilot import messages
@@ -16,7 +16,6 @@ from atomic.providers.copilot.connection import Connection, UnknownSessionError,
 from atomic.providers.copilot.launch import Setup
 from atomic.providers.copilot.questions import Form
 from atomic.providers.copilot.requests import TurnTasks
-from atomic.providers.copilot.schemas import LooseSchemaError, strict
 from atomic.providers.copilot.server import Server, shared_server
 from atomic.providers.copilot.subagents import Subagents, as_input
 from atomic.providers.copilot.translate import Translator
@@ -28,6 +27,7 @@ from atomic.providers.turn import Turn
 PING_SECONDS = 0.2  # for an answer of a healthy server
 
 _log = logging.getLogger(__name__)
+_NOT_STRICT = frozenset({"default", "title", "prefixItems", "discriminator"})
 
 
 class CopilotSession(LiveSession):
@@ -237,3 +237,27 @@ def _with_schema(prompt: str, schema: Mapping[str, Any] | None) -> tuple[str, Ma
         return prompt, strict(schema)
     except LooseSchemaError:
         return f"{prompt}\n\nAnswer with JSON alone that fits this JSON Schema:\n{json.dumps(schema)}", None
+
+
+class LooseSchemaError(Exception):
+    """A schema with an object of unknown fields cannot be strict."""
+
+
+def strict(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with all objects closed. Raise LooseSchemaError."""
+    result = {key: _strict(key, value) for key, value in schema.items() if key not in _NOT_STRICT}
+    if result.get("type") == "object":
+        if "properties" not in result or isinstance(schema.get("additionalProperties"), Mapping):
+            raise LooseSchemaError
+        result |= {"additionalProperties": False, "required": list(result["properties"])}
+    return result
+
+
+def _strict(key: str, value: Any) -> Any:
+    if key in ("properties", "$defs"):
+        return {name: strict(one) for name, one in cast("Mapping[str, Mapping[str, Any]]", value).items()}
+    if key in ("items", "additionalProperties") and isinstance(value, Mapping):
+        return strict(cast("Mapping[str, Any]", value))
+    if key in ("anyOf", "oneOf", "allOf"):
+        return [strict(one) for one in cast("list[Mapping[str, Any]]", value)]
+    return value

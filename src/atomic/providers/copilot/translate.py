@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from atomic.providers.copilot import limits, messages
-from atomic.providers.copilot.login import LOGIN, is_about_login
+from atomic.providers.copilot.environment import LOGIN, is_about_login
 from atomic.providers.copilot.subagents import TOOL, Subagents, as_input
 from atomic.providers.events import (
     AgentEvent,

@@ -56,7 +56,7 @@ class OpencodeProvider(LiveProvider):
         if not options.trusted:
             refuse_project_code(folder)
         plan = self._plan(options)
-        from atomic.providers.opencode.pool import leased
+        from atomic.providers.opencode.server import leased
         from atomic.providers.opencode.session import OpencodeSession
 
         async with leased(plan) as shared:
@@ -71,7 +71,7 @@ class OpencodeProvider(LiveProvider):
         """Return the models of all usable providers. Raise ProviderError."""
         plan = self._plan(SessionOptions())
         from atomic.providers.opencode.models import list_models
-        from atomic.providers.opencode.pool import leased
+        from atomic.providers.opencode.server import leased
 
         async with leased(plan) as shared, shared.use() as server:
             return await list_models(server.api, _neutral_folder())

@@ -10,10 +10,12 @@ import asyncio
 import re
 import secrets
 import signal
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from weakref import WeakKeyDictionary
 
 from atomic.base.http import LoopbackClient
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
@@ -23,7 +25,8 @@ from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.launch import ServerPlan
 from atomic.providers.opencode.router import Router
 from atomic.providers.opencode.stream import EventStream
-from atomic.providers.start_limit import not_started, start_seconds
+from atomic.providers.programs import not_started, start_seconds
+from atomic.providers.shared_server import Shared
 from atomic.providers.tool_server import serving_tools
 
 HEALTH_SECONDS = 20.0  # for an answer of a server that did not stop a turn
@@ -222,3 +225,28 @@ def _is_stopped(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return state in "Tt"
+
+
+@dataclass
+class _Entry:
+    plan: ServerPlan  # keeps the tools alive: their identity is part of the key
+    shared: Shared[Server]
+    users: int = 0
+
+
+# Per event loop: a server that one loop started cannot be awaited in another.
+_ENTRIES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Entry]] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def leased(plan: ServerPlan) -> AsyncGenerator[Shared[Server]]:
+    """Yield the server of that plan; the first use starts it, the last session ends it."""
+    entries = _ENTRIES.setdefault(asyncio.get_running_loop(), {})
+    entry = entries.setdefault(plan.key, _Entry(plan, Shared(lambda: serving(plan))))
+    entry.users += 1
+    try:
+        yield entry.shared
+    finally:
+        entry.users -= 1
+        if entry.users == 0:
+            del entries[plan.key]
