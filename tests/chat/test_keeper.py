@@ -9,8 +9,8 @@ import pytest
 
 from atomic.chat.agent_session import Keeper
 from atomic.providers import SessionOptions
-from atomic.providers.replay import ReplayProvider
 from atomic.providers.programs import NotStartedError
+from atomic.providers.replay import ReplayProvider
 
 
 async def never() -> SessionOptions:

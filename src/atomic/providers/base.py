@@ -131,6 +131,29 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     structured: Literal["native", "tool", "text"] = "text"  # how `ask_for` works
 
 
+ALL_FEATURES = Capabilities(
+    resume=True,
+    fork=True,
+    subagents=True,
+    custom_tools=True,
+    mcp_servers=True,
+    mcp_switching=True,
+    questions=True,
+    multi_select=True,
+    system_prompt=True,
+    tool_selection=True,
+    max_turns=True,
+    models=True,
+    thinking=True,
+    usage=True,
+    cost=True,
+    context_meter=True,
+    compact=True,
+    structured="native",
+)
+"""All features that an agent supports today."""
+
+
 class Health(msgspec.Struct, frozen=True):
     """The result of `AgentProvider.check`; `remedy` explains how to fix a problem."""
 

@@ -19,6 +19,7 @@ import msgspec
 from atomic.processes import Program
 
 NO_SUCH_METHOD = -32601
+MESSAGE_LIMIT = 64 * 1024 * 1024  # bytes of one message with a header
 _WRONG_PARAMS = -32602
 _INTERNAL_ERROR = -32603
 _DRAIN_SECONDS = 1.0  # for output of a program that has ended; a child may keep its pipe open
@@ -56,6 +57,79 @@ class Framing(Protocol):
     def framed(self, content: bytes, /) -> bytes:
         """Return a message with its framing, ready to send."""
         ...
+
+
+class LineFraming:
+    """One message per line, as ACP agents send them.
+
+    `printed` receives harmless lines that are not messages.
+    """
+
+    def __init__(self, printed: Callable[[str], None]) -> None:
+        self._printed = printed
+
+    async def messages(self, stdout: asyncio.StreamReader) -> AsyncGenerator[Any]:
+        """Yield each message until the stream ends. Raise UnreadableMessageError."""
+        while line := await self._line(stdout):
+            line = line.strip()
+            try:
+                if line.startswith((b"{", b"[{", b"[[")):
+                    yield msgspec.json.decode(line)
+                elif text := line.decode():
+                    self._printed(text)  # some agents print plain text on the stream
+            except UnicodeDecodeError:
+                raise UnreadableMessageError(f"it wrote bytes that are not text: {line[:200]!r}") from None
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise UnreadableMessageError(f"unreadable message: {error}: {line[:200]!r}") from error
+
+    async def _line(self, stdout: asyncio.StreamReader) -> bytes:
+        try:
+            return await stdout.readuntil(b"\n")
+        except asyncio.LimitOverrunError as error:
+            raise UnreadableMessageError(f"it wrote a line of more than {error.consumed} bytes") from None
+        except (asyncio.IncompleteReadError, OSError):  # the end; an incomplete message is ignored
+            return b""
+
+    def framed(self, content: bytes) -> bytes:
+        return content + b"\n"
+
+
+class HeaderFraming:
+    """A header with the length before each message, as Copilot sends them."""
+
+    async def messages(self, stdout: asyncio.StreamReader) -> AsyncGenerator[Any]:
+        """Yield each message until the stream ends. Raise UnreadableMessageError."""
+        while (length := await self._next_length(stdout)) is not None:
+            try:
+                content: Any = json.loads(await stdout.readexactly(length))
+            except asyncio.IncompleteReadError:
+                raise UnreadableMessageError("it ended in the middle of a message") from None
+            except RecursionError:
+                raise UnreadableMessageError("it sent a message that is nested too deeply") from None
+            except ValueError as error:
+                raise UnreadableMessageError(f"it sent a message that is not JSON ({error})") from None
+            yield content
+
+    async def _next_length(self, stdout: asyncio.StreamReader) -> int | None:
+        """Return the length of the next message, None at the end."""
+        try:
+            header = await stdout.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            raise UnreadableMessageError("it sent a line that is too long") from None
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise UnreadableMessageError(f"it ended with {error.partial[-200:]!r}") from None
+            return None
+        name, _, value = header.partition(b":")
+        if name.lower() != b"content-length" or not value.strip().isdigit():
+            raise UnreadableMessageError(f"it sent {header[:200]!r}, which is not a message")
+        length = int(value)
+        if length > MESSAGE_LIMIT:
+            raise UnreadableMessageError(f"it sent a message of {length} bytes (at most {MESSAGE_LIMIT} are read)")
+        return length
+
+    def framed(self, content: bytes) -> bytes:
+        return b"Content-Length: %d\r\n\r\n%b" % (len(content), content)
 
 
 class _Message(msgspec.Struct, frozen=True):

@@ -17,10 +17,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from atomic.base.errors import AtomicError
 from atomic.base.redaction import Redactor
 from atomic.config import Settings
-from atomic.providers.base import Capabilities, CustomTool, Health, ModelInfo, SessionOptions
+from atomic.providers.base import ALL_FEATURES, CustomTool, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import AgentEvent, EndReason, Notice, QuestionAsked, ToolStarted, TurnEnded
 from atomic.providers.recorded_calls import NoRecordedCallError, find_call
@@ -30,30 +32,12 @@ from atomic.providers.turn import Turn
 
 SPEED = "ATOMIC_REPLAY_SPEED"  # 1: recorded speed; 10: ten times as fast; max: no pauses
 
-_CAPABILITIES = Capabilities(
-    resume=True,
-    fork=True,
-    subagents=True,
-    custom_tools=True,
-    mcp_servers=True,
-    mcp_switching=True,
-    questions=True,
-    multi_select=True,
-    system_prompt=True,
-    tool_selection=True,
-    max_turns=True,
-    models=True,
-    thinking=True,
-    usage=True,
-    cost=True,
-)
-
 
 class ReplayProvider(LiveProvider):
     """Plays a recording. Each call is played once, for any session of this provider."""
 
     name = "replay"
-    capabilities = _CAPABILITIES
+    capabilities = replace(ALL_FEATURES, context_meter=False, compact=False, structured="text")
 
     def __init__(self, file: str | os.PathLike[str], settings: Settings | None = None, *, speed: float | None = None):
         super().__init__(Settings() if settings is None else settings)

@@ -152,7 +152,7 @@ async def test_a_program_that_answers_as_it_dies_gets_no_other_prompt(tmp_path: 
 async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atomic.providers.acp.retry_limit.PATIENCE", 0.5)
+    monkeypatch.setattr("atomic.providers.acp.limits.PATIENCE", 0.5)
     line = (
         'level=ERROR message="stream error" providerID=x small={small} agent=build error.error="AI_APICallError: {why}"'
     )

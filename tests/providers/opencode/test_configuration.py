@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from atomic.base import jsonc
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
-from atomic.providers.acp.opencode import opencode_environment
 from atomic.providers.opencode.configuration import CONTENT, merge, read_user_configuration, without_asking
-from atomic.providers.opencode.launch import ServerPlan, plan_server
+from atomic.providers.opencode.launch import ServerPlan, acp_environment, plan_server
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "a",
@@ -191,7 +190,7 @@ def test_settings_that_cannot_be_read_are_one_sentence(home: Path, tmp_path: Pat
     if agent == "acp:opencode":  # reads the project's too
         file = tmp_path / "trusted" / "opencode.json"
         file.parent.mkdir()
-        read = partial(opencode_environment, Settings(), SessionOptions(trusted=True), file.parent, None)
+        read = partial(acp_environment, Settings(), SessionOptions(trusted=True), file.parent, None)
     if kind == "long":
         file.write_text(" " * 1024 * 1024 + "{}")
     else:

@@ -18,14 +18,6 @@ from atomic.providers.errors import ProgramMissingError, ProviderError, UnknownP
 from atomic.providers.programs import find_program
 
 
-class LogPlace(msgspec.Struct, frozen=True):
-    """Where a program writes its log: below a variable's folder, or in the home folder."""
-
-    variable: str
-    folder: str
-    name: str
-
-
 class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent deviates from the protocol."""
 
@@ -39,7 +31,6 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     compact: bool = False  # has the command /compact
     compact_focus: bool = False  # /compact accepts a focus
     model_variable: str = ""  # in which the user sets the model
-    log: LogPlace | None = None  # the only place that reports failed calls
     model_flag: str = ""  # the model can only be set at the start
     only_tools_flag: str = ""
     denied_tools_flag: str = ""
@@ -125,7 +116,6 @@ KNOWN: Mapping[str, Known] = {
             subagents_are_unnamed=True,
             any_model=True,
             model_variable="COPILOT_MODEL",
-            log=LogPlace("COPILOT_HOME", ".copilot", "process-*-{pid}.log"),
             compact=True,
             compact_focus=True,
             only_tools_flag="--available-tools",

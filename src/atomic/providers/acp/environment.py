@@ -8,9 +8,9 @@ import msgspec
 
 from atomic.config import Settings
 from atomic.providers.acp.agents import Agent
-from atomic.providers.acp.opencode import opencode_environment
 from atomic.providers.base import SessionOptions
 from atomic.providers.environment import child_environment
+from atomic.providers.opencode.launch import acp_environment
 from atomic.providers.tool_server import ToolServer
 
 
@@ -19,9 +19,8 @@ def environment(
 ) -> dict[str, str]:
     """Return the program's environment. Raise ProviderError for unreadable settings."""
     given = {**settings.provider("acp").env, **(options.env or {})}
-    options = msgspec.structs.replace(options, env=given)
     if agent.is_opencode:
-        env = opencode_environment(settings, options, cwd, tools)
+        env = acp_environment(settings, msgspec.structs.replace(options, env=given), cwd, tools)
     else:
         own = settings.provider(agent.known.settings).env
         env = child_environment(agent.known.own, passed=settings.env.pass_, extra={**own, **given})

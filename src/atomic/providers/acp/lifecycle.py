@@ -12,10 +12,9 @@ from atomic.base.errors import suggest
 from atomic.processes.temporary_folders import temporary_prefix
 from atomic.providers.acp.client import Client
 from atomic.providers.acp.launch import Launch, Server, protocol_servers
-from atomic.providers.acp.logs import log_of
+from atomic.providers.acp.limits import RetryMonitor
 from atomic.providers.acp.messages import ConfigOption, McpKinds, Opened
 from atomic.providers.acp.program import AcpProgram, RefusedError, running_agent
-from atomic.providers.acp.retry_limit import RetryMonitor
 from atomic.providers.acp.translate import Translator
 from atomic.providers.base import ModelInfo
 from atomic.providers.errors import ProgramFailedError, ProviderError, UnsupportedError
@@ -102,7 +101,6 @@ class Lifecycle:
                 )
             )
             child.on_stderr = self._retries.receive
-            self._retries.program_started(log_of(agent.quirks.log, launch.env, child.pid))
             await program.initialize(may_ask=launch.options.ask is not None)
             opened = await self._open(program, self._servers(program.can.mcp_capabilities))
             self._translator.program_started(self.id, opened.config_options)

@@ -14,7 +14,6 @@ import atomic
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
 from atomic.providers.acp.agents import Agent
 from atomic.providers.acp.client import Client
-from atomic.providers.acp.framing import Lines
 from atomic.providers.acp.launch import Server
 from atomic.providers.acp.messages import (
     VERSION,
@@ -32,7 +31,7 @@ from atomic.providers.acp.messages import (
 )
 from atomic.providers.acp.translate import Translator
 from atomic.providers.errors import NotLoggedInError, ProgramFailedError, ProviderError, UnsupportedError
-from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
+from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, LineFraming, ProcessExitedError
 
 START_SECONDS = 3600.0  # ends a hang only; the caller limits the whole start
 ANSWER_SECONDS = 60.0
@@ -63,8 +62,8 @@ class AcpProgram:
         self._program = program
         self._agent = agent
         self._translator = translator
-        lines = Lines(printed=lambda text: translator.note_unknown(f"a printed line: {text[:80]}"))
-        self._rpc = JsonRpc(program, lines, on_notification=self._receive, on_request=client.answer)
+        framing = LineFraming(printed=lambda text: translator.note_unknown(f"a printed line: {text[:80]}"))
+        self._rpc = JsonRpc(program, framing, on_notification=self._receive, on_request=client.answer)
         self._logins: Sequence[Login] = ()
         self._is_killed = False  # it may still answer, but cannot run another turn
 

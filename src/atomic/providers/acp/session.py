@@ -11,15 +11,14 @@ import msgspec
 from atomic.providers.acp.client import Client
 from atomic.providers.acp.launch import Launch
 from atomic.providers.acp.lifecycle import Lifecycle, current_model, models_of
-from atomic.providers.acp.limits import find_limit
+from atomic.providers.acp.limits import RetryMonitor, find_limit
 from atomic.providers.acp.messages import TurnDone
 from atomic.providers.acp.program import RefusedError
-from atomic.providers.acp.retry_limit import RetryMonitor
 from atomic.providers.acp.translate import Translator
 from atomic.providers.acp.usage import Meters
 from atomic.providers.base import ContextUsage, ModelInfo
 from atomic.providers.errors import ProviderError, UnsupportedError
-from atomic.providers.events import Compacted, EndReason, LimitReached, TurnEnded, UsageReported
+from atomic.providers.events import Compacted, EndReason, TurnEnded, UsageReported
 from atomic.providers.session import STOP_SECONDS, LiveSession, undisturbed
 from atomic.providers.turn import Turn
 
@@ -157,10 +156,9 @@ class AcpSession(LiveSession):
         turn.end(reason)
 
     def _fail(self, turn: Turn, error: str) -> None:
-        if (limit := find_limit(error)) is not None:
-            known = find_limit(self._retries.latest())  # the log may contain the end of the limit
-            reset_at = limit.reset_at or (known.reset_at if known is not None else None)
-            turn.emit(LimitReached(reset_at, limit.message))
+        limit = find_limit(error)
+        if limit is not None:
+            turn.emit(limit)
         self._translator.finish("interrupted")
         turn.end(EndReason.ERROR, error=error)
 

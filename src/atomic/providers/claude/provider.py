@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
+from atomic.providers.base import ALL_FEATURES, Health, ModelInfo, SessionOptions
 from atomic.providers.claude.environment import PROVIDER, adds_sandbox_variable, environment
 from atomic.providers.claude.health import health_of
 from atomic.providers.errors import ProviderError
@@ -27,26 +27,7 @@ class ClaudeProvider(LiveProvider):
     """Runs Claude Code, one program per session."""
 
     name = PROVIDER
-    capabilities = Capabilities(
-        resume=True,
-        fork=True,
-        subagents=True,
-        custom_tools=True,
-        mcp_servers=True,
-        mcp_switching=True,
-        questions=True,
-        multi_select=True,
-        system_prompt=True,
-        tool_selection=True,
-        max_turns=True,
-        models=True,
-        thinking=True,
-        usage=True,
-        cost=True,
-        context_meter=True,
-        compact=True,
-        structured="native",
-    )
+    capabilities = ALL_FEATURES
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:

@@ -9,7 +9,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
+from msgspec.structs import replace
+
+from atomic.providers.base import ALL_FEATURES, Health, ModelInfo, SessionOptions
 from atomic.providers.copilot.environment import environment
 from atomic.providers.copilot.health import INSTALL, examine
 from atomic.providers.errors import ProgramMissingError
@@ -21,25 +23,7 @@ class CopilotProvider(LiveProvider):
     """Runs the Copilot CLI; all sessions of a process share one program."""
 
     name = "copilot"
-    capabilities = Capabilities(
-        resume=True,
-        fork=True,
-        subagents=True,
-        custom_tools=True,
-        mcp_servers=True,
-        mcp_switching=True,
-        questions=True,
-        multi_select=True,
-        system_prompt=True,
-        tool_selection=True,
-        max_turns=True,
-        models=True,
-        thinking=True,
-        usage=True,
-        context_meter=True,
-        compact=True,
-        structured="native",
-    )
+    capabilities = replace(ALL_FEATURES, cost=False)
 
     @asynccontextmanager
     async def start(self, options: SessionOptions) -> AsyncGenerator[LiveSession]:

@@ -17,9 +17,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
-from atomic.providers.copilot.framing import Headed
 from atomic.providers.errors import ProgramFailedError, ProviderError
-from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, ProcessExitedError
+from atomic.providers.jsonrpc import HeaderFraming, Json, JsonRpc, JsonRpcError, ProcessExitedError
 from atomic.providers.programs import not_started, start_seconds
 from atomic.providers.shared_server import Shared
 
@@ -49,7 +48,7 @@ class Server:
 
     def __init__(self, program: Program) -> None:
         self.ended = asyncio.Event()
-        self.rpc = JsonRpc(program, Headed(), on_notification=self._receive, on_close=self.ended.set)
+        self.rpc = JsonRpc(program, HeaderFraming(), on_notification=self._receive, on_close=self.ended.set)
         self._program = program
         self._listeners: dict[str, Listener] = {}
         self._is_given_up = False

@@ -17,7 +17,7 @@ from atomic.providers.model_names import named_model
 from atomic.providers.opencode.tool_permissions import agent_permission
 
 CONTENT = "OPENCODE_CONFIG_CONTENT"
-_NAMES = ("opencode.json", "opencode.jsonc")
+NAMES = ("opencode.json", "opencode.jsonc")
 _REFERENCE = re.compile(r"\{env:([^}]+)\}")
 _ANY_REFERENCE = re.compile(r"\{(?=(?:env|file):)")
 _BRACE = "\ue000"  # a brace that must be escaped in the JSON, so that OpenCode finds no reference
@@ -195,12 +195,12 @@ def _server(server: McpServer) -> dict[str, Any]:
 def _files(env: Mapping[str, str]) -> list[Path]:
     """Return the user's files; later ones win."""
     folder = config_folder(env)
-    found = [folder / "config.json", *(folder / name for name in _NAMES)]
+    found = [folder / "config.json", *(folder / name for name in NAMES)]
     if chosen := env.get("OPENCODE_CONFIG"):
         found.append(Path(chosen))
-    found += [_home(env) / ".opencode" / name for name in _NAMES]
+    found += [_home(env) / ".opencode" / name for name in NAMES]
     if folder_chosen := env.get("OPENCODE_CONFIG_DIR"):
-        found += [Path(folder_chosen) / name for name in _NAMES]
+        found += [Path(folder_chosen) / name for name in NAMES]
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atomic.config import atomic_home
-from atomic.providers.base import Capabilities, Health, ModelInfo, SessionOptions
+from atomic.providers.base import ALL_FEATURES, Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProgramMissingError
 from atomic.providers.opencode.health import INSTALL, examine
 from atomic.providers.opencode.project_files import refuse_project_code
@@ -24,26 +24,7 @@ class OpencodeProvider(LiveProvider):
     """Runs OpenCode servers; sessions with equal plans share one."""
 
     name = "opencode"
-    capabilities = Capabilities(
-        resume=True,
-        fork=True,
-        subagents=True,
-        custom_tools=True,
-        mcp_servers=True,
-        mcp_switching=True,
-        questions=True,
-        multi_select=True,
-        system_prompt=True,
-        tool_selection=True,
-        max_turns=True,
-        models=True,
-        thinking=True,
-        usage=True,
-        cost=True,
-        context_meter=True,
-        compact=True,
-        structured="native",
-    )
+    capabilities = ALL_FEATURES
     liveness = 45.0  # seconds without a byte; the server sends a heartbeat every ten
 
     @asynccontextmanager
