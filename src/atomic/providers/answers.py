@@ -30,7 +30,10 @@ class Wanted(Generic[ValueT]):
         schema = msgspec.json.schema(type)
         definitions = schema.pop("$defs", {})
         name = str(schema.get("$ref", "")).rpartition("/")[2]
-        inner = definitions.pop(name) if name in definitions and _used_once(definitions, name) else schema
+        inner = schema
+        # A definition that no other one refers to can be moved.
+        if name in definitions and f'"#/$defs/{name}"' not in json.dumps(definitions):
+            inner = definitions.pop(name)
         self.wrapped = inner.get("type") != "object"
         if self.wrapped:
             inner = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
@@ -67,11 +70,6 @@ class Wanted(Generic[ValueT]):
             except UnreadableAnswerError as error:
                 problem = error
         raise problem
-
-
-def _used_once(definitions: Mapping[str, Any], name: str) -> bool:
-    """Return whether no other definition refers to this one, so that it can be moved."""
-    return f'"#/$defs/{name}"' not in json.dumps(definitions)
 
 
 def documents_in(text: str) -> Iterator[Any]:

@@ -1,10 +1,11 @@
-"""Find an agent's program: by variable, setting, PATH, then the copy that came with an extra."""
+"""Find an agent's program, limit its start, and describe its end."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from atomic.base.errors import AtomicError
 from atomic.config import Settings
 from atomic.providers.errors import ProgramFailedError, ProgramMissingError
 
-VARIABLE = "ATOMIC_START_SECONDS"
-DEFAULT = 30.0
+START_VARIABLE = "ATOMIC_START_SECONDS"
+_START_SECONDS = 30.0
 
 
 class NotStartedError(AtomicError):
@@ -28,7 +29,7 @@ def find_program(
     install: str,
     own_copy: Callable[[], Path | None] = lambda: None,
 ) -> Path:
-    """Return the path of the program.
+    """Return the path of the program: by variable, setting, PATH, then `own_copy`.
 
     A path from a variable or a setting must exist: a further search could run another
     program than the user chose. Raise ProgramMissingError with the command that
@@ -68,12 +69,15 @@ def find_package(package: str) -> Path | None:
 
 
 def start_seconds() -> float:
-    """Return the limit in seconds; the default if the variable is not a number above 0."""
+    """Return how long a program may take from its launch to the first prompt.
+
+    The default applies if the variable is not a number above 0.
+    """
     try:
-        seconds = float(os.environ.get(VARIABLE, ""))
+        seconds = float(os.environ.get(START_VARIABLE, ""))
     except ValueError:
-        return DEFAULT
-    return seconds if 0 < seconds < float("inf") else DEFAULT
+        return _START_SECONDS
+    return seconds if 0 < seconds < float("inf") else _START_SECONDS
 
 
 def not_started(name: str, provider: str, seconds: float) -> ProgramFailedError:
@@ -81,5 +85,15 @@ def not_started(name: str, provider: str, seconds: float) -> ProgramFailedError:
     return ProgramFailedError(
         f"{name} did not start within {seconds:g} s",
         provider=provider,
-        remedy=f"run it by hand to see what it waits for, or give it more time: {VARIABLE}=120",
+        remedy=f"run it by hand to see what it waits for, or give it more time: {START_VARIABLE}=120",
     )
+
+
+def describe_exit(code: int) -> str:
+    """Return how a process ended: "was ended by SIGKILL", "ended with exit code 1"."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"was ended by signal {-code}"

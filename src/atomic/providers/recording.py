@@ -103,9 +103,6 @@ class Recording(msgspec.Struct, frozen=True):
     cut_off: int | None = None
 
 
-# Read
-
-
 class _Header(msgspec.Struct, frozen=True):
     atomic_recording: int
     command: Sequence[str] = ()
@@ -149,9 +146,6 @@ def _header(path: Path, line: bytes) -> _Header:
         reason = f"this is a recording of version {header.atomic_recording}; this Atomic reads version {VERSION}"
         raise RecordingError(path, reason, line=1)
     return header
-
-
-# Write
 
 
 class Recorder:
@@ -330,7 +324,10 @@ def _shape(options: SessionOptions) -> dict[str, Any]:
         "agents": [agent.name for agent in options.agents],
         "mcp_servers": [server.name for server in options.mcp_servers],
         "disabled_mcp_servers": list(options.disabled_mcp_servers),
-        "custom_tools": [_name_of(tool) for tool in options.custom_tools],
+        "custom_tools": [
+            tool.name if isinstance(tool, CustomTool) else getattr(tool, "__name__", type(tool).__name__)
+            for tool in options.custom_tools
+        ],
         "max_turns": options.max_turns,
         "resume": options.resume,
         "fork": options.fork,
@@ -339,17 +336,10 @@ def _shape(options: SessionOptions) -> dict[str, Any]:
     return {"model": options.model, "options": {name: value for name, value in shape.items() if value}}
 
 
-def _name_of(tool: CustomTool | Callable[..., Any]) -> str:
-    return tool.name if isinstance(tool, CustomTool) else getattr(tool, "__name__", type(tool).__name__)
-
-
 def _but_for_defaults(changes: Changes) -> dict[str, Any]:
     plain = {"folder": changes.folder, "rewind": changes.rewind, "dirty": changes.dirty, "left_out": changes.left_out}
     given = {name: value for name, value in plain.items() if value}
     return given if changes.branch is None else {**given, "branch": changes.branch}
-
-
-# Redact
 
 
 def _redacted_events(redactor: Redactor, events: Sequence[tuple[float, AgentEvent]]) -> list[Any]:

@@ -18,7 +18,7 @@ from atomic.providers.base import AgentProvider, Health, ModelInfo
 from atomic.providers.catalog import require_provider
 from atomic.providers.errors import ProgramMissingError, ProviderError
 from atomic.providers.model_names import fitting_model, original_model
-from atomic.providers.programs import VARIABLE
+from atomic.providers.programs import START_VARIABLE
 
 BY_PREFERENCE = ("claude", "opencode", "copilot")
 CHECK_SECONDS = 10.0
@@ -141,7 +141,7 @@ async def require_usable(names: Iterable[str], settings: Settings) -> None:
 
 async def remedy_for(provider: AgentProvider, why: str = "") -> str:
     """Return how to repair an agent that failed; empty if it works, or if `why` says it."""
-    if VARIABLE in why:
+    if START_VARIABLE in why:
         return ""  # it did not start in time, and a check would take as long
     with neutral_folder():
         health = await _limited(provider.name, provider.check())

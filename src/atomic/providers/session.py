@@ -170,7 +170,9 @@ class LiveSession(ABC):
             await self._wait_for_leftovers()
             if call is not None:
                 await call.start()
-            self._send_notices(turn)
+            for text in dict.fromkeys(self.notices):
+                turn.emit(Notice(text))
+            self.notices.clear()
             if not turn.over:
                 await self.run_turn(prompt, turn, schema=schema)
         except asyncio.CancelledError:
@@ -185,12 +187,6 @@ class LiveSession(ABC):
             _log.exception("%s: the turn failed", self.provider)
             turn.end(EndReason.ERROR, error=f"{self.provider}: {type(error).__name__}: {error}")
         turn.end(EndReason.ERROR, error=f"{self.provider} ended the stream without ending the turn")
-
-    def _send_notices(self, turn: Turn) -> None:
-        notices = dict.fromkeys(self.notices)
-        self.notices.clear()
-        for text in notices:
-            turn.emit(Notice(text))
 
     async def _finish(self, turn: Turn, work: asyncio.Task[None], call: CallRecorder | None) -> None:
         """Clean up after a turn: the reader has closed the iterator or has read the end."""

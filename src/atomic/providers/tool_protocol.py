@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, cast
 
 from atomic.providers.base import CustomTool
+from atomic.providers.turn import cancel_all
 
 Json: TypeAlias = dict[str, Any]
 
@@ -51,8 +52,7 @@ class ToolProtocol:
         finally:
             if self._calls.get(key) is call:  # a client may use an id twice
                 del self._calls[key]
-            call.cancel()
-            await asyncio.gather(call, return_exceptions=True)
+            await cancel_all(call)
 
     def notice(self, message: Json, client: str = "") -> None:
         """Handle a notification: cancel the call that it names."""

@@ -28,6 +28,7 @@ from atomic.base.http_server import (
 )
 from atomic.providers.base import CustomTool
 from atomic.providers.tool_protocol import PARSE_ERROR, Json, ToolProtocol, failed, is_request
+from atomic.providers.turn import cancel_all
 
 PATH = "/mcp"
 MAX_BODY = 64 * 1024 * 1024
@@ -48,12 +49,12 @@ async def serving_tools(tools: Sequence[CustomTool]) -> AsyncGenerator[ToolServe
     """Serve the tools in this context; leaving it ends all calls and connections."""
     token = secrets.token_urlsafe(32)
     handler = _Handler(ToolProtocol(tools), token)
-    async with listen(handler.serve, _log_failure) as port:
+
+    def log_failure(error: BaseException) -> None:
+        _log.error("the tool server failed", exc_info=error)
+
+    async with listen(handler.serve, log_failure) as port:
         yield ToolServer(f"http://{HOST}:{port}{PATH}", token)
-
-
-def _log_failure(error: BaseException) -> None:
-    _log.error("the tool server failed", exc_info=error)
 
 
 class _Handler:
@@ -131,8 +132,7 @@ class _Handler:
             if not leaving.done():
                 await answer.end_events()
         finally:
-            leaving.cancel()
-            await asyncio.gather(leaving, return_exceptions=True)
+            await cancel_all(leaving)
 
     async def _answer_one(
         self, client: str, request: Json, leaving: asyncio.Task[bytes], answer: ResponseWriter

@@ -1,12 +1,13 @@
-"""One turn of an agent: its queue of events and its single end."""
+"""One turn of an agent: its queue of events, its single end, and its background tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from atomic.providers.events import (
     AgentEvent,
@@ -126,3 +127,35 @@ class Turn:
             self._on_event(event)
         self._events.append(event)
         self._changed.set()
+
+
+class TurnTasks:
+    """Background work during a turn: custom tools, questions, permissions.
+
+    `on_error` receives the error of a task that failed.
+    """
+
+    def __init__(self, on_error: Callable[[BaseException], None]) -> None:
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def cancel(self) -> None:
+        """Cancel all running tasks and wait for them."""
+        await cancel_all(*self._tasks)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_error(error)
+
+
+async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks, wait for their end and ignore their results."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -28,7 +28,7 @@ def settings_for(program: Path) -> Settings:
         ("garbage", "Claude Code sent a message that cannot be read"),
         ("deep", "maximum recursion depth exceeded"),
         ("huge", "Claude Code sent a message that is longer than 64 MB"),
-        ("half", "Claude Code ended by itself with exit code 7: it hurts"),
+        ("half", "Claude Code ended with exit code 7: it hurts"),
         ("silent", "Claude Code closed its output"),
     ],
 )

@@ -106,7 +106,7 @@ async def test_the_users_arguments_are_given_and_what_it_says_of_wrong_ones_is_t
         async with here.open(settings=settings("--no-such-flag")) as session:
             ended = await end(session, "@@say@@ go")
             assert ended.reason is EndReason.ERROR
-            assert "ended by itself with exit code 1: error: unknown option '--no-such-flag'" in (ended.error or "")
+            assert "ended with exit code 1: error: unknown option '--no-such-flag'" in (ended.error or "")
 
 
 async def test_a_missing_program_and_a_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,6 +31,7 @@ from atomic.providers.acp.messages import (
 from atomic.providers.acp.translate import Translator
 from atomic.providers.errors import NotLoggedInError, ProgramFailedError, ProviderError, UnsupportedError
 from atomic.providers.jsonrpc import Json, JsonRpc, JsonRpcError, LineFraming, ProcessExitedError
+from atomic.providers.programs import describe_exit
 
 START_SECONDS = 3600.0  # ends a hang only; the caller limits the whole start
 ANSWER_SECONDS = 60.0
@@ -219,8 +219,7 @@ class AcpProgram:
                 code = await self._program.wait()
         except TimeoutError:
             return self._failed("closed its stream")
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return self._failed(f"(process {self._program.pid}) {how}")
+        return self._failed(f"(process {self._program.pid}) {describe_exit(code)}")
 
     def _failed(self, problem: str) -> ProgramFailedError:
         message = f"{self._agent.provider} {problem}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,7 @@ from atomic.providers.acp.session import AcpSession
 from atomic.providers.base import Health, ModelInfo, SessionOptions
 from atomic.providers.errors import ProviderError
 from atomic.providers.session import LiveProvider, LiveSession, undisturbed
-from atomic.providers.tool_server import ToolServer, serving_tools
+from atomic.providers.tool_server import serving_tools
 from atomic.providers.tools import as_tools
 
 _SECONDS = 30.0  # for `--version`
@@ -79,15 +79,11 @@ class AcpProvider(LiveProvider):
 
     @asynccontextmanager
     async def _started(self, options: SessionOptions) -> AsyncGenerator[AcpSession]:
-        async with _serving(options) as tools:
+        serving = serving_tools(as_tools(options.custom_tools)) if options.custom_tools else nullcontext()
+        async with serving as tools:
             session = AcpSession(Launch(self._agent, self.settings, options, tools))
             try:
                 await session.open()
                 yield session
             finally:
                 await undisturbed(session.close())
-
-
-def _serving(options: SessionOptions) -> AbstractAsyncContextManager[ToolServer | None]:
-    """Serve the caller's custom tools, if any."""
-    return serving_tools(as_tools(options.custom_tools)) if options.custom_tools else nullcontext()

@@ -20,7 +20,7 @@ from atomic.providers.base import ContextUsage, ModelInfo
 from atomic.providers.errors import ProviderError, UnsupportedError
 from atomic.providers.events import Compacted, EndReason, TurnEnded, UsageReported
 from atomic.providers.session import STOP_SECONDS, LiveSession, undisturbed
-from atomic.providers.turn import Turn
+from atomic.providers.turn import Turn, cancel_all
 
 _GRACE = 0.1  # seconds before SIGKILL; the program was asked to stop before
 _COMMANDS_SECONDS = 5.0  # for an agent to report its commands
@@ -114,7 +114,7 @@ class AcpSession(LiveSession):
         except RefusedError as error:
             self._fail(turn, str(error))
         finally:
-            await _end(answer, given_up)
+            await cancel_all(answer, given_up)
 
     async def _prepared(self, prompt: str) -> tuple[str, bool]:
         """Return the prompt as the agent accepts it, and whether it adds the system prompt.
@@ -220,13 +220,6 @@ class AcpSession(LiveSession):
         """End the turn and the program."""
         await self.interrupt()
         await self._lifecycle.leave()
-
-
-async def _end(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and ignore their results."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def command_of(prompt: str) -> str:

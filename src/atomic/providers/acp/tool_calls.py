@@ -60,9 +60,14 @@ class ToolCalls:
         call = self._open.get(update.tool_call_id) or self._called(update)
         call.input = as_object(update.raw_input) or call.input
         status = update.status or "pending"
-        events = self._begin(call) if self._is_ready(call, status) else []
+        has_input = bool(call.input) and not self._quirks.input_grows
+        events = self._begin(call) if status != "pending" or has_input else []
         if status in _ENDED:
-            return [*events, *self._begin(call), self._end(call, update, failed=status == "failed")]
+            del self._open[call.id]
+            self._over.add(call.id)
+            output = _text_of(update.content) or _raw_text(update.raw_output) or call.output
+            error = (output or "failed") if status == "failed" else None
+            return [*events, self._ended(call, output, error)]
         return [*events, *_output(call, _text_of(update.content))]
 
     def allowed(self, id: str) -> list[AgentEvent]:
@@ -91,9 +96,6 @@ class ToolCalls:
         self._open[call.id] = call
         return call
 
-    def _is_ready(self, call: _Call, status: str) -> bool:
-        return status != "pending" or (bool(call.input) and not self._quirks.input_grows)
-
     def _begin(self, call: _Call) -> list[AgentEvent]:
         if call.is_started:
             return []
@@ -102,12 +104,6 @@ class ToolCalls:
         if call.is_subagent:
             return [self.subagents.called(call.id, call.input, call.agent)]
         return [ToolStarted(call.id, call.name, call.input, call.agent), *_effects(call)]
-
-    def _end(self, call: _Call, update: ToolCall, *, failed: bool) -> AgentEvent:
-        del self._open[call.id]
-        self._over.add(call.id)
-        output = _text_of(update.content) or _raw_text(update.raw_output) or call.output
-        return self._ended(call, output, (output or "failed") if failed else None)
 
     def _ended(self, call: _Call, output: str, error: str | None) -> AgentEvent:
         if call.is_subagent:
@@ -196,13 +192,11 @@ class Subagents:
         """Return the sub-agent of an update; None for the main agent, or if not reported."""
         if call := text_at(meta, "claudeCode", "parentToolUseId"):
             return call
-        if name := text_at(meta, "github.com/copilot", "agentId"):
-            return self._named(name)
-        return None
-
-    def _named(self, name: str) -> str:
-        """Return its call if only one is possible, else the agent's own id."""
+        name = text_at(meta, "github.com/copilot", "agentId")
+        if not name:
+            return None
         if name not in self._by_name:
+            # Its call if only one is possible, else the agent's own id.
             free = [call for call in self._active if call not in self._by_name.values()]
             self._by_name[name] = free[0] if len(free) == 1 else name
         return self._by_name[name]

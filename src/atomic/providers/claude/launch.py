@@ -1,4 +1,4 @@
-"""How the program starts: command line, environment and first control request."""
+"""How the program starts: command line, environment, MCP servers, first control request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from atomic.providers.tools import as_tools
 QUESTION = "AskUserQuestion"
 
 _PLAN_MODE = ("EnterPlanMode", "ExitPlanMode")  # a plan would wait for approval that never comes
-_PREFIX = f"mcp__{ATOMIC_SERVER}__"
 
 
 class Launch:
@@ -155,11 +154,6 @@ class Servers:
 def clean_name(server: str) -> str:
     """Return a server's name as the program spells it in the names of its tools."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", server)
-
-
-def name_of(tool: str) -> str:
-    """Return the name of a custom tool without the program's prefix."""
-    return tool.removeprefix(_PREFIX)
 
 
 def _config(server: McpServer) -> dict[str, Any]:

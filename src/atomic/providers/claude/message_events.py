@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +19,7 @@ from atomic.providers.events import (
     Usage,
     UsageReported,
 )
+from atomic.providers.tools import given_name
 from atomic.providers.turn import Turn
 
 _ANSWER = "StructuredOutput"  # carries a structured answer, not a tool for users
@@ -36,9 +36,8 @@ class _Call(msgspec.Struct, frozen=True):
 class MessageReader:
     """Emits each part of a message once, whether it was streamed or came as a whole."""
 
-    def __init__(self, name_of: Callable[[str], str]) -> None:
+    def __init__(self) -> None:
         self.subagents = subagents.Subagents()
-        self._name_of = name_of
         self._plan = todo_list.Plan()
         self._turn: Turn | None = None
         self._calls: dict[str, _Call] = {}
@@ -162,7 +161,7 @@ class MessageReader:
             return
         self._calls[block.id] = _Call(block, agent)
         if block.name != _ANSWER:
-            self._emit(ToolStarted(block.id, self._name_of(block.name), block.input, agent))
+            self._emit(ToolStarted(block.id, given_name(block.name), block.input, agent))
 
     def _ended(self, block: messages.Block, data: Any) -> None:
         text = _plain(block.content)

@@ -12,9 +12,8 @@ import msgspec
 from atomic.providers.base import Capabilities, ContextUsage, ModelInfo
 from atomic.providers.claude.environment import PROVIDER
 from atomic.providers.claude.health import login_remedy
-from atomic.providers.claude.launch import Launch, name_of
+from atomic.providers.claude.launch import Launch
 from atomic.providers.claude.lifecycle import Lifecycle
-from atomic.providers.claude.message_events import MessageReader
 from atomic.providers.claude.questions import permission
 from atomic.providers.claude.translate import Translator
 from atomic.providers.errors import ProgramFailedError, ProviderError
@@ -34,7 +33,7 @@ class ClaudeSession(LiveSession):
     def __init__(self, launch: Launch, capabilities: Capabilities, *, notice: Callable[[], str | None]) -> None:
         super().__init__(PROVIDER, capabilities, launch.options)
         self._notice = notice
-        self._translator = Translator(MessageReader(name_of), login=login_remedy(launch.program, launch.env))
+        self._translator = Translator(login=login_remedy(launch.program, launch.env))
         self._lifecycle = Lifecycle(launch, self._translator, permission(launch.options.ask, self._emit_question))
         self._is_sent = False  # the prompt of this turn
 

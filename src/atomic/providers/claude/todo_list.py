@@ -68,15 +68,13 @@ class Plan:
                 for task in msgspec.convert(result, _Listed).tasks:
                     self._put(task)
             case _:
-                self._update(msgspec.convert(input, _Update))
+                update = msgspec.convert(input, _Update)
+                line = self._lines.get(update.task_id)
+                if update.status == "deleted":
+                    self._lines.pop(update.task_id, None)
+                elif line is not None:
+                    self._lines[update.task_id] = PlanItem(update.subject or line.text, update.status or line.status)
         return self.items != before
 
     def _put(self, task: _Task) -> None:
         self._lines[task.id] = PlanItem(task.subject, task.status)
-
-    def _update(self, update: _Update) -> None:
-        line = self._lines.get(update.task_id)
-        if update.status == "deleted":
-            self._lines.pop(update.task_id, None)
-        elif line is not None:
-            self._lines[update.task_id] = PlanItem(update.subject or line.text, update.status or line.status)

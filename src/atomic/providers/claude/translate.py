@@ -16,9 +16,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from atomic.providers.claude import limits, messages
-from atomic.providers.claude.limits import ended_at_limit
 from atomic.providers.claude.message_events import MessageReader, spent
-from atomic.providers.claude.messages import Result
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.events import AgentEvent, Compacted, EndReason, LimitReached, Notice, Usage
 from atomic.providers.turn import Turn
@@ -32,7 +30,7 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-def outcome_of(results: Sequence[Result], prompt_state: str | None, login: str) -> Outcome:
+def outcome_of(results: Sequence[messages.Result], prompt_state: str | None, login: str) -> Outcome:
     """Evaluate a turn: the result of the prompt, and of tasks that ended after it.
 
     `login` is the remedy for a missing login.
@@ -45,25 +43,19 @@ def outcome_of(results: Sequence[Result], prompt_state: str | None, login: str) 
         return Outcome(EndReason.REFUSED, error=_problem(last, login) if last.is_error else None)
     if last.subtype == "error_max_turns":
         return Outcome(EndReason.MAX_TURNS, error=_problem(last, login))
-    if ended_at_limit(last):
+    if limits.ended_at_limit(last):
         return Outcome(EndReason.LIMIT, error=_problem(last, login))
     if last.is_error or last.subtype != "success":
         return Outcome(EndReason.ERROR, error=_problem(last, login))
-    return Outcome(EndReason.DONE, text=_answer(meaningful))
+    structured = [one.structured_output for one in meaningful if one.structured_output is not None]
+    answer = msgspec.json.encode(structured[-1]).decode() if structured else last.result or None
+    return Outcome(EndReason.DONE, text=answer)
 
 
-def _answer(results: Sequence[Result]) -> str | None:
-    structured = [one.structured_output for one in results if one.structured_output is not None]
-    return msgspec.json.encode(structured[-1]).decode() if structured else results[-1].result or None
-
-
-def _problem(result: Result, login: str) -> str:
+def _problem(result: messages.Result, login: str) -> str:
     problem = "; ".join(result.errors or ()) or result.result or result.subtype
-    return f"{problem} ({login})" if _is_about_login(result) else problem
-
-
-def _is_about_login(result: Result) -> bool:
-    return result.api_error_status in (401, 403) or (result.result or "").startswith("Not logged in")
+    is_about_login = result.api_error_status in (401, 403) or (result.result or "").startswith("Not logged in")
+    return f"{problem} ({login})" if is_about_login else problem
 
 
 @dataclass
@@ -85,9 +77,9 @@ class Reading:
 class Translator:
     """Receives the messages of one session's program, turn after turn."""
 
-    def __init__(self, messages: MessageReader, *, login: str) -> None:
+    def __init__(self, *, login: str) -> None:
         self.session_id: str | None = None  # as last reported; `/clear` starts a new one
-        self._messages = messages
+        self._messages = MessageReader()
         self._login = login
         self._reading: Reading | None = None
         self._state: str | None = None  # of the session; None: not reported

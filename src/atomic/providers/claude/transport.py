@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
 from atomic.providers.claude import messages
 from atomic.providers.errors import ProgramFailedError
+from atomic.providers.programs import describe_exit
 
 EXIT_SECONDS = 2.0  # for writing its session after its input was closed
 _TOO_LONG = "is longer than 64 MB"
@@ -121,16 +121,7 @@ class ProgramTransport:
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 code = await program.wait()
-        message = "Claude Code closed its output" if code is None else f"Claude Code {_how_it_ended(code)}"
+        message = "Claude Code closed its output" if code is None else f"Claude Code {describe_exit(code)}"
         if program.stderr_tail:
             message += f": {program.stderr_tail[-2000:]}"
         return ProgramFailedError(message, provider="claude")
-
-
-def _how_it_ended(code: int) -> str:
-    if code >= 0:
-        return f"ended by itself with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:  # a real-time signal has no name
-        return f"was ended by signal {-code}"

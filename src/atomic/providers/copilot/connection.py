@@ -58,6 +58,10 @@ class _Compacted(msgspec.Struct, frozen=True, rename="camel"):
     context_window: messages.ContextMeasured | None = None
 
 
+class _Login(msgspec.Struct, frozen=True, rename="camel"):
+    is_authenticated: bool = False
+
+
 class UnknownSessionError(ProviderError):
     """Copilot has no session with that id."""
 
@@ -81,8 +85,8 @@ class Connection:
         connection = cls(server, id)
         server.listen(id, connection._receive)
         try:
-            if not setup.has_login:
-                await _require_login(server)
+            if not setup.has_login and not (await server.fetch("auth.getStatus", {}, _Login)).is_authenticated:
+                raise NotLoggedInError("Copilot has no login", provider="copilot", remedy=LOGIN)
             await connection._call(*setup.opening(model, resume=resume))
             connection._denied = [*setup.denied, *await denied_urls(server)]
             await forbid(server, id, connection._denied)
@@ -140,7 +144,11 @@ class Connection:
 
     async def _running(self, since: datetime | None) -> list[_Task]:
         tasks = (await self._fetch("session.tasks.list", {}, _Tasks)).tasks
-        return [task for task in tasks if task.status == "running" and _is_recent(task, since)]
+        return [
+            task
+            for task in tasks
+            if task.status == "running" and (since is None or task.started_at is None or task.started_at >= since)
+        ]
 
     async def decide(self, wanted: messages.PermissionRequested) -> None:
         """Allow a tool's request unless the user denies it."""
@@ -202,20 +210,6 @@ class Connection:
     async def _watch(self) -> None:
         await self.server.ended.wait()
         self.events.put_nowait(messages.Event("lost", messages.Lost(await self.server.last_words())))
-
-
-class _Login(msgspec.Struct, frozen=True, rename="camel"):
-    is_authenticated: bool = False
-
-
-async def _require_login(server: Server) -> None:
-    """Raise NotLoggedInError if the program, too, has no login."""
-    if not (await server.fetch("auth.getStatus", {}, _Login)).is_authenticated:
-        raise NotLoggedInError("Copilot has no login", provider="copilot", remedy=LOGIN)
-
-
-def _is_recent(task: _Task, since: datetime | None) -> bool:
-    return since is None or task.started_at is None or task.started_at >= since
 
 
 async def copy_of(server: Server, id: str) -> str:

@@ -1,4 +1,8 @@
-"""The environment of Copilot's program."""
+"""The environment of Copilot's program, and what it says: login, endpoint and model.
+
+Copilot itself reads the variables of the user's own endpoint only on its own command
+line, so they are sent with each session.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +66,12 @@ class _Config(msgspec.Struct, frozen=True, rename="camel"):
 def _is_logged_in(home: Path) -> bool:
     """Return whether Copilot's file names a user. The token may be in a keychain."""
     try:
-        config = msgspec.json.decode(_without_comments((home / "config.json").read_text()), type=_Config)
+        lines = (home / "config.json").read_text().splitlines()
+        plain = "\n".join(line for line in lines if not line.lstrip().startswith("//"))
+        config = msgspec.json.decode(plain, type=_Config)
     except (OSError, ValueError):  # missing or unreadable
         return False
     return bool(config.logged_in_users or config.last_logged_in_user)
-
-
-def _without_comments(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("//"))
 
 
 def _has_gh(env: Mapping[str, str]) -> bool:
@@ -108,9 +110,6 @@ def _number(env: Mapping[str, str], name: str) -> int:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Parse `Name: Value` lines; `
-
-    n` may separate them too.
-    """
+    """Parse `Name: Value` lines; a backslash and an n may separate them too."""
     pairs = (line.partition(":") for line in text.replace("\\n", "\n").splitlines() if line.strip())
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -65,14 +65,19 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
         "provider": endpoint,
         "streaming": True,
         "includeSubAgentStreamingEvents": True,
-        "workingDirectory": _folder(options),
+        "workingDirectory": os.path.abspath(options.cwd or os.getcwd()),
         "envValueMode": "direct",  # `env` of MCP servers holds values, not names of variables
         "tools": [_tool(one) for one in tools.values()] or None,
         "mcpServers": {server.name: _mcp_server(server) for server in options.mcp_servers} or None,
         "disabledMcpServers": list(options.disabled_mcp_servers) or None,
         "customAgents": [_agent(agent) for agent in options.agents] or None,
         "systemMessage": {"mode": "append", "content": options.system_prompt} if options.system_prompt else None,
-        **_requests(options),
+        "requestPermission": True,
+        # A form is better than a plain question: it has several fields and multiple choice.
+        "requestElicitation": options.ask is not None,
+        "askUserVariant": None if options.ask is None else "elicitation",
+        "requestExitPlanMode": False,
+        "requestAutoModeSwitch": False,
         **_tool_filter(options, tools),
         **_discovery(options, copilot_home(env)),
     }
@@ -81,10 +86,6 @@ def set_up(program: Path, options: SessionOptions, settings: Settings) -> Setup:
         env["COPILOT_ALLOW_ALL"] = "true"
     line = CommandLine(str(program), tuple(args), tuple(sorted(env.items())))
     return Setup(line, arguments, model, tools, denied, has_login(env))
-
-
-def _folder(options: SessionOptions) -> str:
-    return os.path.abspath(options.cwd or os.getcwd())
 
 
 def _tool(tool: CustomTool) -> dict[str, Any]:
@@ -113,21 +114,6 @@ def _agent(agent: AgentLike) -> dict[str, Any]:
     if model := named_model(agent.model):
         config["model"] = model
     return config
-
-
-def _requests(options: SessionOptions) -> dict[str, Any]:
-    """Return which requests Copilot may send.
-
-    A form is better than a plain question: it has several fields and multiple choice.
-    """
-    forms = {} if options.ask is None else {"askUserVariant": "elicitation"}
-    return {
-        "requestPermission": True,
-        "requestElicitation": options.ask is not None,
-        "requestExitPlanMode": False,
-        "requestAutoModeSwitch": False,
-        **forms,
-    }
 
 
 def _tool_filter(options: SessionOptions, tools: Mapping[str, CustomTool]) -> dict[str, Any]:

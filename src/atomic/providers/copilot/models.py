@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -47,7 +46,8 @@ async def list_models(program: Path, settings: Settings) -> list[ModelInfo]:
     """
     env = environment(settings)
     endpoint = own_endpoint(env)
-    own = [ModelInfo(name, name, (endpoint or {}).get("maxPromptTokens", 0)) for name in _names(env, settings)]
+    names = dict.fromkeys((own_model(env), settings.model))
+    own = [ModelInfo(name, name, (endpoint or {}).get("maxPromptTokens", 0)) for name in names if name]
     if endpoint is not None or not has_login(env):
         return own
     args, _ = without_denials(settings.provider("copilot").args)
@@ -60,7 +60,3 @@ async def list_models(program: Path, settings: Settings) -> list[ModelInfo]:
                 raise
             return own
     return [ModelInfo(model.id, model.name or model.id, model.context) for model in answer.models]
-
-
-def _names(env: Mapping[str, str], settings: Settings) -> list[str]:
-    return [name for name in dict.fromkeys((own_model(env), settings.model)) if name]

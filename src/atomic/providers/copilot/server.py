@@ -8,7 +8,6 @@ the program was killed.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ import msgspec
 from atomic.processes import ExecError, Program, end_marked, new_mark, running
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.jsonrpc import HeaderFraming, Json, JsonRpc, JsonRpcError, ProcessExitedError
-from atomic.providers.programs import not_started, start_seconds
+from atomic.providers.programs import describe_exit, not_started, start_seconds
 from atomic.providers.shared_server import Shared
 
 AnswerT = TypeVar("AnswerT")
@@ -91,17 +90,13 @@ class Server:
         """
         try:
             return msgspec.convert(await self.rpc.request(method, params, timeout), answer)
-        except (JsonRpcError, ProcessExitedError) as error:
-            raise self._problem(error) from error
+        except ProcessExitedError as error:
+            raise ProgramFailedError(f"Copilot has ended: {error}", provider="copilot") from error
+        except JsonRpcError as error:
+            failed_method, _, message = error.message.partition(" failed with message: ")
+            raise ProviderError(f"Copilot: {message or failed_method}", provider="copilot") from error
         except msgspec.ValidationError as error:
             raise ProviderError(f"Copilot sent an unknown answer to {method}: {error}", provider="copilot") from error
-
-    def _problem(self, error: JsonRpcError | ProcessExitedError) -> ProviderError:
-        """Return the error with the program's own message."""
-        if isinstance(error, ProcessExitedError):
-            return ProgramFailedError(f"Copilot has ended: {error}", provider="copilot")
-        method, _, message = error.message.partition(" failed with message: ")
-        return ProviderError(f"Copilot: {message or method}", provider="copilot")
 
     async def last_words(self) -> str:
         """Return why it ended."""
@@ -111,10 +106,7 @@ class Server:
             return f"Copilot (process {self._program.pid}) sent something unreadable: {self.rpc.fault}"
         await self._exited()
         code = self._program.exit_code
-        if code is None:
-            how = "closed its output"
-        else:
-            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = "closed its output" if code is None else describe_exit(code)
         output = self._program.stderr_tail
         return f"Copilot (process {self._program.pid}) {how}" + (f": {output[-500:]}" if output else "")
 

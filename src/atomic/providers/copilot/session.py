@@ -15,14 +15,13 @@ from atomic.providers.copilot import messages
 from atomic.providers.copilot.connection import Connection, UnknownSessionError, copy_of
 from atomic.providers.copilot.launch import Setup
 from atomic.providers.copilot.questions import Form
-from atomic.providers.copilot.requests import TurnTasks
 from atomic.providers.copilot.server import Server, shared_server
 from atomic.providers.copilot.subagents import Subagents, as_input
 from atomic.providers.copilot.translate import Translator
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.events import EndReason, Notice, PlanChanged, QuestionAsked
 from atomic.providers.session import LiveSession
-from atomic.providers.turn import Turn
+from atomic.providers.turn import Turn, TurnTasks
 
 PING_SECONDS = 0.2  # for an answer of a healthy server
 
@@ -45,7 +44,7 @@ class CopilotSession(LiveSession):
         self._connection: Connection | None = None
         self._began: datetime | None = None  # when the prompt of this turn was sent
         self._subagents = Subagents()
-        self._tasks = TurnTasks()
+        self._tasks = TurnTasks(_log_error)
 
     @property
     def id(self) -> str:
@@ -73,7 +72,10 @@ class CopilotSession(LiveSession):
         """Return a connection to a live server, resumed if needed. Raise ProviderError."""
         if self._connection is not None and not self._connection.server.ended.is_set():
             return self._connection
-        self._disconnect()
+        if self._connection is not None:
+            self._shared.drop(self._connection.server)
+            self._connection.forget()
+            self._connection = None
         server = await self._live_server()
         try:
             self._connection = await self._open_on(server)
@@ -102,12 +104,6 @@ class CopilotSession(LiveSession):
                 raise
             self._is_on_disk = False  # the server died before it stored the session
             return await Connection.open(server, self._setup, self._id, model=self._model, resume=False)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._shared.drop(self._connection.server)
-            self._connection.forget()
-            self._connection = None
 
     # Turns
 
@@ -225,6 +221,10 @@ class CopilotSession(LiveSession):
         """Use another model from the next turn on. Raise ProviderError."""
         await (await self._connected()).set_model(id)
         self._model = id
+
+
+def _log_error(error: BaseException) -> None:
+    _log.warning("copilot: %s", error, exc_info=None if isinstance(error, ProviderError) else error)
 
 
 def _with_schema(prompt: str, schema: Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any] | None]:

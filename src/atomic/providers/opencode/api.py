@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from atomic.base.http import HttpError, LoopbackClient, Response
+from atomic.providers.base import ModelInfo
 from atomic.providers.errors import ProgramFailedError, ProviderError
 from atomic.providers.opencode import messages
 
@@ -121,6 +122,14 @@ class Api:
 
     async def providers(self, folder: str) -> list[messages.Provider]:
         return (await self._request("GET", "/config/providers", folder, messages.Providers, limit=SLOW)).providers
+
+    async def models(self, folder: str) -> list[ModelInfo]:
+        """Return the models of all providers, as `provider/model`."""
+        return [
+            ModelInfo(f"{provider.id}/{id}", model.name, int(model.limit.context))
+            for provider in await self.providers(folder)
+            for id, model in provider.models.items()
+        ]
 
     async def tools(self, folder: str) -> list[str]:
         """Return the names of all tools except tools of MCP servers."""

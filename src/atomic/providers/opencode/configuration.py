@@ -33,10 +33,17 @@ class UserConfiguration(msgspec.Struct, frozen=True):
 
     def providers(self) -> set[str]:
         """Return the model providers that it names."""
-        named = {*_keys(self.merged.get("provider")), *_texts(self.merged.get("enabled_providers"))}
+        named = set(_object(self.merged.get("provider")))
+        enabled = self.merged.get("enabled_providers")
+        if isinstance(enabled, list):
+            named.update(name for name in cast("list[Any]", enabled) if isinstance(name, str))
         models = [self.merged.get("model"), self.merged.get("small_model")]
-        models += [agent.get("model") for agent in _objects(self.merged.get("agent"))]
+        models += [_object(agent).get("model") for agent in _object(self.merged.get("agent")).values()]
         return named | {model.partition("/")[0] for model in models if isinstance(model, str) and "/" in model}
+
+    def servers(self) -> list[str]:
+        """Return the MCP servers that it names."""
+        return list(_object(self.merged.get("mcp")))
 
 
 def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
@@ -101,12 +108,10 @@ def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
     if "permission" in result:
         result["permission"] = _allowed(result["permission"])
     for group in ("agent", "mode"):
-        agents = result.get(group)
-        if isinstance(agents, Mapping):
-            named = cast("Mapping[str, Any]", agents)
+        if isinstance(result.get(group), Mapping):
+            agents = _object(result[group]).items()
             result[group] = {
-                name: without_asking(cast("Mapping[str, Any]", one)) if isinstance(one, Mapping) else one
-                for name, one in named.items()
+                name: without_asking(_object(one)) if isinstance(one, Mapping) else one for name, one in agents
             }
     return result
 
@@ -114,16 +119,27 @@ def without_asking(config: Mapping[str, Any]) -> dict[str, Any]:
 def agents_as_configuration(agents: Sequence[AgentLike], servers: Iterable[str]) -> dict[str, Any]:
     """Convert sub-agents. Raise ProviderError for an unknown model."""
     servers = list(servers)
-    return {agent.name: _agent(agent, servers) for agent in agents}
+    configured: dict[str, Any] = {}
+    for agent in agents:
+        config: dict[str, Any] = {"description": agent.description, "prompt": agent.prompt, "mode": "all"}
+        if model := named_model(agent.model):
+            config["model"] = "/".join(split_model(model))
+        if agent.tools is not None:
+            config["permission"] = agent_permission(agent.tools, servers)
+        configured[agent.name] = config
+    return configured
 
 
-def servers_as_configuration(servers: Sequence[McpServer]) -> dict[str, Any]:
-    return {server.name: _server(server) for server in servers}
-
-
-def disabled_as_configuration(servers: Iterable[str]) -> dict[str, Any]:
-    """Disable servers without changing their other settings."""
-    return {name: {"enabled": False} for name in servers}
+def servers_as_configuration(servers: Sequence[McpServer], disabled: Iterable[str]) -> dict[str, Any]:
+    """Convert MCP servers, and disable others without changing their other settings."""
+    configured: dict[str, Any] = {name: {"enabled": False} for name in disabled}
+    for server in servers:
+        if server.url is not None:
+            config = {"type": "remote", "url": server.url, "headers": dict(server.headers)}
+        else:
+            config = {"type": "local", "command": list(server.command), "environment": dict(server.env)}
+        configured[server.name] = {**config, "enabled": True}
+    return configured
 
 
 def tool_server_as_configuration(url: str, token: str) -> dict[str, Any]:
@@ -145,7 +161,7 @@ def literally(value: Any) -> Any:
     if isinstance(value, str):
         return _ANY_REFERENCE.sub(_BRACE, value)
     if isinstance(value, Mapping):
-        return {literally(key): literally(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
+        return {literally(key): literally(inner) for key, inner in _object(value).items()}
     if isinstance(value, list):
         return [literally(inner) for inner in cast("list[Any]", value)]
     return value
@@ -158,8 +174,8 @@ def encoded(content: Mapping[str, Any]) -> str:
 def with_prompts_in_files(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Move the prompts of all agents to files: a variable holds at most 128 KB."""
     agents: dict[str, Any] = {}
-    for number, (name, agent) in enumerate(_pairs(content.get("agent"))):
-        prompt = cast("Mapping[str, Any]", agent).get("prompt") if isinstance(agent, Mapping) else None
+    for number, (name, agent) in enumerate(_object(content.get("agent")).items()):
+        prompt = _object(agent).get("prompt")
         if isinstance(prompt, str):
             file = folder / f"{number}.md"
             file.write_text(prompt.replace(_BRACE, "{"), "utf-8")
@@ -175,21 +191,6 @@ def split_model(id: str) -> tuple[str, str]:
             f'OpenCode has no model "{id}"', provider="opencode", remedy="name it as provider/model, see: atomic models"
         )
     return provider, model
-
-
-def _agent(agent: AgentLike, servers: Sequence[str]) -> dict[str, Any]:
-    config: dict[str, Any] = {"description": agent.description, "prompt": agent.prompt, "mode": "all"}
-    if model := named_model(agent.model):
-        config["model"] = "/".join(split_model(model))
-    if agent.tools is not None:
-        config["permission"] = agent_permission(agent.tools, servers)
-    return config
-
-
-def _server(server: McpServer) -> dict[str, Any]:
-    if server.url is not None:
-        return {"type": "remote", "url": server.url, "headers": dict(server.headers), "enabled": True}
-    return {"type": "local", "command": list(server.command), "environment": dict(server.env), "enabled": True}
 
 
 def _files(env: Mapping[str, str]) -> list[Path]:
@@ -221,22 +222,10 @@ def _content(text: str) -> dict[str, Any]:
 
 def _allowed(rules: Any) -> Any:
     if isinstance(rules, Mapping):
-        return {name: _allowed(rule) for name, rule in cast("Mapping[str, Any]", rules).items()}
+        return {name: _allowed(rule) for name, rule in _object(rules).items()}
     return "allow" if rules == "ask" else rules
 
 
-def _keys(value: Any) -> list[str]:
-    return list(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else []
-
-
-def _texts(value: Any) -> list[str]:
-    return [one for one in cast("list[Any]", value) if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def _pairs(value: Any) -> list[tuple[str, Any]]:
-    return list(cast("Mapping[str, Any]", value).items()) if isinstance(value, Mapping) else []
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    values = list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else []
-    return [cast("Mapping[str, Any]", one) for one in values if isinstance(one, Mapping)]
+def _object(value: Any) -> Mapping[str, Any]:
+    """Return the object, an empty one for anything else."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

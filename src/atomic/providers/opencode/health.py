@@ -34,7 +34,8 @@ async def examine(program: Path, settings: Settings) -> Health:
     if result.exit_code != 0 or not version:
         output = (result.stderr or result.stdout).strip()[-300:]
         return Health(False, program=str(program), remedy=f"opencode --version failed: {output}; {INSTALL}")
-    if _number(version) < _OLDEST:
+    number = tuple(int(part) for part in version.lstrip("v").split(".")[:2] if part.isdigit())
+    if number < _OLDEST:
         wanted = ".".join(map(str, _OLDEST))
         return Health(False, version, str(program), f"Atomic needs OpenCode {wanted} or newer: {INSTALL}")
     if not _has_credentials(env, user):
@@ -42,18 +43,11 @@ async def examine(program: Path, settings: Settings) -> Health:
     return Health(True, version, str(program))
 
 
-def _number(version: str) -> tuple[int, ...]:
-    numbers = [part for part in version.lstrip("v").split(".")[:2] if part.isdigit()]
-    return tuple(int(part) for part in numbers)
-
-
 def _has_credentials(env: Mapping[str, str], user: UserConfiguration) -> bool:
     """Return whether a login, a key or a custom provider exists. Validity is not checked."""
-    has_key = any(env.get(name) for name in variables_of({*USUAL, *user.providers()}) | {"OPENCODE_API_KEY"})
-    return has_key or bool(user.merged.get("provider")) or bool(env.get("OPENCODE_AUTH_CONTENT")) or _has_login(env)
-
-
-def _has_login(env: Mapping[str, str]) -> bool:
+    keys = {*variables_of({*USUAL, *user.providers()}), "OPENCODE_API_KEY", "OPENCODE_AUTH_CONTENT"}
+    if user.merged.get("provider") or any(env.get(name) for name in keys):
+        return True
     try:
         return bool(msgspec.json.decode((data_folder(env) / "auth.json").read_bytes(), type=dict[str, msgspec.Raw]))
     except (OSError, msgspec.DecodeError, RecursionError):

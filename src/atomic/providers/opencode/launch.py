@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -23,7 +23,6 @@ from atomic.providers.opencode.configuration import (
     NAMES,
     UserConfiguration,
     agents_as_configuration,
-    disabled_as_configuration,
     encoded,
     find_settings,
     literally,
@@ -175,19 +174,14 @@ def environment(settings: Settings, user: UserConfiguration, options: SessionOpt
 
 def _content(user: UserConfiguration, options: SessionOptions) -> dict[str, Any]:
     """Return the user's configuration with the additions of this session."""
-    configured = user.merged.get("mcp")
-    servers: dict[str, None] = {}
-    if isinstance(configured, dict):
-        servers |= dict.fromkeys(cast("dict[str, Any]", configured))
-    servers |= dict.fromkeys(server.name for server in options.mcp_servers)
-    if options.custom_tools:
-        servers[TOOL_SERVER] = None
     added: dict[str, Any] = {}
     if options.agents:
-        added["agent"] = agents_as_configuration(options.agents, servers)
+        servers = [*user.servers(), *(server.name for server in options.mcp_servers)]
+        if options.custom_tools:
+            servers.append(TOOL_SERVER)
+        added["agent"] = agents_as_configuration(options.agents, dict.fromkeys(servers))
     if options.mcp_servers or options.disabled_mcp_servers:
-        off = disabled_as_configuration(options.disabled_mcp_servers)
-        added["mcp"] = {**off, **servers_as_configuration(options.mcp_servers)}
+        added["mcp"] = servers_as_configuration(options.mcp_servers, options.disabled_mcp_servers)
     if not options.trusted:
         added |= _UNTRUSTED_CONTENT
     return merge(without_asking(user.content), literally(added))

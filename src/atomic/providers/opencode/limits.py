@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
@@ -52,7 +53,8 @@ def problem_reset(problem: messages.Problem, now: datetime) -> datetime | None:
     None if they contain no time, or if it has passed.
     """
     headers = {name.lower(): value for name, value in problem.data.response_headers.items()}
-    reset = _milliseconds(headers.get("retry-after-ms"), now) or _retry_after(headers.get("retry-after"), now)
+    reset = _after(headers.get("retry-after-ms"), timedelta(milliseconds=1), now)
+    reset = reset or _after(headers.get("retry-after"), timedelta(seconds=1), now)
     return if_future(reset, now)
 
 
@@ -67,21 +69,12 @@ def _is_prescribed(status: messages.Status, now: datetime) -> bool:
     return not own - _DELAY <= wait <= own * 1.25 + _DELAY
 
 
-def _milliseconds(value: str | None, now: datetime) -> datetime | None:
-    try:
-        return None if value is None else now + timedelta(milliseconds=float(value))
-    except (ValueError, OverflowError):
-        return None
-
-
-def _retry_after(value: str | None, now: datetime) -> datetime | None:
+def _after(value: str | None, unit: timedelta, now: datetime) -> datetime | None:
+    """Return the time in a header: a number of units from now, or a date."""
     if value is None:
         return None
-    try:
-        return now + timedelta(seconds=float(value))
-    except (ValueError, OverflowError):
-        pass
-    try:
+    with suppress(ValueError, OverflowError):
+        return now + float(value) * unit
+    with suppress(ValueError):
         return parsedate_to_datetime(value)
-    except ValueError:
-        return None
+    return None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from atomic.providers.events import (
     AgentEvent,
     SkillLoaded,
+    SubagentEnded,
+    SubagentStarted,
     TextDelta,
     ThinkingDelta,
     ToolEnded,
@@ -17,12 +20,60 @@ from atomic.providers.events import (
     UsageReported,
 )
 from atomic.providers.opencode import messages
-from atomic.providers.opencode.subagents import Subagents
 from atomic.providers.tools import given_name
 
 TASK = "task"
 _SKILL = "skill"
 _OVERLAP = 256  # characters of a tool's output by which its continuation is found
+_RESULT = re.compile(r"<task_(?:result|error)>\n?(.*?)\n?</task_(?:result|error)>", re.DOTALL)
+
+
+class Subagents:
+    """Tracks the session of each sub-agent, and which ones are still active."""
+
+    def __init__(self, root: str) -> None:
+        self._agents: dict[str, str | None] = {root: None}  # by session; None: the main agent
+        self._active: dict[str, str | None] = {}  # call -> parent
+
+    def knows(self, session: str) -> bool:
+        return session in self._agents
+
+    def of(self, session: str) -> str | None:
+        return self._agents[session]
+
+    @property
+    def sessions(self) -> list[str]:
+        return list(self._agents)
+
+    @staticmethod
+    def session_of(call: messages.Part) -> str | None:
+        """Return the session of a call; it is known shortly after the call starts."""
+        session = call.state.metadata.get("sessionId") if call.state is not None else None
+        return session if isinstance(session, str) else None
+
+    def began(self, call: messages.Part, session: str | None, parent: str | None) -> SubagentStarted:
+        if session is not None:
+            self._agents[session] = call.id
+        self._active[call.id] = parent
+        given = call.state.input if call.state is not None else {}
+        name = given.get("subagent_type") or "general"
+        task = given.get("prompt") or ""
+        return SubagentStarted(call.id, str(name), str(task), agent=parent)
+
+    def ended(self, call: messages.Part) -> SubagentEnded | None:
+        if call.state is None or call.id not in self._active:
+            return None
+        parent = self._active.pop(call.id)
+        if call.state.status == "error":
+            return SubagentEnded(call.id, "", call.state.error or "failed", agent=parent)
+        found = _RESULT.search(call.state.output)
+        return SubagentEnded(call.id, found[1] if found else call.state.output, agent=parent)
+
+    def interrupted(self) -> list[SubagentEnded]:
+        """End all active sub-agents at the end of the turn."""
+        left = self._active
+        self._active = {}
+        return [SubagentEnded(id, "", "interrupted", agent=parent) for id, parent in left.items()]
 
 
 @dataclass
@@ -66,7 +117,8 @@ class Parts:
     def take(self, part: messages.Part, agent: str | None) -> None:
         match part.type:
             case "text" | "reasoning":
-                self._text(part, agent)
+                text = self._texts.setdefault(part.id, _Text(part.type == "reasoning", agent))
+                self._emit_text(text, part.text[text.emitted :])
             case "tool" if part.state is not None:
                 self._tool(part, part.state, agent)
             case _:
@@ -87,10 +139,6 @@ class Parts:
         usage = Usage(tokens.read, tokens.written, int(tokens.cache.read), part.cost)
         self._emit(UsageReported(usage, agent=agent))
         return True
-
-    def _text(self, part: messages.Part, agent: str | None) -> None:
-        text = self._texts.setdefault(part.id, _Text(part.type == "reasoning", agent))
-        self._emit_text(text, part.text[text.emitted :])
 
     def _emit_text(self, text: _Text, new: str) -> None:
         if new:
@@ -113,14 +161,11 @@ class Parts:
             self._output(part.id, tool, state, agent)
         else:
             tool.is_over = True
-            self._ended(part, state, agent)
-
-    def _ended(self, part: messages.Part, state: messages.ToolState, agent: str | None) -> None:
-        failed = state.status == "error"
-        if part.tool == _SKILL and not failed:
-            self._emit(SkillLoaded(str(state.input.get("name", "")), agent=agent))
-        error = (state.error or "failed") if failed else None
-        self._emit(ToolEnded(part.id, state.output, error, agent=agent))
+            failed = state.status == "error"
+            if part.tool == _SKILL and not failed:
+                self._emit(SkillLoaded(str(state.input.get("name", "")), agent=agent))
+            error = (state.error or "failed") if failed else None
+            self._emit(ToolEnded(part.id, state.output, error, agent=agent))
 
     def _output(self, id: str, tool: _Tool, state: messages.ToolState, agent: str | None) -> None:
         """Emit the new output of a running tool.

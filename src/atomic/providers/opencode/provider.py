@@ -51,11 +51,10 @@ class OpencodeProvider(LiveProvider):
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models of all usable providers. Raise ProviderError."""
         plan = self._plan(SessionOptions())
-        from atomic.providers.opencode.models import list_models
         from atomic.providers.opencode.server import leased
 
         async with leased(plan) as shared, shared.use() as server:
-            return await list_models(server.api, _neutral_folder())
+            return await server.api.models(_neutral_folder())
 
     async def check(self) -> Health:
         """Report whether OpenCode is installed and has a key or login, and its version."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 from atomic.providers.base import Ask
 from atomic.providers.events import QuestionAsked
 from atomic.providers.opencode import messages
 from atomic.providers.opencode.api import Api, RefusedError
+from atomic.providers.turn import TurnTasks
 from atomic.questions import Option, Question
 
 _log = logging.getLogger(__name__)
@@ -34,25 +34,31 @@ class Dialogue:
         self._emit = emit
         self._fail = fail
         self._seen: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TurnTasks(self._failed)
 
     def question(self, request: messages.QuestionRequest) -> None:
         if self._is_new(request.id):
-            self._start(self._answer(request))
+            self._tasks.start(self._answer(request))
 
     def permission(self, request: messages.PermissionRequest) -> None:
         """Allow it once; OpenCode does not ask for tools that the user denies."""
         if self._is_new(request.id):
             _log.debug("opencode asks for permission: %s", request.permission)
-            self._start(self._api.permit(self._folder, request.id))
+            self._tasks.start(self._api.permit(self._folder, request.id))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _answer(self, request: messages.QuestionRequest) -> None:
-        questions = tuple(_question(one) for one in request.questions)
+        questions = tuple(
+            Question(
+                one.question,
+                options=[Option(option.label, option.description) for option in one.options],
+                header=one.header,
+                multi_select=one.multiple,
+            )
+            for one in request.questions
+        )
         self._emit(QuestionAsked(questions), request.session)
         if self._ask is None:
             await self._api.reject(self._folder, request.id)
@@ -65,21 +71,8 @@ class Dialogue:
         self._seen.add(id)
         return is_new
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
+    def _failed(self, error: BaseException) -> None:
         if isinstance(error, RefusedError):
             _log.info("opencode: a request was withdrawn: %s", error)
         elif isinstance(error, Exception):
             self._fail(error)
-
-
-def _question(one: messages.OneQuestion) -> Question:
-    options = [Option(option.label, option.description) for option in one.options]
-    return Question(one.question, options=options, header=one.header, multi_select=one.multiple)

@@ -98,16 +98,13 @@ class Router:
                 )
             return
         if payload.type == "session.created":
-            self._adopt_child(payload.properties)
+            child = messages.read(payload.properties, messages.SessionCreated).info
+            parent = self._inboxes.get(child.parent or "")
+            if parent is not None:
+                self.adopt(child.id, parent)
         inbox = self._inboxes.get(owner.session)
         if inbox is not None:
             inbox.put(Event(owner.session, payload.type, payload.properties))
-
-    def _adopt_child(self, properties: msgspec.Raw) -> None:
-        child = messages.read(properties, messages.SessionCreated).info
-        parent = self._inboxes.get(child.parent or "")
-        if parent is not None:
-            self.adopt(child.id, parent)
 
     def _send_to_owner(self, data: bytes, error: messages.UnreadableError) -> None:
         _log.warning("%s", error)

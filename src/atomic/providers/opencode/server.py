@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import signal
 from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,9 +24,10 @@ from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.launch import ServerPlan
 from atomic.providers.opencode.router import Router
 from atomic.providers.opencode.stream import EventStream
-from atomic.providers.programs import not_started, start_seconds
+from atomic.providers.programs import describe_exit, not_started, start_seconds
 from atomic.providers.shared_server import Shared
 from atomic.providers.tool_server import serving_tools
+from atomic.providers.turn import cancel_all
 
 HEALTH_SECONDS = 20.0  # for an answer of a server that did not stop a turn
 _USER = "atomic"
@@ -43,7 +43,9 @@ class Server:
         self.router = Router()
         self.lost: ProgramFailedError | None = None  # why it cannot be used
         self._program = program
-        self._stream = EventStream(client, self.router, liveness=liveness, has_ended=self._has_ended)
+        self._stream = EventStream(
+            client, self.router, liveness=liveness, has_ended=lambda: program.exit_code is not None
+        )
         self._suspected = asyncio.Event()
 
     @property
@@ -71,9 +73,7 @@ class Server:
             await self._until_open(tasks[0])
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(*tasks)
             self._lose("it was ended")
 
     async def _until_open(self, receiving: asyncio.Task[None]) -> None:
@@ -112,9 +112,6 @@ class Server:
         self._lose(reason)
         await self._program.stop()
 
-    def _has_ended(self) -> bool:
-        return self._program.exit_code is not None
-
     def _lose(self, reason: str) -> None:
         if self.lost is None:
             self.lost = ProgramFailedError(f"OpenCode {self._how(reason)}", provider="opencode")
@@ -124,9 +121,8 @@ class Server:
         code = self._program.exit_code
         if code is None:
             return f"(process {self.pid}) is lost: {reason}"
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         output = self._program.stderr_tail
-        return f"(process {self.pid}) {how}" + (f": {output[-500:]}" if output else "")
+        return f"(process {self.pid}) {describe_exit(code)}" + (f": {output[-500:]}" if output else "")
 
 
 @asynccontextmanager
@@ -184,8 +180,7 @@ async def _swept(program: Program, mark: dict[str, str]) -> AsyncGenerator[None]
     try:
         yield
     finally:
-        sweeping.cancel()
-        await asyncio.gather(sweeping, return_exceptions=True)
+        await cancel_all(sweeping)
 
 
 async def _address(program: Program) -> str:

@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from atomic.base.errors import suggest
 from atomic.providers.base import Capabilities, ContextUsage, SessionOptions
 from atomic.providers.errors import ProgramFailedError, ProviderError, SessionBusyError
 from atomic.providers.events import EndReason
 from atomic.providers.opencode import messages
 from atomic.providers.opencode.api import Api, RefusedError
 from atomic.providers.opencode.configuration import split_model
-from atomic.providers.opencode.models import require_model
 from atomic.providers.opencode.outcome import describe
 from atomic.providers.opencode.server import Server
 from atomic.providers.opencode.tool_permissions import session_map
-from atomic.providers.opencode.translate import Translator
 from atomic.providers.opencode.turn import TurnRunner, abort
 from atomic.providers.session import LiveSession
 from atomic.providers.shared_server import Shared
@@ -77,7 +76,7 @@ class OpencodeSession(LiveSession):
             raise _unknown(resume) from error
         await api.warm_up(self._folder)
         if self._model is not None:
-            await require_model(api, self._folder, self._model)
+            await self._require_model(api, self._model)
         # This request waits until all MCP servers are connected or have failed.
         is_bounded = self.options.tools is not None
         servers = await api.mcp(self._folder) if is_bounded or self.options.mcp_servers else {}
@@ -142,7 +141,9 @@ class OpencodeSession(LiveSession):
             finally:
                 self._is_sent = False
                 self._is_unsettled = not runner.translator.has_ended
-                self._learn(runner.translator)
+                if runner.translator.model is not None and runner.translator.context.read:
+                    self._context = runner.translator.context
+                    self._last_model = runner.translator.model
 
     async def stop_turn(self, turn: Turn) -> None:
         """Abort repeatedly: an abort before the prompt is started has no effect."""
@@ -202,13 +203,9 @@ class OpencodeSession(LiveSession):
         if self._last_model is None:
             return ContextUsage()
         provider, model = self._last_model
-        limits = {
-            (one.id, id): int(found.limit.context)
-            for one in await api.providers(self._folder)
-            for id, found in one.models.items()
-        }
-        used = self._context.read + self._context.written
-        return ContextUsage(used, limits.get((provider, model), 0), f"{provider}/{model}")
+        name = f"{provider}/{model}"
+        limits = {one.id: one.context for one in await api.models(self._folder)}
+        return ContextUsage(self._context.read + self._context.written, limits.get(name, 0), name)
 
     async def compact(self, focus: str = "") -> None:
         """Summarise the context; an empty one stays as it is. Raise ProviderError."""
@@ -231,8 +228,16 @@ class OpencodeSession(LiveSession):
 
     async def set_model(self, id: str) -> None:
         """Use another model from the next turn on. Raise ProviderError if it is unknown."""
-        await require_model((await self._live_server()).api, self._folder, id)
+        await self._require_model((await self._live_server()).api, id)
         self._model = id
+
+    async def _require_model(self, api: Api, id: str) -> None:
+        """Raise ProviderError with the nearest name if the model does not exist."""
+        split_model(id)
+        known = [model.id for model in await api.models(self._folder)]
+        if id not in known:
+            remedy = suggest(id, known, otherwise="see: atomic models")
+            raise ProviderError(f'OpenCode has no model "{id}"', provider="opencode", remedy=remedy)
 
     async def _look_back(self, api: Api) -> None:
         """Read the model and context size from earlier messages."""
@@ -244,11 +249,6 @@ class OpencodeSession(LiveSession):
                 self._context = messages.Tokens(input=info.tokens.written) if info.is_summary else info.tokens
                 self._last_model = info.provider, info.model
                 return
-
-    def _learn(self, translator: Translator) -> None:
-        if translator.model is not None and translator.context.read:
-            self._context = translator.context
-            self._last_model = translator.model
 
 
 def _title(prompt: str) -> str:

@@ -25,9 +25,8 @@ from atomic.providers.events import (
 from atomic.providers.opencode import messages
 from atomic.providers.opencode.limits import is_too_long, next_try, retry_is_limit, retry_reset
 from atomic.providers.opencode.outcome import Outcome, outcome
-from atomic.providers.opencode.parts import Parts
+from atomic.providers.opencode.parts import Parts, Subagents
 from atomic.providers.opencode.router import Event
-from atomic.providers.opencode.subagents import Subagents
 from atomic.providers.turn import Turn
 
 # Known and not needed here. The session answers questions and permission requests.
@@ -97,7 +96,10 @@ class Translator:
             self._take(event)
         except msgspec.ValidationError:
             self._turn.note_unknown(event.type)
-        self._catch_up()
+        # The calls of some sub-agents may be known now: emit their early events.
+        for session in [session for session in self._early if self.subagents.knows(session)]:
+            for early in self._early.pop(session):
+                self.take(early)
 
     def _take(self, event: Event) -> None:
         session = event.session
@@ -116,19 +118,17 @@ class Translator:
             case "session.error":
                 self._problem(session, messages.read(properties, messages.SessionFailed).error)
             case "session.compacted":
-                self._emit(self._compacted(session))
+                agent = self.subagents.of(session)
+                if agent is None:
+                    self._emit(Compacted(self._compacted_from, self.context.read))
+                else:
+                    self._emit(Compacted(agent=agent))
             case "todo.updated":
                 self.take_plan(session, messages.read(properties, messages.TodosUpdated).todos)
             case kind if kind not in _IGNORED and not kind.startswith(_NEXT):
                 self._turn.note_unknown(kind)
             case _:
                 pass
-
-    def _catch_up(self) -> None:
-        """Emit the early events of sub-agents whose call is known now."""
-        for session in [session for session in self._early if self.subagents.knows(session)]:
-            for event in self._early.pop(session):
-                self.take(event)
 
     # Content of events; also used after a gap
 
@@ -214,10 +214,6 @@ class Translator:
             self.context = messages.Tokens(input=message.tokens.written)
         else:
             self.context = message.tokens
-
-    def _compacted(self, session: str) -> Compacted:
-        agent = self.subagents.of(session)
-        return Compacted(self._compacted_from, self.context.read, agent) if agent is None else Compacted(agent=agent)
 
     def _status(self, session: str, status: messages.Status) -> None:
         if status.type == "idle":

@@ -16,7 +16,7 @@ from atomic.providers.opencode.api import Api
 from atomic.providers.opencode.questions import Dialogue
 from atomic.providers.opencode.router import Event, Inbox, Router
 from atomic.providers.opencode.translate import Translator
-from atomic.providers.turn import Turn
+from atomic.providers.turn import Turn, cancel_all
 
 _ABORT_INTERVAL = 0.2  # seconds between two aborts
 _STOP_SECONDS = 5.0  # for a turn that Atomic stops
@@ -58,8 +58,7 @@ class TurnRunner:
         finally:
             self.translator.leave()
             if self._stopping is not None:
-                self._stopping.cancel()
-                await asyncio.gather(self._stopping, return_exceptions=True)
+                await cancel_all(self._stopping)
             await self._dialogue.close()
 
     async def _next(self) -> None:
