@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from atomic.providers import tool
-from atomic.providers.tool_protocol import ToolProtocol
+from atomic.providers.tool_server import ToolProtocol
 
 LIMIT = 60
 

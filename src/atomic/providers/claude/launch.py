@@ -16,7 +16,7 @@ from atomic.providers.claude.control import Json
 from atomic.providers.claude.environment import PROVIDER, environment
 from atomic.providers.programs import start_seconds
 from atomic.providers.tool_names import spelled
-from atomic.providers.tool_protocol import ToolProtocol
+from atomic.providers.tool_server import ToolProtocol
 from atomic.providers.tools import SERVER as ATOMIC_SERVER
 from atomic.providers.tools import as_tools
 

@@ -17,7 +17,7 @@ from atomic.providers.claude.translate import Translator
 from atomic.providers.claude.transport import ProgramTransport
 from atomic.providers.errors import ProgramFailedError
 from atomic.providers.programs import not_started
-from atomic.providers.tool_protocol import INVALID_REQUEST, failed
+from atomic.providers.tool_server import INVALID_REQUEST, failed
 
 T = TypeVar("T")
 
