@@ -17,7 +17,7 @@ from atomic.providers.tool_names import spelled
 from atomic.tasks import TaskList
 from atomic.testing.conformance import AGENTS
 from atomic.testing.conformance.agents import CLAUDE_WORDS
-from atomic.testing.conformance.shared_setup import environment
+from atomic.testing.conformance.case import environment
 from atomic.testing.model_server import Call, ModelCall, ModelServer, Script
 from atomic.workflows import Bridge, SubagentRequest
 from tests.entities.test_builtin import AGENTS as AGENT_NAMES

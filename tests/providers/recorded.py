@@ -13,7 +13,7 @@ from typing import Any
 from atomic.providers import AgentEvent, SessionOptions, require_provider
 from atomic.testing import ModelServer, Think
 from atomic.testing.conformance.agents import AGENTS, Words
-from atomic.testing.conformance.shared_setup import environment
+from atomic.testing.conformance.case import environment
 from tests.support.repositories import ENVIRONMENT, new_repository
 
 RECORDINGS = Path(__file__).with_name("recordings")

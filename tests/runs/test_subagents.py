@@ -15,8 +15,7 @@ import pytest_asyncio
 
 from atomic.providers import AgentEvent, TextDelta, require_provider
 from atomic.testing.conformance.agents import CLAUDE_WORDS
-from atomic.testing.conformance.case_setup import descendants
-from atomic.testing.conformance.shared_setup import environment
+from atomic.testing.conformance.case import descendants, environment
 from atomic.testing.model_server import Call, Drip, ModelServer, claude_env
 from atomic.workflows import Bridge, State, SubagentError, SubagentRequest, graph
 from tests.runs.small_runtime import Entities, Entity, Runtime

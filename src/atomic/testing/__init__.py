@@ -1,6 +1,6 @@
-"""For tests of workflows: a scripted model on loopback, on which the real agents run.
+"""Tools for tests of workflows: a scripted model for real agents, and replays.
 
-Nothing in Atomic imports this room.
+Nothing in Atomic imports this room. Start reading at `model_server/script.py`.
 """
 
 from atomic.testing.model_server import (

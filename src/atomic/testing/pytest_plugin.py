@@ -1,4 +1,7 @@
-"""The fixture `replay` for tests of workflows: `pytest_plugins = ["atomic.testing.pytest_plugin"]` in conftest.py."""
+"""The pytest fixture `replay` for tests of workflows.
+
+To use it, write `pytest_plugins = ["atomic.testing.pytest_plugin"]` in conftest.py.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from atomic.testing.replay import ReplayProvider, play
 
 
 class Replay(Protocol):
-    """What the fixture is: call it with a file."""
+    """The type of the fixture: call it with a file."""
 
     def __call__(self, file: str | PathLike[str], *, speed: float = math.inf, all_used: bool = False) -> ReplayProvider:
-        """A provider that plays the recording. A path is relative to the test's own file.
+        """Return a provider that plays the recording; a path is relative to the test's file.
 
-        `all_used`: the test fails if, at its end, there are calls that nobody asked for.
+        With `all_used`, the test fails if it ends before all calls were played.
         """
         ...
 
@@ -42,4 +45,4 @@ def replay(request: pytest.FixtureRequest) -> Generator[Replay]:
 def _fail_if_unused(provider: ReplayProvider) -> None:
     lines = [f"  role {call.role}, task {call.task}: {call.prompt[:100]!r}" for call in provider.unused]
     if lines:
-        pytest.fail("\n".join([f"nobody asked for {len(lines)} calls of {provider.path}:", *lines]), pytrace=False)
+        pytest.fail("\n".join([f"{len(lines)} calls of {provider.path} were not played:", *lines]), pytrace=False)

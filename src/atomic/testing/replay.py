@@ -1,4 +1,4 @@
-"""A recording as the agent in a test of a workflow: no program, no network, no waiting."""
+"""Play a recording as the agent in a test: no program, no network, no waiting."""
 
 from __future__ import annotations
 
@@ -12,5 +12,8 @@ __all__ = ["ReplayProvider", "play"]
 
 
 def play(file: str | os.PathLike[str], *, speed: float = math.inf) -> ReplayProvider:
-    """A provider that plays a recording, without its pauses unless a speed is given; `unused` is what is left of it."""
+    """Return a provider that plays a recording, without pauses unless a speed is given.
+
+    Its `unused` lists the calls that were not played.
+    """
     return ReplayProvider(file, Settings(), speed=speed)

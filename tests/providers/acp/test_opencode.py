@@ -14,7 +14,7 @@ from atomic.config import Settings
 from atomic.providers import EndReason, PlanChanged, SessionOptions, SubagentEnded, SubagentStarted, UnsupportedError
 from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
-from atomic.testing.conformance.case_setup import descendants
+from atomic.testing.conformance.case import descendants
 from atomic.testing.model_server import Call, Script
 from tests.providers.acp.stage import Stage, stage
 from tests.providers.heard import all_of, end_of, text_of, turn

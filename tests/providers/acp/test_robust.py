@@ -14,7 +14,7 @@ import pytest
 
 from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta, TurnEnded, require_provider
-from atomic.testing.conformance.case_setup import descendants, gone
+from atomic.testing.conformance.case import descendants, gone
 from tests.providers.acp.stage import PUPPET, puppet, steps
 from tests.providers.heard import LIMIT, end_of, text_of
 from tests.timing import judge

@@ -18,8 +18,7 @@ from time import monotonic
 
 from atomic.providers import AgentSession, EndReason, SessionOptions, TurnEnded, require_provider
 from atomic.testing.conformance import AGENTS, Agent
-from atomic.testing.conformance.case_setup import descendants
-from atomic.testing.conformance.shared_setup import environment
+from atomic.testing.conformance.case import descendants, environment
 from atomic.testing.model_server import Drip, ModelServer, Script, Stall
 from tests.programs import use_programs
 from tests.providers.conformance.playing import CACHE

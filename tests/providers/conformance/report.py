@@ -28,23 +28,23 @@ COLUMNS = {
 }
 PASSED, FAILED, NOT_OFFERED, NOT_RUN = "yes", "**no**", "–", "not run"
 WORDS = {
-    "resume": "takes a session up again",
-    "fork": "copies a session",
+    "resume": "resume a session",
+    "fork": "fork a session",
     "subagents": "sub-agents from Atomic",
     "custom_tools": "Python functions as tools",
     "mcp_servers": "MCP servers",
-    "mcp_switching": "leaves out MCP servers of its own",
-    "questions": "questions to a person",
+    "mcp_switching": "leave out its own MCP servers",
+    "questions": "questions to the user",
     "multi_select": "several answers to one question",
     "system_prompt": "a system prompt",
     "tool_selection": "only some tools",
-    "max_turns": "a bound of model calls",
-    "models": "a list of models, and a switch",
+    "max_turns": "a limit of model calls",
+    "models": "list and switch models",
     "thinking": "thinking is shown",
     "usage": "tokens",
     "cost": "dollars",
     "context_meter": "how full the context is",
-    "compact": "summarises on request",
+    "compact": "summarise on request",
     "structured": "structured answers",
 }
 
@@ -88,9 +88,9 @@ def page(results: Mapping[tuple[str, str], str], notes: Sequence[str]) -> str:
     for group in GROUPS:
         rows = [
             [case.title, *(_result(results, name, case, can) for name, can in capabilities.items())]
-            for case in group.cases.cases
+            for case in group.cases
         ]
-        lines += ["", f"## {group.cases.heading}", "", *_table(["", *COLUMNS], rows)]
+        lines += ["", f"## {group.heading}", "", *_table(["", *COLUMNS], rows)]
     if notes:
         lines += ["", "## Turns with random interruptions", "", *(f"* {note}" for note in notes)]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The agents that the suite knows: their environment, and how each spells a tool call."""
+"""The agents under test: their environments, and how each spells a tool call."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 from atomic.testing.model_server import Call, ModelServer, claude_env, copilot_env, opencode_env
 
 Environment = Callable[[ModelServer, Path, Path], Mapping[str, str]]
-"""From the model server, a home folder and a folder for caches that may outlive the test."""
+"""Takes the model server, a home folder, and a folder for caches that may outlive the test."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent under test: its provider's name, its environment, its words."""
+    """One agent under test."""
 
-    name: str  # as `require_provider` takes it
-    program: str  # a part of the name of its process
+    name: str  # for `require_provider`
+    program: str  # part of the name of its process
     environment: Environment
     words: Words
     models: Sequence[str] = ("scripted-1", "scripted-2")
@@ -78,18 +78,13 @@ OPENCODE_WORDS = Words(
 
 
 def _copilot_question(questions: Sequence[Mapping[str, Any]]) -> Call:
-    """A form: one field for each question, a list where several may be chosen."""
-    properties = {
-        question.get("header", "choice"): {
-            "title": question["text"],
-            **(
-                {"type": "array", "items": {"type": "string", "enum": list(question["options"])}}
-                if question.get("multi")
-                else {"type": "string", "enum": list(question["options"])}
-            ),
-        }
-        for question in questions
-    }
+    """Return a call with a form: one field for each question, a list for multi-select."""
+    properties: dict[str, Any] = {}
+    for question in questions:
+        field: dict[str, Any] = {"type": "string", "enum": list(question["options"])}
+        if question.get("multi"):
+            field = {"type": "array", "items": field}
+        properties[question.get("header", "choice")] = {"title": question["text"], **field}
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return Call("ask_user", {"message": questions[0]["text"], "requestedSchema": schema})
 
@@ -109,7 +104,7 @@ COPILOT_WORDS = Words(
 )
 
 
-def _over_mcp(tool: str, input: Mapping[str, Any]) -> Call:
+def _custom_over_mcp(tool: str, input: Mapping[str, Any]) -> Call:
     return Call(f"atomic-{tool}", input)
 
 
@@ -137,13 +132,14 @@ AGENTS: Mapping[str, Agent] = {
         name="acp:opencode",
         program="opencode",
         environment=lambda server, home, cache: opencode_env(server, home),
-        words=msgspec.structs.replace(OPENCODE_WORDS, answer=COPILOT_WORDS.answer),  # the protocol has no other way
+        # Over ACP a structured answer is text.
+        words=msgspec.structs.replace(OPENCODE_WORDS, answer=COPILOT_WORDS.answer),
         models=("scripted/scripted-1", "scripted/scripted-2"),
     ),
     "acp:copilot": Agent(
         name="acp:copilot",
         program="copilot",
         environment=lambda server, home, cache: copilot_env(server, home, cache=cache / "copilot"),
-        words=msgspec.structs.replace(COPILOT_WORDS, custom=_over_mcp),
+        words=msgspec.structs.replace(COPILOT_WORDS, custom=_custom_over_mcp),
     ),
 }

@@ -1,9 +1,7 @@
-"""A scripted model on loopback: real agents run on it without a key, a login or a network."""
+"""A scripted model on loopback. Real agents use it without a key, a login or a network."""
 
-from atomic.testing.model_server.calls import CallState, ModelCall, OtherRequest
-from atomic.testing.model_server.conversation import Protocol
+from atomic.testing.model_server.calls import CallState, ModelCall, OtherRequest, Protocol
 from atomic.testing.model_server.environments import claude_env, copilot_env, opencode_env
-from atomic.testing.model_server.errors import ModelServerError, NoSuchCallError, NotRunningError, ScriptNameError
 from atomic.testing.model_server.script import (
     Big,
     Call,
@@ -11,9 +9,13 @@ from atomic.testing.model_server.script import (
     Drip,
     Fail,
     HalfCharacter,
+    ModelServerError,
+    NoSuchCallError,
+    NotRunningError,
     Pause,
     Say,
     Script,
+    ScriptNameError,
     Stall,
     Stop,
     Think,
@@ -21,8 +23,7 @@ from atomic.testing.model_server.script import (
     Turn,
     Word,
 )
-from atomic.testing.model_server.server import ModelServer
-from atomic.testing.model_server.thread import in_thread
+from atomic.testing.model_server.server import ModelServer, in_thread
 
 __all__ = [
     "Big",

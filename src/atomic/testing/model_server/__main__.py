@@ -12,18 +12,17 @@ from pathlib import Path
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.testing.model_server.errors import ScriptFileError
-from atomic.testing.model_server.script import ScriptFile
+from atomic.testing.model_server.script import ScriptFile, ScriptFileError
 from atomic.testing.model_server.server import ModelServer
 
 
 def main() -> int:
-    """Print the address, then serve until a signal; each call is told on stderr."""
+    """Print the address, then serve until a signal; log each call on stderr."""
     parser = argparse.ArgumentParser(
-        prog="python -m atomic.testing.model_server", description="A model on 127.0.0.1 that says what a script says."
+        prog="python -m atomic.testing.model_server", description="Serve a scripted model on 127.0.0.1."
     )
-    parser.add_argument("--script", type=Path, metavar="FILE.json", help='such as {"scripts": {"hello": "Hello."}}')
-    parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
+    parser.add_argument("--script", type=Path, metavar="FILE.json", help='for example {"scripts": {"hello": "Hello."}}')
+    parser.add_argument("--port", type=int, default=0, help="default: a free port")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

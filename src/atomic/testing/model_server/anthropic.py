@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from atomic.testing.model_server.conversation import Conversation, Message, Protocol, join
+from atomic.testing.model_server.calls import Conversation, Message, Protocol, join
 from atomic.testing.model_server.encoder import CallPart, Encoder, Event, Json, Kind, TextPart, new_id, pieces_of
 from atomic.testing.model_server.script import Fail, Stop, Tokens
 
@@ -14,7 +14,7 @@ from atomic.testing.model_server.script import Fail, Stop, Tokens
 class _Block(msgspec.Struct, frozen=True):
     type: str = "text"
     text: str | None = None
-    content: Any = None  # of a tool result: a text or blocks; of other blocks whatever they like
+    content: Any = None  # of a tool result: text or blocks; of other blocks anything
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -35,13 +35,13 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 def read_anthropic(body: bytes) -> Conversation:
-    """Read a request. Raises msgspec.MsgspecError where it is none."""
+    """Read a request. Raise msgspec.MsgspecError if it is invalid."""
     request = msgspec.json.decode(body, type=_Request)
     return Conversation(
         protocol=Protocol.ANTHROPIC,
         model=request.model,
         stream=bool(request.stream),
-        # Claude Code puts system messages between the others too.
+        # Claude Code also puts system messages between the others.
         system=join([_text(request.system), *(_text(m.content) for m in request.messages if m.role == "system")]),
         tools=tuple(tool.name for tool in request.tools or ()),
         messages=tuple(_message(message) for message in request.messages if message.role != "system"),

@@ -1,4 +1,4 @@
-"""What every protocol can do: tell one answer, as a stream of events or as a whole."""
+"""The base class of protocols: one answer, as a stream of events or as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
 
-from atomic.testing.model_server.conversation import Conversation
+from atomic.testing.model_server.calls import Conversation
 from atomic.testing.model_server.script import Fail, Stop, Tokens
 
 Json: TypeAlias = dict[str, Any]
@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 
 class Kind(Enum):
-    """What a text is for."""
+    """The kind of a text."""
 
     TEXT = "text"
     THINKING = "thinking"
@@ -57,16 +57,19 @@ Part: TypeAlias = TextPart | CallPart
 
 
 class Encoder(ABC):
-    """One answer in one protocol. The calls come in this order: begin, {open, add…, close | call}…, end or failure.
+    """One answer in one protocol.
 
-    Each gives the events to send. The parts are kept: protocols repeat them at the end, and a client that wants no
-    stream gets only `whole`.
+    The order of calls is: begin, {open, add…, close | call}…, end or failure. Each
+    returns the events to send. The parts are kept, because protocols repeat them at the
+    end, and a client without a stream gets only `whole`.
     """
 
     error_types: ClassVar[Mapping[int, str]]  # by HTTP status
 
     def __init__(self, conversation: Conversation, tokens: Tokens, stop: Stop | None) -> None:
-        self.model, self.tokens, self.stop = conversation.model, tokens, stop
+        self.model = conversation.model
+        self.tokens = tokens
+        self.stop = stop
         self.parts: list[Part] = []
 
     @abstractmethod
@@ -131,6 +134,6 @@ def new_id(prefix: str) -> str:
 
 
 def pieces_of(text: str, size: int = 12) -> Iterator[str]:
-    """Cut a text into small pieces, as models send it; a long one into larger, so that there are not too many."""
+    """Split a text into small pieces, as models send it, and a long text into larger ones."""
     size = max(size, len(text) // 200)
     return (text[start : start + size] for start in range(0, len(text), size))

@@ -1,6 +1,7 @@
-"""The environments in which the real agents talk to a model server and to nobody else.
+"""Environments in which the real agents use only a model server.
 
-Each one is the whole environment of a program: a home folder of its own, no key and no setting of the user.
+Each is the whole environment of a program: a separate home folder, no keys and no
+settings of the user.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.testing.model_server.conversation import Protocol
+from atomic.testing.model_server.calls import Protocol
 from atomic.testing.model_server.script import MODELS
 from atomic.testing.model_server.server import ModelServer
 
-_NOBODY = "nobody"  # as a key; agents want one. So short that it is not taken for a secret and redacted
+_KEY = "nobody"  # agents need a key; this one is too short to be redacted as a secret
 
 _OPENCODE_PACKAGES = {
     Protocol.ANTHROPIC: "@ai-sdk/anthropic",
@@ -24,30 +25,30 @@ _OPENCODE_PACKAGES = {
 
 
 def claude_env(server: ModelServer | str, home: Path, *, retries: int = 0) -> dict[str, str]:
-    """Give Claude Code's environment. It tries a failed call again `retries` times."""
+    """Return the environment of Claude Code, which retries a failed call `retries` times."""
     url, _ = _address(server)
     return {
         **_base(home),
         "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": _NOBODY,
+        "ANTHROPIC_API_KEY": _KEY,
         "CLAUDE_CONFIG_DIR": str(home / ".claude"),
         "CLAUDE_CODE_MAX_RETRIES": str(retries),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_AUTOUPDATER": "1",
-        # Without it root may not let all tools run.
+        # Without it, root may not allow all tools.
         **({"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}),
     }
 
 
 def opencode_env(server: ModelServer | str, home: Path, *, protocol: Protocol = Protocol.OPENAI_CHAT) -> dict[str, str]:
-    """Give OpenCode's environment. The server is its provider `scripted`; all tools may run."""
+    """Return the environment of OpenCode; the server is its provider `scripted`."""
     url, models = _address(server)
     provider = {
         "npm": _OPENCODE_PACKAGES[protocol],  # all three are part of the program
         "name": "Scripted",
-        "options": {"baseURL": f"{url}/v1", "apiKey": _NOBODY},
+        "options": {"baseURL": f"{url}/v1", "apiKey": _KEY},
         "models": {name: _OPENCODE_MODEL | {"name": name} for name in models},
     }
     config = {
@@ -72,7 +73,8 @@ def opencode_env(server: ModelServer | str, home: Path, *, protocol: Protocol = 
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_SHARE": "1",
         "OPENCODE_ENABLE_QUESTION_TOOL": "1",
-        # OpenCode installs a package for plugins into each folder of configuration; nobody listens there.
+        # OpenCode installs a package for plugins into each configuration folder. No registry
+        # listens at this address.
         "npm_config_registry": "http://127.0.0.1:9/",
         "npm_config_fetch_retries": "0",
     }
@@ -92,9 +94,9 @@ def copilot_env(
     protocol: Protocol = Protocol.OPENAI_CHAT,
     cache: Path | None = None,
 ) -> dict[str, str]:
-    """Give Copilot's environment.
+    """Return the environment of Copilot.
 
-    Copilot unpacks 235 MB at its first start: give the same `cache` to all, or each new home folder gets its own.
+    Copilot unpacks 235 MB at its first start into `cache`, by default in the home folder.
     """
     url, models = _address(server)
     is_anthropic = protocol is Protocol.ANTHROPIC
@@ -107,14 +109,14 @@ def copilot_env(
         "COPILOT_PROVIDER_TYPE": "anthropic" if is_anthropic else "openai",
         "COPILOT_PROVIDER_WIRE_API": "responses" if protocol is Protocol.OPENAI_RESPONSES else "completions",
         "COPILOT_PROVIDER_BASE_URL": url if is_anthropic else f"{url}/v1",
-        "COPILOT_PROVIDER_API_KEY": _NOBODY,
+        "COPILOT_PROVIDER_API_KEY": _KEY,
         "COPILOT_MODEL": models[0],
-        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "1000000",  # of a model that it does not know it assumes less
+        "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "1000000",  # its default for an unknown model is less
     }
 
 
 def _address(server: ModelServer | str) -> tuple[str, tuple[str, ...]]:
-    """Give the address and the models; of a server in another process only the address is known."""
+    """Return the address and the models; a text is a server with the default models."""
     return (server, MODELS) if isinstance(server, str) else (server.url, server.models)
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1, as little of it as clients of a model need, and as much as is needed to break it on purpose."""
+"""HTTP responses of the model server, which can break on purpose."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import msgspec
 from atomic.base.http import encode_chunk
 from atomic.base.http_server import BadRequestError, ResponseWriter
 
-_SPLIT_PAUSE = 0.05  # seconds between the two halves of a character, so that they arrive alone
+_SPLIT_PAUSE = 0.05  # seconds between the two halves of a character, so that they arrive separately
 
 
 class CutError(Exception):
-    """The answer ends here, in the middle: the connection must be closed."""
+    """The answer ends in the middle; the connection must be closed."""
 
 
 def decode_body(body: bytes, encoding: str) -> bytes:
@@ -33,36 +33,33 @@ def decode_body(body: bytes, encoding: str) -> bytes:
 
 
 class Response(ResponseWriter):
-    """An answer on its way to the client. It can be whole or a stream of events, and cut or split on the way."""
+    """An answer, whole or as a stream of events; it can be cut or split."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         super().__init__(writer)
-        self.is_open = False  # the client has seen something of it
-        self._room: int | None = None  # how many bytes of the body may still go out
+        self.is_open = False  # something was sent
+        self._room: int | None = None  # bytes of the body before the cut
         self._halve_next = False
-        self._split: tuple[bytes, bool] | None = None  # a character, and whether its rest is kept back
-
-    # how it is to go wrong ---------------------------------------------------------------------------------
+        self._split: tuple[bytes, bool] | None = None  # a character, and whether its rest is never sent
 
     def cut(self, after: int | None) -> None:
-        """Have the next event cut in its middle, or the body after some bytes more, if it has them."""
-        self._room, self._halve_next = after, after is None
+        """Cut the next event in its middle, or the body after that many more bytes."""
+        self._room = after
+        self._halve_next = after is None
 
     def split(self, character: str, *, cut: bool) -> None:
-        """Have the next occurrence of a character sent in two parts."""
+        """Send the next occurrence of a character in two parts."""
         self._split = character.encode(), cut
 
-    # whole -------------------------------------------------------------------------------------------------
-
     async def whole(self, status: int, content: Any, headers: Mapping[str, str] | None = None) -> None:
-        """Send all of it at once."""
+        """Send the whole answer at once."""
         body = b"" if content is None else msgspec.json.encode(content)
         fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
         await self.begin(status, fields)
         await self._send(body, chunked=False)
 
     async def begin_whole(self) -> None:
-        """Send the first byte of an answer whose rest will never come."""
+        """Send the first byte of an answer without its rest."""
         await self.begin(200, {"content-type": "application/json", "content-length": "1000"})
         await self.write(b"{")
 

@@ -1,4 +1,4 @@
-"""Which turn a conversation gets, with everything in it that depends on the client filled in."""
+"""Choose the turn of a script for a conversation, and adapt it to the client."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ from typing import Any, cast
 import msgspec
 
 from atomic.base.errors import did_you_mean
-from atomic.testing.model_server.conversation import Conversation, Named
-from atomic.testing.model_server.errors import ScriptNameError
-from atomic.testing.model_server.script import NAME, Call, Fail, Input, Say, ScriptFile, Think, Word, turns_of, words_of
+from atomic.testing.model_server.calls import Conversation, Named
+from atomic.testing.model_server.script import (
+    NAME,
+    Call,
+    Fail,
+    Input,
+    Say,
+    ScriptFile,
+    ScriptNameError,
+    Think,
+    Word,
+    turns_of,
+    words_of,
+)
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The words to play, and where they come from; a side text or the default has no script."""
+    """The words to play and their script; a side text or the default has none."""
 
     script: str | None
     turn: int
@@ -33,13 +44,14 @@ class Playbook:
             if not re.fullmatch(NAME, name):
                 raise ScriptNameError(name)
         self._scripts = {name: turns_of(script) for name, script in file.scripts.items()}
-        self._default, self._side = words_of(file.default), (Say(file.side_text),)
+        self._default = words_of(file.default)
+        self._side = (Say(file.side_text),)
         self._toolless = frozenset(file.toolless)
-        # Only `Fail(times=...)` looks back; it counts how often this very conversation was sent.
+        # For `Fail(times=...)`: how often the same conversation was sent.
         self._failures: Counter[tuple[str, int, int]] = Counter()
 
     def choose(self, conversation: Conversation) -> Choice:
-        """Choose the turn, and make it fit: the tool that is offered, the texts that are quoted."""
+        """Choose the turn; select the tool that the client offers and fill in quoted texts."""
         choice = self._choose(conversation)
         words = self._after_failures(choice, conversation)
         return Choice(choice.script, choice.turn, tuple(_fitted(word, conversation) for word in words))
@@ -56,9 +68,10 @@ class Playbook:
         return Choice(name, turn, turns[turn] if turn < len(turns) else (Say(f"(the script {name} is over)"),))
 
     def _after_failures(self, choice: Choice, conversation: Conversation) -> tuple[Word, ...]:
-        """Leave out the failures that have happened often enough."""
+        """Leave out failures that were already played as often as scripted."""
         key = (choice.script or "", choice.turn, hash(conversation.messages))
-        seen, kept = self._failures[key], list[Word]()
+        seen = self._failures[key]
+        kept: list[Word] = []
         for word in choice.words:
             if isinstance(word, Fail) and word.times is not None:
                 if seen >= word.times:
@@ -91,12 +104,11 @@ def _offered(call: Call, conversation: Conversation) -> Call:
 
 
 def _filled(value: Any, conversation: Conversation) -> Any:
-    """Put what the client sent into all texts of a value."""
+    """Replace placeholders in all texts of a value."""
     if isinstance(value, str):
         if "{{" not in value:
             return value
-        result, model = conversation.tool_result(), conversation.model
-        return value.replace("{{model}}", model).replace("{{tool_result}}", result)
+        return value.replace("{{model}}", conversation.model).replace("{{tool_result}}", conversation.tool_result())
     if isinstance(value, dict):
         return {key: _filled(item, conversation) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

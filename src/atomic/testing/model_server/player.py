@@ -1,4 +1,4 @@
-"""Play the words of one turn to one client."""
+"""Play one turn of a script to one client."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _LINE = "x" * 79 + "\n"
 
 
 class StallError(Exception):
-    """Nothing more is to be sent, and the connection is to stay open."""
+    """Send nothing more, and keep the connection open."""
 
 
 class Player:
     """Sends an answer word by word, or collects it and sends it whole.
 
-    The answer is opened by the first word that has something to send: until then it can still become an error.
-    Texts that follow each other are one text, whatever pause is between them.
+    The first word with content opens the answer; until then it can still become an
+    error. Consecutive texts are one text, even with a pause between them.
     """
 
     def __init__(self, encoder: Encoder, response: Response, *, stream: bool) -> None:
-        self._encoder, self._response, self._stream = encoder, response, stream
-        self._kind: Kind | None = None  # of the text that is being sent
+        self._encoder = encoder
+        self._response = response
+        self._stream = stream
+        self._kind: Kind | None = None  # of the current text
 
     async def play(self, words: Sequence[Word]) -> None:
-        """Play a turn to its end.
+        """Play a turn.
 
-        Raises:
-            CutError: the connection must be closed.
-            StallError: it must stay as it is.
+        Raise CutError if the connection must be closed, StallError if it must stay open.
         """
         for word in words:
             if isinstance(word, Fail):
@@ -70,7 +70,7 @@ class Player:
             case Pause(seconds):
                 await asyncio.sleep(seconds)
             case Call(tool, input, id):
-                assert isinstance(tool, str), "the playbook has chosen one"
+                assert isinstance(tool, str), "the playbook chooses one name"
                 await self._close_text()
                 await self._send(self._encoder.call(CallPart(id, tool, input)))
             case HalfCharacter(character, cut):
@@ -81,7 +81,7 @@ class Player:
             case Stall():
                 await self._stall()
             case Tokens() | Stop() | Fail():
-                pass  # the encoder has them; `play` ends with a failure
+                pass  # handled by the encoder and by `play`
             case _:
                 assert_never(word)
 

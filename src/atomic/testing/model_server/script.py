@@ -1,6 +1,7 @@
-"""The words of a script: what the model says and does, and how its answer goes wrong.
+"""The language of scripts: answers and actions of the model, and its failures.
 
-A script is a list of turns, a turn is one word or a list of words, and a plain text is short for `Say`:
+A script is a list of turns, a turn is one word or a list of words, and a plain text is
+short for `Say`:
 
     {
         "hello": "Hello there.",
@@ -8,7 +9,8 @@ A script is a list of turns, a turn is one word or a list of words, and a plain 
         "slow": [[Think("Hm."), "One moment ", Pause(2), "please."]],
     }
 
-In a script file a word is an object that names itself: `{"do": "call", "tool": "Write", "input": {...}}`.
+In a script file a word is an object with its name:
+`{"do": "call", "tool": "Write", "input": {...}}`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from atomic.base.errors import AtomicError
+
 NAME = r"[A-Za-z0-9_.-]+"  # of a script, between @@ and @@
 DEFAULT = "(unscripted)"
 SIDE_TEXT = "A short title"
@@ -27,22 +31,59 @@ MODELS = ("scripted-1", "scripted-2")
 Input: TypeAlias = Mapping[str, Any]
 
 
+class ModelServerError(AtomicError):
+    """A model server is used in a wrong way, or a call did not arrive."""
+
+
+class ScriptNameError(ModelServerError):
+    """A marker cannot contain the name of a script."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f'No marker can name this script: "{name}" (use letters, digits and _ . - only)')
+
+
+class ScriptFileError(ModelServerError):
+    """A script file cannot be read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f'Script file cannot be read: "{path}": {reason}')
+
+
+class NotRunningError(ModelServerError):
+    """The address of a server is not known before its start."""
+
+    def __init__(self) -> None:
+        super().__init__("The model server is not running (use it as `async with ModelServer(...) as server`)")
+
+
+class NoSuchCallError(ModelServerError):
+    """An expected call did not arrive; the message lists those that did."""
+
+    def __init__(self, timeout: float, seen: list[str]) -> None:
+        self.timeout = timeout
+        self.seen = seen
+        super().__init__(f"No such model call within {timeout:g} s; there were: {', '.join(seen) or 'none'}")
+
+
 def _tag(name: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
 
 
 class _Word(msgspec.Struct, frozen=True, tag_field="do", tag=_tag, forbid_unknown_fields=True):
-    """What all words share: their name in a script file."""
+    """The base class of words; the tag is the name in a script file."""
 
 
 class Say(_Word, frozen=True):
-    """Answer with a text. `{{tool_result}}` and `{{model}}` become what the client sent."""
+    """Answer with a text; `{{tool_result}}` and `{{model}}` are filled in."""
 
     text: str
 
 
 class Think(_Word, frozen=True):
-    """Show reasoning, as the protocol shows it."""
+    """Show reasoning in the form of the protocol."""
 
     text: str
 
@@ -50,8 +91,9 @@ class Think(_Word, frozen=True):
 class Call(_Word, frozen=True):
     """Call a tool.
 
-    Of several names the first that the client offers is taken, else the first; a mapping brings an input for each
-    name. Texts in the input may hold `{{tool_result}}` and `{{model}}`. Without an `id` each call gets a new one.
+    Of several names, the first that the client offers is used, else the first; a
+    mapping has an input for each name. Texts in the input may contain `{{tool_result}}`
+    and `{{model}}`. Without an `id` each call gets a new one.
     """
 
     tool: str | Sequence[str] | Mapping[str, Input]
@@ -60,7 +102,7 @@ class Call(_Word, frozen=True):
 
 
 class Pause(_Word, frozen=True):
-    """Send nothing for some seconds. As the first word it comes before the first byte of the answer."""
+    """Send nothing for some seconds; as the first word, before the first byte."""
 
     seconds: float
 
@@ -82,14 +124,14 @@ class Big(_Word, frozen=True):
 class Fail(_Word, frozen=True):
     """Answer with an HTTP error; after some text of a stream, with the protocol's error event.
 
-    Without a `type` it is the one that belongs to the status. With `times` the same request fails that often, and
-    then gets the rest of the turn: `[Fail(529, times=2), "Hello."]`.
+    Without a `type` it is the usual one of the status. With `times` the same request
+    fails that often, and then gets the rest of the turn: `[Fail(529, times=2), "Hello."]`.
     """
 
     status: int
     type: str = ""
     message: str = "scripted error"
-    headers: Mapping[str, str] = {}  # such as {"retry-after": "2"}
+    headers: Mapping[str, str] = {}  # for example {"retry-after": "2"}
     times: int | None = None
 
     def __post_init__(self) -> None:
@@ -98,11 +140,11 @@ class Fail(_Word, frozen=True):
 
 
 class Stall(_Word, frozen=True):
-    """Send the beginning, then nothing more, and do not close: until the client hangs up or the server stops."""
+    """Send the beginning and keep the connection open until the client or server closes."""
 
 
 class Cut(_Word, frozen=True):
-    """Close the connection in the middle of the next event, or after some bytes more of the body, if it has them."""
+    """Close the connection in the middle of the next event, or after that many bytes."""
 
     after: int | None = None
 
@@ -112,7 +154,10 @@ class Cut(_Word, frozen=True):
 
 
 class HalfCharacter(_Word, frozen=True):
-    """Answer with a character whose first byte comes alone; with `cut` the others never come."""
+    """Answer with a character whose first byte is sent separately.
+
+    With `cut` the other bytes are never sent.
+    """
 
     character: str = "€"
     cut: bool = False
@@ -123,32 +168,31 @@ class HalfCharacter(_Word, frozen=True):
 
 
 class Tokens(_Word, frozen=True, kw_only=True):
-    """What the answer is said to have cost; it may stand anywhere in a turn.
+    """The reported usage of the answer; anywhere in a turn.
 
-    The kinds do not overlap, whatever the protocol: all that was read is `input + cached + written`.
+    The kinds do not overlap in any protocol: the total read is `input + cached + written`.
     """
 
     input: int = 100
     output: int = 20
     cached: int = 0  # read from the cache
-    written: int = 0  # to the cache; OpenAI's protocols cannot tell
+    written: int = 0  # to the cache; not reported by OpenAI's protocols
 
 
 class Stop(_Word, frozen=True):
-    """Why the answer ends, if not because it is complete; it may stand anywhere in a turn."""
+    """The reason of an incomplete answer; anywhere in a turn."""
 
     reason: Literal["refusal", "length"]
 
 
-Word: TypeAlias = (
-    Say | Think | Call | Pause | Drip | Big | Fail | Stall | Cut | HalfCharacter | Tokens | Stop
-)  # a closed set: a player handles each
+# A closed set: a player handles each.
+Word: TypeAlias = Say | Think | Call | Pause | Drip | Big | Fail | Stall | Cut | HalfCharacter | Tokens | Stop
 Turn: TypeAlias = Word | str | Sequence[Word | str]
 Script: TypeAlias = Word | str | Sequence[Turn]
 
 
 class ScriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a script file holds: the arguments of `ModelServer`."""
+    """The content of a script file: the arguments of `ModelServer`."""
 
     scripts: dict[str, Script] = {}
     default: Turn = DEFAULT
@@ -158,13 +202,13 @@ class ScriptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def turns_of(script: Script) -> tuple[tuple[Word, ...], ...]:
-    """Give the turns of a script in their long form."""
+    """Return the turns of a script in their long form."""
     if isinstance(script, (str, _Word)):
         return (words_of(script),)
     return tuple(words_of(turn) for turn in script)
 
 
 def words_of(turn: Turn) -> tuple[Word, ...]:
-    """Give the words of a turn in their long form."""
+    """Return the words of a turn in their long form."""
     words = [turn] if isinstance(turn, (str, _Word)) else turn
     return tuple(Say(word) if isinstance(word, str) else word for word in words)

@@ -1,10 +1,12 @@
-"""A model on loopback that says what a script says, so that real agents run without a key and without a network."""
+"""The scripted model: a server on loopback that real agents use instead of a model."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,16 +14,24 @@ import msgspec
 
 from atomic.base.http_server import HOST, BadRequestError, Request, listen, read_request_body, read_request_head
 from atomic.testing.model_server.anthropic import AnthropicEncoder, read_anthropic
-from atomic.testing.model_server.calls import CallState, Ledger, ModelCall, OtherRequest
-from atomic.testing.model_server.conversation import Conversation, Named, Protocol
+from atomic.testing.model_server.calls import CallState, Conversation, Ledger, ModelCall, Named, OtherRequest, Protocol
 from atomic.testing.model_server.encoder import Encoder
-from atomic.testing.model_server.errors import NotRunningError
 from atomic.testing.model_server.http import CutError, Response, decode_body
-from atomic.testing.model_server.openai_chat import ChatEncoder, read_chat
-from atomic.testing.model_server.openai_responses import ResponsesEncoder, read_responses
+from atomic.testing.model_server.openai import ChatEncoder, ResponsesEncoder, read_chat, read_responses
 from atomic.testing.model_server.playbook import Choice, Playbook
 from atomic.testing.model_server.player import Player, StallError
-from atomic.testing.model_server.script import DEFAULT, MODELS, SIDE_TEXT, Script, ScriptFile, Stop, Tokens, Turn, Word
+from atomic.testing.model_server.script import (
+    DEFAULT,
+    MODELS,
+    SIDE_TEXT,
+    NotRunningError,
+    Script,
+    ScriptFile,
+    Stop,
+    Tokens,
+    Turn,
+    Word,
+)
 
 _MAX_BODY = 1024 * 1024 * 1024
 _READERS: Mapping[str, Callable[[bytes], Conversation]] = {
@@ -37,11 +47,12 @@ _ENCODERS: Mapping[Protocol, type[Encoder]] = {
 
 
 class ModelServer:
-    """Answers model calls by scripts and notes all that it was asked.
+    """Answers model calls by scripts and records all requests.
 
-    A prompt that holds `@@name@@` gets the first turn of the script of that name, what follows gets the next ones.
-    A prompt without a marker gets `default`; a request that offers no tools (agents let titles be made that way)
-    gets `side_text`, unless its script is one of `toolless`. `named` may say which script is meant without a marker.
+    A prompt that contains `@@name@@` gets the first turn of that script, later requests
+    get the next turns. A prompt without a marker gets `default`, or the script that
+    `named` returns for it. A request without tools (agents generate titles that way)
+    gets `side_text`, unless its script is in `toolless`.
 
         async with ModelServer({"hello": "Hello."}) as server:
             ...  # run an agent with `claude_env(server, home)` and the prompt "@@hello@@"
@@ -61,40 +72,40 @@ class ModelServer:
     ) -> None:
         file = ScriptFile(dict(scripts or {}), default, side_text, tuple(toolless), tuple(models))
         self.models = file.models
-        self._playbook, self._ledger = Playbook(file, named), Ledger()
+        self._playbook = Playbook(file, named)
+        self._ledger = Ledger()
         self._port: int = port
         self._life: AbstractAsyncContextManager[int]
         self._bugs: list[BaseException] = []
         self._is_open = False
 
-    # what a test asks --------------------------------------------------------------------------------------
+    # For tests
 
     @property
     def url(self) -> str:
-        """The address, without `/v1`. Raises NotRunningError."""
+        """Return the address, without `/v1`. Raise NotRunningError."""
         if not self._is_open:
             raise NotRunningError
         return f"http://{HOST}:{self._port}"
 
     @property
     def calls(self) -> Sequence[ModelCall]:
-        """All model calls, in the order of their arrival."""
+        """Return all model calls, in order of arrival."""
         return self._ledger.calls
 
     @property
     def other(self) -> Sequence[OtherRequest]:
-        """Whatever was asked that is no model call, no list of models and no count of tokens."""
+        """Return all requests except model calls, lists of models and counts of tokens."""
         return self._ledger.other
 
     async def wait_for(self, condition: Callable[[ModelCall], bool], *, timeout: float = 30) -> ModelCall:
-        """Wait until there is a call for which the condition holds, and give it.
+        """Wait for a call that meets the condition and return it.
 
-        Raises:
-            NoSuchCallError: none came; the message names those that did.
+        Raise NoSuchCallError, with the calls that arrived.
         """
         return await self._ledger.wait_for(condition, timeout=timeout)
 
-    # life --------------------------------------------------------------------------------------------------
+    # Life
 
     async def __aenter__(self) -> Self:
         self._life = listen(self._serve, self._bugs.append, port=self._port)
@@ -105,13 +116,13 @@ class ModelServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hang up on all clients. A bug of the server itself does not stay hidden."""
+        """Close all connections. Raise the errors of the server itself."""
         self._is_open = False
         await self._life.__aexit__(None, None, None)
         if self._bugs and error is None:
             raise BaseExceptionGroup("the model server failed", self._bugs)
 
-    # one connection ----------------------------------------------------------------------------------------
+    # One connection
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -131,7 +142,7 @@ class ModelServer:
         """Answer one request; return the head of the next, or None to end the connection.
 
         The next head is awaited while the answer is sent, which shows at once that the
-        client has closed the connection. Raises BadRequestError.
+        client has closed the connection. Raise BadRequestError.
         """
         if head.headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -150,7 +161,7 @@ class ModelServer:
             await _end(answer, next_head)
 
     async def _answer(self, request: Request, response: Response) -> bool:
-        """Answer, and say whether the connection may be used again."""
+        """Answer a request and return whether the connection may be used again."""
         reader = _reader_for(request)
         if reader is not None:
             try:
@@ -176,13 +187,13 @@ class ModelServer:
         self._ledger.begin(call)
         player = Player(_encoder_for(conversation, choice), response, stream=conversation.stream)
         try:
-            goes_on = await self._play(call, player, choice.words)
+            may_continue = await self._play(call, player, choice.words)
         except (ConnectionError, asyncio.CancelledError):
             if self._is_open:
                 self._ledger.mark(call, CallState.CLIENT_CLOSED)
             raise
         self._ledger.mark(call, CallState.ANSWERED)
-        return goes_on
+        return may_continue
 
     async def _play(self, call: ModelCall, player: Player, words: Sequence[Word]) -> bool:
         try:
@@ -241,3 +252,37 @@ def _model_list(names: Sequence[str]) -> dict[str, Any]:
         for name in names
     ]
     return {"object": "list", "data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+@contextmanager
+def in_thread(server: ModelServer) -> Generator[ModelServer]:
+    """Run a server in a thread, for tests without an event loop.
+
+    Use it as `with in_thread(ModelServer({...})) as server`.
+    """
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    ended: Future[None] = Future()
+    threading.Thread(target=_run, args=(server, started, ended), name="model-server", daemon=True).start()
+    loop, stop = started.result()
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        ended.result()
+
+
+def _run(
+    server: ModelServer, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]], ended: Future[None]
+) -> None:
+    async def serve() -> None:
+        stop = asyncio.Event()
+        async with server:
+            started.set_result((asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    try:
+        asyncio.run(serve())
+    except BaseException as error:
+        (ended if started.done() else started).set_exception(error)
+    else:
+        ended.set_result(None)

@@ -6,24 +6,34 @@ from atomic.providers import Capabilities
 from atomic.testing.conformance.case import Case
 from atomic.testing.conformance.cases import (
     answers,
-    deaths,
     failures,
     interrupts,
     meters,
     questions,
     sessions,
-    sizes,
     streams,
     subagents,
     tools,
 )
 
-GROUPS = (streams, tools, subagents, questions, interrupts, sessions, meters, answers, failures, deaths, sizes)
-CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group.cases.cases)
+GROUPS = (
+    streams.cases,
+    tools.cases,
+    subagents.cases,
+    questions.cases,
+    interrupts.cases,
+    sessions.cases,
+    meters.cases,
+    answers.cases,
+    failures.cases,
+    failures.deaths,
+    streams.sizes,
+)
+CASES: tuple[Case, ...] = tuple(case for group in GROUPS for case in group.cases)
 
 
 def cases_for(capabilities: Capabilities) -> list[Case]:
-    """The cases that a provider with these capabilities must pass."""
+    """Return the cases that a provider with these capabilities must pass."""
     return [case for case in CASES if case.needs(capabilities)]
 
 

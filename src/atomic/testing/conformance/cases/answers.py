@@ -1,12 +1,11 @@
-"""A typed value out of an answer, whatever way the provider has for it."""
+"""Cases about typed answers."""
 
 from __future__ import annotations
 
 import msgspec
 
 from atomic.providers import AnswerError
-from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.case_setup import World
+from atomic.testing.conformance.case import Cases, World
 
 cases = Cases("Structured answers")
 
@@ -28,7 +27,7 @@ EXPECTED = Review(ok=True, findings=[Finding("typo", 7)])
 
 @cases.case(lambda stage: {"ask": [[stage.words.answer(RIGHT)], "Handed in."], "next": "Plain again."})
 async def an_answer_of_a_type(world: World) -> None:
-    """`ask_for` gives a checked value, and the session goes on with plain turns."""
+    """Return a checked value from `ask_for`, then continue with plain turns."""
     async with world.open() as session:
         assert await session.ask_for(Review, world.prompt("ask", "Review it.")) == EXPECTED
         assert (await world.turn(session, "next")).ended().end.text == "Plain again."
@@ -41,18 +40,18 @@ async def an_answer_of_a_type(world: World) -> None:
     needs=lambda can: can.structured != "text",
 )
 async def wrong_twice_then_right(world: World) -> None:
-    """An answer of the wrong shape is refused, with the reason, until it is right."""
+    """Refuse an answer of the wrong shape, with the reason, until it fits."""
     async with world.open() as session:
         assert await session.ask_for(Review, world.prompt("ask", "Review it.")) == EXPECTED
 
 
 @cases.case(lambda stage: {"ask": ["I would rather not say."] * 4})
 async def no_answer_is_an_error(world: World) -> None:
-    """An agent that never gives the value ends in an error that says so."""
+    """Raise an error if the agent never returns the value."""
     problem = ""
     async with world.open() as session:
         try:
             await session.ask_for(Review, world.prompt("ask", "Review it."))
         except AnswerError as error:
             problem = str(error)
-    assert problem, "a value came from nowhere"
+    assert problem, "`ask_for` returned a value"

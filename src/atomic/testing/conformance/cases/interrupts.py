@@ -1,4 +1,4 @@
-"""An interrupt always works, and the session goes on."""
+"""Cases about interrupts, after which the session continues."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from atomic.providers import (
     TextDelta,
     ToolStarted,
 )
-from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.case_setup import PATIENCE, Heard, Stage, World, gone, processes_of, seen
+from atomic.testing.conformance.case import PATIENCE, Cases, Heard, Stage, World, gone, processes_of, seen
 from atomic.testing.model_server import CallState, Drip, Script, Stall
 
 cases = Cases("Interrupts")
 
 
-async def _goes_on(world: World, session: AgentSession) -> None:
+async def _continues(world: World, session: AgentSession) -> None:
     assert (await world.turn(session, "next")).ended().end.text == "Still here."
 
 
 @cases.case(lambda stage: {"mute": Stall(), "next": "Still here."})
 async def interrupt_before_the_first_byte(world: World) -> None:
-    """Before the model has said anything."""
+    """Interrupt before the model sends anything."""
     async with world.open() as session:
         heard = Heard()
 
@@ -47,17 +46,17 @@ async def interrupt_before_the_first_byte(world: World) -> None:
             await reading
         assert monotonic() - began < 2.5
         heard.ended(EndReason.INTERRUPTED)
-        await _goes_on(world, session)
+        await _continues(world, session)
 
 
 @cases.case(lambda stage: {"slow": Drip("word", times=400, every=0.05), "next": "Still here."})
 async def interrupt_in_the_text(world: World) -> None:
-    """In the middle of the text; the model's connection is closed too."""
+    """Interrupt in the middle of the text; the connection to the model closes too."""
     async with world.open() as session:
         await world.interrupted(session, "slow", lambda event: isinstance(event, TextDelta))
         [call] = world.calls("slow")
         await world.server.wait_for(lambda one: one is call and one.state is CallState.CLIENT_CLOSED, timeout=10)
-        await _goes_on(world, session)
+        await _continues(world, session)
 
 
 def _sleeps(stage: Stage) -> dict[str, Script]:
@@ -70,7 +69,7 @@ def _tag(stage: Stage) -> str:
 
 @cases.case(_sleeps)
 async def interrupt_in_a_tool(world: World) -> None:
-    """In a running tool; its process is gone."""
+    """Interrupt a running tool; its process ends."""
     stopping: list[asyncio.Task[float]] = []
 
     async def stop() -> float:
@@ -88,7 +87,7 @@ async def interrupt_in_a_tool(world: World) -> None:
         (await world.until(session, "tool", act)).ended(EndReason.INTERRUPTED)
         assert await stopping[0] < 2.5
         assert await gone(processes_of(_tag(world.stage)), within=5)
-        await _goes_on(world, session)
+        await _continues(world, session)
 
 
 def _subagent(stage: Stage) -> dict[str, Script]:
@@ -101,19 +100,19 @@ def _subagent(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_subagent, needs=lambda can: can.subagents)
 async def interrupt_in_a_subagent(world: World) -> None:
-    """In a sub-agent; it ends with the turn."""
+    """Interrupt a sub-agent; it ends with the turn."""
     worker = AgentSpec(name="worker", description="Works.", prompt="You work.")
     async with world.open(agents=[worker]) as session:
         heard = await world.interrupted(
             session, "lead", lambda event: isinstance(event, ToolStarted) and bool(event.agent)
         )
         assert heard.of(SubagentStarted)
-        await _goes_on(world, session)
+        await _continues(world, session)
 
 
 @cases.case(lambda stage: {"slow": Drip("word", times=400, every=0.05), "next": "Still here."})
 async def closing_the_iterator_interrupts(world: World) -> None:
-    """Who stops reading stops the turn."""
+    """Stop the turn if the caller stops reading its events."""
     async with world.open() as session:
         async with asyncio.timeout(PATIENCE):
             async with aclosing(cast("AsyncGenerator[AgentEvent]", session.send(world.prompt("slow")))) as events:
@@ -122,12 +121,12 @@ async def closing_the_iterator_interrupts(world: World) -> None:
                         break
         [call] = world.calls("slow")
         await world.server.wait_for(lambda one: one is call and one.state is CallState.CLIENT_CLOSED, timeout=10)
-        await _goes_on(world, session)
+        await _continues(world, session)
 
 
 @cases.case(lambda stage: {"slow": Drip("word", times=400, every=0.05)})
 async def cancelling_the_reader_interrupts(world: World) -> None:
-    """A cancelled task ends the turn and the session, and the cancellation goes on."""
+    """End the turn and the session if the caller's task is cancelled, and stay cancelled."""
     first = asyncio.Event()
 
     async def read() -> None:
@@ -148,7 +147,7 @@ async def cancelling_the_reader_interrupts(world: World) -> None:
 
 @cases.case(lambda stage: {"slow": Drip("word", times=400, every=0.05)})
 async def one_prompt_at_a_time(world: World) -> None:
-    """A second prompt in a turn is refused, and the turn does not suffer."""
+    """Refuse a second prompt during a turn, without harm to the turn."""
     async with world.open() as session:
 
         async def second() -> None:
@@ -167,7 +166,7 @@ async def one_prompt_at_a_time(world: World) -> None:
 
 @cases.case(lambda stage: {"hello": "Hello."})
 async def interrupt_without_a_turn_does_nothing(world: World) -> None:
-    """Between two turns there is nothing to stop."""
+    """Ignore an interrupt between two turns."""
     async with world.open() as session:
         await session.interrupt()
         (await world.turn(session, "hello")).ended()

@@ -1,4 +1,4 @@
-"""A server of one tool, `add`, that speaks MCP on its standard streams; as small as the protocol allows."""
+"""A minimal MCP server on standard streams with one tool, `add`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of an agent reach a person, with all their options, and the answers reach the agent."""
+"""Cases about an agent's questions to the user."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from atomic.providers import AgentSpec, Question, QuestionAsked
-from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.case_setup import Stage, World
+from atomic.testing.conformance.case import Cases, Stage, World
 from atomic.testing.model_server import Script
 
 cases = Cases("Questions")
@@ -17,7 +16,7 @@ TOPPINGS = {"text": "Which toppings?", "header": "Toppings", "options": ["Nuts",
 
 
 class Person:
-    """Answers by the text of the question; keeps what it was asked."""
+    """Answers by the text of the question, and keeps the questions."""
 
     def __init__(self, **answers: Sequence[str]) -> None:
         self.answers = answers
@@ -42,7 +41,7 @@ class Person:
     lambda stage: {"ask": [[stage.words.ask([COLOUR])], "You said {{tool_result}}"]}, needs=lambda can: can.questions
 )
 async def a_question_with_options(world: World) -> None:
-    """A question with its options reaches the person, and the label reaches the agent."""
+    """Pass a question with its options to the user, and the label to the agent."""
     person = Person(colour=["Blue"])
     async with world.open(ask=person) as session:
         heard = (await world.turn(session, "ask")).ended()
@@ -59,7 +58,7 @@ async def a_question_with_options(world: World) -> None:
     needs=lambda can: can.questions and can.tool_selection,
 )
 async def a_question_of_a_session_with_a_list_of_tools(world: World) -> None:
-    """A list of tools does not keep an agent from asking the person."""
+    """Ask the user also in a session with a list of tools."""
     person = Person(colour=["Red"])
     async with world.open(ask=person, tools=["read"]) as session:
         heard = (await world.turn(session, "ask")).ended()
@@ -72,7 +71,7 @@ async def a_question_of_a_session_with_a_list_of_tools(world: World) -> None:
     needs=lambda can: can.multi_select,
 )
 async def a_question_with_several_answers(world: World) -> None:
-    """Of a multi-select question all chosen labels reach the agent."""
+    """Pass all chosen labels of a multi-select question to the agent."""
     person = Person(toppings=["Nuts", "Rum"])
     async with world.open(ask=person) as session:
         heard = (await world.turn(session, "ask")).ended()
@@ -87,7 +86,7 @@ async def a_question_with_several_answers(world: World) -> None:
     needs=lambda can: can.questions,
 )
 async def two_questions_at_once(world: World) -> None:
-    """Two questions in one call come together and are answered together."""
+    """Pass two questions of one call together, and their answers too."""
     person = Person(colour=["Red"], size=["Large"])
     async with world.open(ask=person) as session:
         heard = (await world.turn(session, "ask")).ended()
@@ -106,7 +105,7 @@ def _two_sessions(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_two_sessions, needs=lambda can: can.questions)
 async def two_agents_ask_at_the_same_time(world: World) -> None:
-    """Two agents that ask at the same time both get their own answer."""
+    """Answer two agents that ask at the same time."""
     person = Person(colour=["Red"], size=["Small"])
     async with world.open(ask=person) as first, world.open(ask=person) as second:
         one, two = await asyncio.gather(world.turn(first, "one"), world.turn(second, "two"))
@@ -123,7 +122,7 @@ async def two_agents_ask_at_the_same_time(world: World) -> None:
     needs=lambda can: can.questions and can.subagents,
 )
 async def a_subagents_question_does_not_hang(world: World) -> None:
-    """A sub-agent that asks gets an answer, or is not offered the question; the turn ends either way."""
+    """Answer a sub-agent's question, or offer it no question tool; never hang."""
     worker = AgentSpec(name="worker", description="Asks.", prompt="You ask.")
     async with world.open(ask=Person(colour=["Blue"]), agents=[worker]) as session:
         await world.turn(session, "lead")
@@ -131,7 +130,7 @@ async def a_subagents_question_does_not_hang(world: World) -> None:
 
 @cases.case(lambda stage: {"no": [[stage.words.bash("true")], "Done."]}, needs=lambda can: can.questions)
 async def nobody_is_there_to_ask(world: World) -> None:
-    """Without anybody to ask, the agent is not offered the question."""
+    """Offer no question tool if no user is available."""
     async with world.open() as session:
         (await world.turn(session, "no")).ended()
     offered = {name.lower() for name in world.calls("no")[0].tools}

@@ -1,12 +1,11 @@
-"""A session has an id from the beginning, and can be taken up, copied, opened many times."""
+"""Cases about sessions: their id, resume, fork, and many at once."""
 
 from __future__ import annotations
 
 import asyncio
 
 from atomic.providers import EndReason, ProviderError
-from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.case_setup import World
+from atomic.testing.conformance.case import Cases, World
 from atomic.testing.model_server import Say
 
 cases = Cases("Sessions")
@@ -14,7 +13,7 @@ cases = Cases("Sessions")
 
 @cases.case(lambda stage: {"hello": "Hello."})
 async def the_id_is_known_at_once(world: World) -> None:
-    """The id is there before the first prompt, and stays."""
+    """Know the id before the first prompt, and keep it."""
     async with world.open() as session:
         id = session.id
         assert id
@@ -24,7 +23,7 @@ async def the_id_is_known_at_once(world: World) -> None:
 
 @cases.case(lambda stage: {"tell": "Noted.", "recall": "You said it."}, needs=lambda can: can.resume)
 async def a_session_is_taken_up_again(world: World) -> None:
-    """In another process of the agent, under the same id, with all that was said."""
+    """Resume a session in another process, with the same id and all messages."""
     async with world.open() as session:
         (await world.turn(session, "tell", "My number is 4711.")).ended()
     async with world.open(resume=session.id) as again:
@@ -35,7 +34,7 @@ async def a_session_is_taken_up_again(world: World) -> None:
 
 @cases.case(lambda stage: {"tell": "Noted.", "recall": "You said it."}, needs=lambda can: can.fork)
 async def a_session_is_copied(world: World) -> None:
-    """A fork knows what was said, has an id of its own, and the first one does not hear of it."""
+    """Fork a session: a new id, all earlier messages, no effect on the original."""
     async with world.open() as session:
         (await world.turn(session, "tell", "My number is 4711.")).ended()
     async with world.open(resume=session.id, fork=True) as copy:
@@ -49,7 +48,7 @@ async def a_session_is_copied(world: World) -> None:
 
 @cases.case(lambda stage: {"hello": "Hello."}, needs=lambda can: can.resume)
 async def an_unknown_id_is_told(world: World) -> None:
-    """To take up a session that does not exist is an error with a reason, not a new session."""
+    """Refuse to resume a session that does not exist, with a reason."""
     unknown = "00000000-0000-4000-8000-000000000000" if "opencode" not in world.agent.name else "ses_0000000000000000"
     problem: str | None = None
     try:
@@ -58,12 +57,12 @@ async def an_unknown_id_is_told(world: World) -> None:
     except ProviderError as error:
         problem = str(error)
     assert problem
-    assert not world.calls("hello"), "the model was asked in a session that nobody wanted"
+    assert not world.calls("hello"), "a new session called the model"
 
 
 @cases.case(lambda stage: {"hello": "Hello."}, needs=lambda can: can.system_prompt)
 async def the_system_prompt_reaches_the_model(world: World) -> None:
-    """What the caller says is part of what the model is told."""
+    """Send the caller's system prompt to the model."""
     async with world.open(system_prompt="You speak like a lighthouse keeper.") as session:
         (await world.turn(session, "hello")).ended()
     assert "lighthouse keeper" in str(world.calls("hello")[0].body)
@@ -71,7 +70,7 @@ async def the_system_prompt_reaches_the_model(world: World) -> None:
 
 @cases.case(lambda stage: {"m": Say("I am {{model}}.")}, needs=lambda can: can.models)
 async def models_are_listed_and_switched(world: World) -> None:
-    """The list has models, a session takes one, and can change it."""
+    """List models, open a session with one, and switch to another."""
     first, second = world.agent.models
     assert await world.provider.models()
     async with world.open(model=first) as session:
@@ -84,7 +83,7 @@ async def models_are_listed_and_switched(world: World) -> None:
     lambda stage: {"again": [[stage.words.bash("echo again")] for _ in range(30)]}, needs=lambda can: can.max_turns
 )
 async def max_turns_ends_a_turn(world: World) -> None:
-    """A model that never comes to an end is stopped, and the reason is told."""
+    """Stop a model that calls tools endlessly, and report the reason."""
     async with world.open(max_turns=3) as session:
         heard = await world.turn(session, "again")
     assert heard.end.reason == "max_turns", heard
@@ -94,7 +93,7 @@ async def max_turns_ends_a_turn(world: World) -> None:
 
 @cases.case(lambda stage: {f"s{n}": f"I am number {n}." for n in range(8)})
 async def eight_sessions_at_once(world: World) -> None:
-    """Eight sessions at once, each with its own answer."""
+    """Run eight sessions at once, each with its own answer."""
 
     async def one(number: int) -> str:
         async with world.open() as session:
@@ -106,7 +105,7 @@ async def eight_sessions_at_once(world: World) -> None:
 
 @cases.case(lambda stage: {"hello": "Hello."})
 async def the_provider_is_well(world: World) -> None:
-    """`check` says that it can be used, which program and which version."""
+    """Report with `check` whether it can be used, its program and its version."""
     health = await world.provider.check()
     assert health.ok, health
     assert health.program

@@ -1,10 +1,9 @@
-"""Sub-agents: each with its own id, its own events and its own end."""
+"""Cases about sub-agents: each has its own id, events and end."""
 
 from __future__ import annotations
 
 from atomic.providers import AgentSpec, SubagentEnded, SubagentStarted, TextDelta, ToolStarted
-from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.case_setup import Stage, World
+from atomic.testing.conformance.case import Cases, Stage, World
 from atomic.testing.model_server import Script
 
 cases = Cases("Sub-agents")
@@ -20,10 +19,11 @@ def _one(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_one, needs=lambda can: can.subagents)
 async def a_subagent_works(world: World) -> None:
-    """A sub-agent begins, works under its own id and ends."""
+    """Report the start, the tools and the end of a sub-agent under its id."""
     async with world.open(agents=[WORKER]) as session:
         heard = (await world.turn(session, "lead")).ended()
-    [started], [ended] = heard.of(SubagentStarted), heard.of(SubagentEnded)
+    [started] = heard.of(SubagentStarted)
+    [ended] = heard.of(SubagentEnded)
     assert started.id == ended.id
     assert started.name == "worker"
     assert "PART-DONE" in ended.text
@@ -36,7 +36,7 @@ async def a_subagent_works(world: World) -> None:
 
 @cases.case(_one, needs=lambda can: can.subagents)
 async def a_subagents_text_is_its_own(world: World) -> None:
-    """What a sub-agent says carries its id."""
+    """Report a sub-agent's text under its id."""
     async with world.open(agents=[WORKER]) as session:
         heard = (await world.turn(session, "lead")).ended()
     [started] = heard.of(SubagentStarted)
@@ -54,10 +54,11 @@ def _three(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_three, needs=lambda can: can.subagents)
 async def three_subagents_at_once(world: World) -> None:
-    """Three at once: three ids, three ends, nobody's words under another's id."""
+    """Run three sub-agents at once without mixing their events."""
     async with world.open(agents=[WORKER]) as session:
         heard = (await world.turn(session, "lead")).ended()
-    started, ended = heard.of(SubagentStarted), heard.of(SubagentEnded)
+    started = heard.of(SubagentStarted)
+    ended = heard.of(SubagentEnded)
     ids = {event.id for event in started}
     assert len(started) == len(ended) == len(ids) == 3
     assert {event.id for event in ended} == ids
@@ -76,7 +77,7 @@ async def three_subagents_at_once(world: World) -> None:
     needs=lambda can: can.subagents and can.tool_selection,
 )
 async def a_subagents_tools_are_bounded(world: World) -> None:
-    """A sub-agent gets the tools that its definition names, and no others."""
+    """Give a sub-agent only the tools that its definition names."""
     reader = AgentSpec(name="worker", description="Only reads.", prompt="You only read.", tools=["read"])
     async with world.open(agents=[reader]) as session:
         await world.turn(session, "lead")

@@ -1,4 +1,4 @@
-"""Tools really work, really cannot be used where they are forbidden, and ours are tools like any other."""
+"""Cases about tools: the agent's own, denied ones, custom ones and those of MCP servers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from atomic.providers import McpServer, ToolEnded, ToolStarted, tool
-from atomic.testing.conformance.case import Cases
-from atomic.testing.conformance.case_setup import Stage, World
+from atomic.testing.conformance.case import Cases, Stage, World
 from atomic.testing.model_server import Say, Script
 
 cases = Cases("Tools")
@@ -16,7 +15,8 @@ MCP_SERVER = Path(__file__).with_name("mcp_server.py")
 
 
 def _work(stage: Stage) -> dict[str, Script]:
-    words, file = stage.words, stage.folder / "a.txt"
+    words = stage.words
+    file = stage.folder / "a.txt"
     return {
         "work": [
             [words.write(file, "alpha\n")],
@@ -29,12 +29,13 @@ def _work(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_work)
 async def tools_write_edit_and_run(world: World) -> None:
-    """Tools change real files and run real programs, without asking."""
+    """Change real files and run real programs without asking."""
     async with world.open() as session:
         heard = (await world.turn(session, "work")).ended()
     assert (world.folder / "a.txt").read_text() == "beta\n"
     assert (world.folder / "b.txt").read_text() == "ran\n"
-    started, ended = heard.of(ToolStarted), heard.of(ToolEnded)
+    started = heard.of(ToolStarted)
+    ended = heard.of(ToolEnded)
     assert len(started) == len({event.id for event in started}) == 3
     assert [event.id for event in ended] == [event.id for event in started]
     assert all(event.input and event.agent is None for event in started)
@@ -45,7 +46,7 @@ async def tools_write_edit_and_run(world: World) -> None:
 
 @cases.case(lambda stage: {"fail": [[stage.words.edit(stage.folder / "no.txt", "a", "b")], "It failed."]})
 async def a_tool_that_fails_is_told(world: World) -> None:
-    """A tool that fails says why, and the turn goes on."""
+    """Report why a tool failed, and continue the turn."""
     async with world.open() as session:
         heard = (await world.turn(session, "fail")).ended()
     [end] = heard.of(ToolEnded)
@@ -59,7 +60,7 @@ def _two_at_once(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_two_at_once)
 async def two_tools_at_once_have_their_own_ids(world: World) -> None:
-    """Two calls in one message are two tools with two ends."""
+    """Report two calls in one message as two tools."""
     async with world.open() as session:
         heard = (await world.turn(session, "two")).ended()
     ids = {event.id for event in heard.of(ToolStarted)}
@@ -75,7 +76,7 @@ async def two_tools_at_once_have_their_own_ids(world: World) -> None:
     needs=lambda can: can.tool_selection,
 )
 async def a_denied_tool_is_not_available(world: World) -> None:
-    """A denied tool is not offered to the model, and a call of it does nothing."""
+    """Offer no denied tool to the model, and ignore a call of it."""
     async with world.open(denied_tools=["bash"]) as session:
         await world.turn(session, "try")
     assert "bash" not in {name.lower() for name in world.calls("try")[0].tools}
@@ -87,7 +88,7 @@ async def a_denied_tool_is_not_available(world: World) -> None:
     needs=lambda can: can.tool_selection,
 )
 async def only_the_named_tools_are_available(world: World) -> None:
-    """With a list of tools no other is offered, and a call of another does nothing."""
+    """Offer only the listed tools, and ignore a call of another."""
     async with world.open(tools=["read"]) as session:
         await world.turn(session, "try")
     offered = {name.lower() for name in world.calls("try")[0].tools}
@@ -98,7 +99,7 @@ async def only_the_named_tools_are_available(world: World) -> None:
 
 @cases.case(lambda stage: {"no": "Nothing."}, needs=lambda can: can.tool_selection)
 async def no_tools_at_all(world: World) -> None:
-    """An empty list of tools means none of those that read, write or run."""
+    """Offer no tool that reads, writes or runs for an empty list of tools."""
     async with world.open(tools=[]) as session:
         assert (await world.turn(session, "no")).ended()
     call = next(call for call in world.server.calls if world.stage.mark("no") in call.user_text)
@@ -111,7 +112,7 @@ def _sums(stage: Stage) -> dict[str, Script]:
 
 @cases.case(_sums, needs=lambda can: can.custom_tools)
 async def a_custom_tool_returns(world: World) -> None:
-    """A typed Python function is a tool."""
+    """Call a typed Python function as a tool."""
     seen: list[tuple[int, int]] = []
 
     def add(a: int, b: int) -> int:
@@ -128,7 +129,7 @@ async def a_custom_tool_returns(world: World) -> None:
 
 @cases.case(_sums, needs=lambda can: can.custom_tools)
 async def a_custom_tool_raises(world: World) -> None:
-    """What a custom tool raises is told to the agent, and the turn goes on."""
+    """Send the error of a custom tool to the agent, and continue the turn."""
 
     async def add(a: int, b: int) -> int:
         """Add two numbers."""
@@ -142,7 +143,7 @@ async def a_custom_tool_raises(world: World) -> None:
 
 @cases.case(_sums, needs=lambda can: can.custom_tools, long=True)
 async def a_custom_tool_takes_its_time(world: World) -> None:
-    """A custom tool may take half a minute."""
+    """Wait half a minute for a custom tool."""
 
     async def add(a: int, b: int) -> int:
         """Add two numbers."""
@@ -159,7 +160,7 @@ async def a_custom_tool_takes_its_time(world: World) -> None:
     needs=lambda can: can.mcp_servers,
 )
 async def an_mcp_server_brings_tools(world: World) -> None:
-    """The tools of an MCP server that the caller names can be used."""
+    """Use the tools of an MCP server that the caller names."""
     async with world.open(mcp_servers=[McpServer(name="box", command=[sys.executable, str(MCP_SERVER)])]) as session:
         heard = (await world.turn(session, "mcp")).ended()
     assert "43" in heard.end.text

@@ -1,4 +1,4 @@
-"""OpenAI Responses: POST /v1/responses."""
+"""OpenAI's protocols: POST /v1/chat/completions and POST /v1/responses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,151 @@ from typing import Any
 
 import msgspec
 
-from atomic.testing.model_server.conversation import Conversation, Message, Protocol, join
+from atomic.testing.model_server.calls import Conversation, Message, Protocol, join
 from atomic.testing.model_server.encoder import CallPart, Encoder, Event, Json, Kind, TextPart, new_id, pieces_of
-from atomic.testing.model_server.openai_chat import ERROR_TYPES, error_of
 from atomic.testing.model_server.script import Fail, Stop, Tokens
 
 
 class _Piece(msgspec.Struct, frozen=True):
     text: str | None = None
+
+
+class _Message(msgspec.Struct, frozen=True):
+    role: str
+    content: str | tuple[_Piece, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        return _text(self.content)
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    function: _Function | None = None
+    type: str = "function"
+
+
+class _Request(msgspec.Struct, frozen=True):
+    model: str
+    messages: tuple[_Message, ...]
+    tools: tuple[_Tool, ...] | None = None
+    stream: bool | None = None
+
+
+_SYSTEM = ("system", "developer")
+
+
+def read_chat(body: bytes) -> Conversation:
+    """Read a request. Raise msgspec.MsgspecError if it is invalid."""
+    request = msgspec.json.decode(body, type=_Request)
+    return Conversation(
+        protocol=Protocol.OPENAI_CHAT,
+        model=request.model,
+        stream=bool(request.stream),
+        system=join(message.text for message in request.messages if message.role in _SYSTEM),
+        tools=tuple(tool.function.name if tool.function else tool.type for tool in request.tools or ()),
+        messages=tuple(_message(message) for message in request.messages if message.role not in _SYSTEM),
+    )
+
+
+def _message(message: _Message) -> Message:
+    if message.role == "tool":
+        return Message(False, tool_result=message.text)
+    return Message(message.role == "assistant", message.text)
+
+
+# By HTTP status, for both protocols.
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "service_unavailable",
+    529: "overloaded_error",
+}
+
+
+class ChatEncoder(Encoder):
+    """An answer as one message."""
+
+    error_types = ERROR_TYPES
+
+    def __init__(self, conversation: Conversation, tokens: Tokens, stop: Stop | None) -> None:
+        super().__init__(conversation, tokens, stop)
+        self._id = new_id("chatcmpl")
+        self._created = int(time.time())
+
+    def begin(self) -> list[Event]:
+        return [self._delta({"role": "assistant", "content": ""})]
+
+    def end(self) -> list[Event]:
+        cost: Json = {**self._about("chat.completion.chunk"), "choices": [], "usage": _usage(self.tokens)}
+        return [self._delta({}, self._finish_reason()), Event("", cost), Event("", "[DONE]")]
+
+    def whole(self) -> Json:
+        message: Json = {"role": "assistant", "content": self.text(Kind.TEXT) or None}
+        if thinking := self.text(Kind.THINKING):
+            message["reasoning_content"] = thinking
+        if self.calls:
+            message["tool_calls"] = [_call(call, call.arguments) for call in self.calls]
+        choice = {"index": 0, "message": message, "finish_reason": self._finish_reason()}
+        return {**self._about("chat.completion"), "choices": [choice], "usage": _usage(self.tokens)}
+
+    def failure(self, fail: Fail) -> list[Event]:
+        return [Event("", self.error(fail))]
+
+    def error(self, fail: Fail) -> Json:
+        return error_of(fail, self.error_type(fail))
+
+    def _opened(self, kind: Kind) -> list[Event]:
+        return []
+
+    def _added(self, kind: Kind, piece: str) -> list[Event]:
+        return [self._delta({"content" if kind is Kind.TEXT else "reasoning_content": piece})]
+
+    def _closed(self, part: TextPart) -> list[Event]:
+        return []
+
+    def _called(self, call: CallPart) -> list[Event]:
+        index = len(self.calls) - 1
+        pieces = ({"index": index, "function": {"arguments": piece}} for piece in pieces_of(call.arguments, 40))
+        return [self._delta({"tool_calls": [delta]}) for delta in ({"index": index, **_call(call, "")}, *pieces)]
+
+    def _delta(self, delta: Json, finish_reason: str | None = None) -> Event:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return Event("", {**self._about("chat.completion.chunk"), "choices": [choice]})
+
+    def _about(self, object: str) -> Json:
+        return {"id": self._id, "object": object, "created": self._created, "model": self.model}
+
+    def _finish_reason(self) -> str:
+        if self.stop is not None:
+            return {"refusal": "content_filter", "length": "length"}[self.stop.reason]
+        return "tool_calls" if self.calls else "stop"
+
+
+def error_of(fail: Fail, type: str) -> Json:
+    """Return an error in the form of both protocols."""
+    return {"error": {"message": fail.message, "type": type, "param": None, "code": None}}
+
+
+def _call(call: CallPart, arguments: str) -> Json:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _usage(tokens: Tokens) -> Json:
+    read = tokens.input + tokens.cached + tokens.written
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": tokens.output,
+        "total_tokens": read + tokens.output,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached},
+    }
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -24,22 +161,22 @@ class _Item(msgspec.Struct, frozen=True):
     output: str | tuple[_Piece, ...] | None = None  # of a tool
 
 
-class _Tool(msgspec.Struct, frozen=True):
+class _ResponsesTool(msgspec.Struct, frozen=True):
     type: str = "function"
     name: str | None = None
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _ResponsesRequest(msgspec.Struct, frozen=True):
     model: str
     input: str | tuple[_Item, ...]
     instructions: str | None = None
-    tools: tuple[_Tool, ...] | None = None
+    tools: tuple[_ResponsesTool, ...] | None = None
     stream: bool | None = None
 
 
 def read_responses(body: bytes) -> Conversation:
-    """Read a request. Raises msgspec.MsgspecError where it is none."""
-    request = msgspec.json.decode(body, type=_Request)
+    """Read a request. Raise msgspec.MsgspecError if it is invalid."""
+    request = msgspec.json.decode(body, type=_ResponsesRequest)
     items = (_Item(content=request.input),) if isinstance(request.input, str) else request.input
     return Conversation(
         protocol=Protocol.OPENAI_RESPONSES,
@@ -47,7 +184,7 @@ def read_responses(body: bytes) -> Conversation:
         stream=bool(request.stream),
         system=join([request.instructions, *(_text(item.content) for item in items if _is_system(item))]),
         tools=tuple(tool.name or tool.type for tool in request.tools or ()),
-        messages=tuple(_message(item) for item in items if not _is_system(item)),
+        messages=tuple(_item_message(item) for item in items if not _is_system(item)),
     )
 
 
@@ -55,7 +192,7 @@ def _is_system(item: _Item) -> bool:
     return item.type == "message" and item.role in ("system", "developer")
 
 
-def _message(item: _Item) -> Message:
+def _item_message(item: _Item) -> Message:
     if item.type.endswith("_output"):
         return Message(False, tool_result=_text(item.output))
     if item.type != "message":  # reasoning and calls
@@ -70,7 +207,7 @@ def _text(content: str | tuple[_Piece, ...] | None) -> str:
 
 
 class ResponsesEncoder(Encoder):
-    """An answer as output items, each of which is told bit by bit and then again as a whole."""
+    """An answer as output items; each is sent in pieces and then as a whole."""
 
     error_types = ERROR_TYPES
 
@@ -89,9 +226,9 @@ class ResponsesEncoder(Encoder):
 
     def whole(self) -> Json:
         if self.stop is None:
-            return self._response("completed", _usage(self.tokens))
+            return self._response("completed", _responses_usage(self.tokens))
         reason = {"refusal": "content_filter", "length": "max_output_tokens"}[self.stop.reason]
-        return self._response("incomplete", _usage(self.tokens), incomplete_details={"reason": reason})
+        return self._response("incomplete", _responses_usage(self.tokens), incomplete_details={"reason": reason})
 
     def failure(self, fail: Fail) -> list[Event]:
         error = {"code": self.error_type(fail), "message": fail.message}
@@ -184,7 +321,7 @@ def _part_of(item: Json) -> Json:
 
 
 def _about(model: str) -> Json:
-    """Give the fields that clients check and nobody needs."""
+    """Return the fields that clients check but do not use."""
     return {
         "id": new_id("resp"),
         "object": "response",
@@ -202,7 +339,7 @@ def _about(model: str) -> Json:
     }
 
 
-def _usage(tokens: Tokens) -> Json:
+def _responses_usage(tokens: Tokens) -> Json:
     read = tokens.input + tokens.cached + tokens.written
     return {
         "input_tokens": read,
