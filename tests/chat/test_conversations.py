@@ -135,7 +135,7 @@ async def test_an_agent_that_cannot_resume_is_told_what_was_said(user: User) -> 
         await screen.until_type(History, last=True)
         run = screen.submit(steps({"prompt": True}))
         assert (await screen.ended(run)).status == "done"
-        assert "The last of what was said" in screen.text(run)
+        assert "Its last exchanges" in screen.text(run)
         assert "The agent:\\none" in screen.text(run)
         assert "lost" in screen.said()
 

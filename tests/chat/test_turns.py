@@ -212,7 +212,7 @@ async def test_a_command_line_is_run_by_the_shell_and_goes_along(user: User) -> 
         assert (await screen.ended(run)).status == "done"
         said = "".join(getattr(news, "text", "") for news in screen.of(run))
         assert 1_000_000 < len(said) < 1_100_000
-        assert "1,951,424 bytes more were left out" in said
+        assert "1,951,424 more bytes omitted" in said
         run = screen.shell("echo begun; sleep 300")
         await screen.until(lambda news: getattr(news, "text", "") == "begun\n")
         screen.stop(run)

@@ -78,11 +78,7 @@ async def loud(ctx):
         ctx.emit("warning", {"text": f"{number} " + "x" * 1000})
         await asyncio.sleep(0)
 
-async def later(ctx):
-    await asyncio.sleep(0.5)
-    note("over")
-
-workflow = graph(S).node("loud", loud).node("later", later).compile()
+workflow = graph(S).node("loud", loud).tool("over", lambda state: note("over")).compile()
 """
 
 

@@ -1,18 +1,18 @@
-"""The agents that can be asked: found, checked and listed one at a time.
-
-Whoever is only asked about itself is started in an empty folder, and a process has but one current folder.
-"""
+"""The agents of the chat: find them, list their models, and keep a session open."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 
+from atomic.base.errors import AtomicError
 from atomic.commands import TurnPrompt
 from atomic.config import Settings
-from atomic.providers import AgentProvider, ModelInfo
+from atomic.providers import AgentProvider, AgentSession, ModelInfo, SessionOptions
+from atomic.providers.programs import NotStartedError, start_seconds
 from atomic.providers.selection import (
     BY_PREFERENCE,
     ModelFinder,
@@ -22,9 +22,19 @@ from atomic.providers.selection import (
     remedy_for,
 )
 
+_CLOSE_LIMIT = 4.0  # seconds
+
+_log = logging.getLogger(__name__)
+
+MakeOptions = Callable[[], Awaitable[SessionOptions]]
+
 
 class Agents:
-    """Providers by their names, and what they said of themselves."""
+    """The providers by name, with the models that they listed.
+
+    They are asked one at a time: each starts in an empty folder, and a process has only
+    one current folder.
+    """
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
@@ -34,7 +44,7 @@ class Agents:
         self._model_finders: dict[str, ModelFinder] = {}
 
     async def choose(self, name: str | None) -> tuple[str, AgentProvider]:
-        """The agent of that name, else the configured one, else the first that can be used. Raises AtomicError."""
+        """Return an agent: the named one, the configured one, or the first usable. Raises AtomicError."""
         settings = self._settings()
         wanted = name or settings.agent
         if wanted is not None and wanted in self._known:
@@ -45,40 +55,101 @@ class Agents:
             else:
                 provider = await asyncio.to_thread(named_provider, wanted, settings)
         found = wanted or provider.name
-        await asyncio.to_thread(_import_sdk, provider)
+        await asyncio.to_thread(_import_session_module, provider)
         self._known[found] = provider
         return found, provider
 
     def names(self) -> list[str]:
-        """Those that can be switched to, as far as is known without asking anybody."""
+        """Return the agents to choose from. None of them is started to find out."""
         return [*BY_PREFERENCE, *(f"acp:{name}" for name in self._settings().acp)]
 
     async def models(self, name: str, provider: AgentProvider, *, refresh: bool = False) -> Sequence[ModelInfo]:
-        """Its models, asked once. Raises NoModelsError, ProviderError."""
+        """Return an agent's models, which it lists once. Raises NoModelsError, ProviderError."""
         if refresh or name not in self._models:
             async with self._one_at_a_time:
                 self._models[name] = await list_models(provider)
         return self._models[name]
 
-    async def fitting_model(
-        self, name: str, provider: AgentProvider, prompt: TurnPrompt, tell: Callable[[str], None]
+    async def find_model(
+        self, name: str, provider: AgentProvider, prompt: TurnPrompt, warn: Callable[[str], None]
     ) -> str | None:
-        """What this agent calls the model that a file names; None: its own."""
+        """Return this agent's name for the model of a command file, or None to use the agent's own."""
         if prompt.model is None and prompt.original_model is None:
             return None
         async with self._one_at_a_time:
-            finder = self._model_finders.setdefault(name, ModelFinder(provider, tell))
+            finder = self._model_finders.setdefault(name, ModelFinder(provider, warn))
             return await finder.find(prompt)
 
-    async def remedy(self, provider: AgentProvider, why: str) -> str:
-        """What to do for an agent that failed; empty if nothing is wrong with the agent itself."""
+    async def find_remedy(self, provider: AgentProvider, why: str) -> str:
+        """Return what to do about an agent that failed, or an empty string if it lacks nothing."""
         async with self._one_at_a_time:
             return await remedy_for(provider, why)
 
 
-def _import_sdk(provider: AgentProvider) -> None:
-    """Import what the opening would import, away from the event loop: an SDK takes up to three seconds."""
+def _import_session_module(provider: AgentProvider) -> None:
+    """Import in a thread what `open` would import in the event loop: it may take seconds."""
     room, _, module = type(provider).__module__.rpartition(".")
     if module == "provider":
-        with suppress(ImportError):  # who opens the session says what is missing
+        with suppress(ImportError):  # opening the session reports what is missing
             import_module(f"{room}.session")
+
+
+class SessionTask:
+    """An agent session that a task of its own opens, keeps open until `close`, and closes.
+
+    `variant` identifies the options that it was opened with.
+    """
+
+    def __init__(self, provider: AgentProvider, make_options: MakeOptions, variant: object) -> None:
+        self.provider = provider
+        self.variant = variant
+        self._session: asyncio.Future[AgentSession] = asyncio.get_running_loop().create_future()
+        self._may_close = asyncio.Event()
+        self._task = asyncio.create_task(self._run(make_options), name=f"session-{provider.name}")
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the session has ended or could not be opened."""
+        return self._task.done()
+
+    async def session(self) -> AgentSession:
+        """Return the session once it is open.
+
+        Raises the error of the provider, or NotStartedError after the time limit.
+        """
+        seconds = start_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self._session)
+        except TimeoutError:
+            message = f"{self.provider.name} has not started within {seconds:g} s (try again, or see atomic doctor)"
+            raise NotStartedError(message) from None
+
+    async def close(self) -> None:
+        """Close the session. After 4 seconds it is cancelled and left to end by itself."""
+        self._may_close.set()
+        if not self._session.done():
+            self._task.cancel()
+        await asyncio.wait({self._task}, timeout=_CLOSE_LIMIT)
+        self._task.cancel()
+
+    async def _run(self, make_options: MakeOptions) -> None:
+        name = self.provider.name
+        try:
+            async with self.provider.open(await make_options()) as session:
+                self._session.set_result(session)
+                await self._may_close.wait()
+        except asyncio.CancelledError:
+            if not self._session.done():
+                self._fail(NotStartedError(f"{name} was closed before it had started"))
+        except Exception as error:  # `session` raises it
+            if self._session.done():
+                _log.warning("%s could not be closed: %s: %s", name, type(error).__name__, error)
+            else:
+                if not isinstance(error, AtomicError | OSError):
+                    _log.error("%s could not be opened", name, exc_info=error)
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._session.set_exception(error)
+        self._session.exception()  # asyncio warns about exceptions that nothing has read

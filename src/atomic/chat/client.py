@@ -1,7 +1,7 @@
-"""The screen's end of the wire to the engine.
+"""The client of the engine, for the screen and `--plain`.
 
-The engine is a process of its own. It may be stuck or die: whoever waits here is told the end of each run all the
-same, and what is sent next starts another engine, which goes on with the conversation.
+The engine is another process. If it hangs or dies, the client itself ends each active run, and
+the next intent starts a new engine, which resumes the conversation.
 """
 
 from __future__ import annotations
@@ -40,47 +40,48 @@ from atomic.chat.protocol import (
 )
 from atomic.processes import ExitWatch, end_group, guard
 
-SLICE = 0.005  # seconds of news in one go: keys come in between
-FORCE_AFTER = 1.0  # seconds that an engine has to say something after it was told to stop at once
-KILL_AFTER = 5.0  # seconds after which one that only talks is ended
-START_LIMIT = 30.0  # seconds in which an engine must have begun with what was sent, or at least said something
+SLICE = 0.005  # seconds of events before other tasks, such as keys, get a turn
+FORCE_AFTER = 1.0  # seconds until an engine must react to a forced stop
+KILL_AFTER = 5.0  # seconds until it must have ended the run
+START_LIMIT = 30.0  # seconds until an engine must send anything after a prompt
 LEAVE_GRACE = 2.0  # seconds for an engine to end by itself
 
 _PIECE = 256 * 1024  # bytes read at once
-_MOST_WAITING = 8 * 1024 * 1024  # bytes that nobody has looked at yet; more stay with the engine
-_TAIL = 4 * 1024  # bytes of its last words
-_EXIT_GRACE = 0.5  # seconds between the end of the wire and the end of the process
+_MOST_WAITING = 8 * 1024 * 1024  # unread bytes; the rest stays in the socket
+_TAIL = 4 * 1024  # bytes of standard error that are kept
+_EXIT_GRACE = 0.5  # seconds from the end of the socket to the end of the process
 _ORPHAN_GRACE = 5  # seconds for an engine whose screen has died
-_WANTING = (Submit, Shell, Watch)  # what is worth another engine
+_STARTS_ENGINE = (Submit, Shell, Watch)  # intents that restart a dead engine
 
 
 class ChatClient(Protocol):
-    """Carries intents to an engine and brings its news."""
+    """Sends intents to an engine and receives its events."""
 
     def send(self, intent: Intent) -> None:
-        """Hand over an intent. It never waits; an engine that has died is started again by what is sent next."""
+        """Send an intent without waiting. A dead engine is started again."""
         ...
 
     def events(self) -> AsyncIterator[ChatEvent]:
-        """All news in their order until `close`; if the engine dies, the end of each active run is among them."""
+        """Yield all events in order until `close`. If the engine dies, each active run ends."""
         ...
 
     async def close(self) -> None:
-        """End the engine: asked, then by its process group. Returns when it has gone."""
+        """End the engine, by force if necessary. Returns when it has ended."""
         ...
 
 
 class ProcessClient:
-    """Starts engines and speaks with the one that lives. It belongs to one event loop."""
+    """Starts engine processes, one at a time. Belongs to one event loop."""
 
     def __init__(
         self, arguments: Sequence[str] = (), *, session: str = "", program: Sequence[str] | None = None
     ) -> None:
         self._program = tuple(program or (sys.executable, "-P", "-m", "atomic.chat"))
-        self._arguments, self._session = tuple(arguments), session
+        self._arguments = tuple(arguments)
+        self._session = session
         self._engine: _Engine | None = None
-        self._active: dict[str, RunStarted | None] = {}  # None: it was sent, and nobody has begun with it
-        self._limits: dict[str, asyncio.TimerHandle] = {}  # of runs that nobody has begun with
+        self._active: dict[str, RunStarted | None] = {}  # None: sent and not started
+        self._limits: dict[str, asyncio.TimerHandle] = {}  # of runs that have not started
         self._inbox: deque[bytes | ChatEvent] = deque()
         self._waiting = 0  # bytes in the inbox
         self._wake = asyncio.Event()
@@ -89,30 +90,31 @@ class ProcessClient:
         self._is_closed = False
 
     def send(self, intent: Intent) -> None:
-        """Hand over an intent."""
+        """Send an intent."""
         if isinstance(intent, ScreenSize):
             self._width = intent
         if isinstance(intent, Submit | Shell):
             self._active[intent.run] = None
-        if self._is_closed or not self._is_there(intent):
+        if self._is_closed or not self._has_engine_for(intent):
             return
-        engine, loop = self._engine, asyncio.get_running_loop()
+        engine = self._engine
         assert engine is not None
+        loop = asyncio.get_running_loop()
         engine.write(encode(intent))
         if isinstance(intent, Submit | Shell):
-            limit = loop.call_later(START_LIMIT, self._look_at_start, intent.run, engine, engine.said)
+            limit = loop.call_later(START_LIMIT, self._check_start, intent.run, engine, engine.message_count)
             self._limits[intent.run] = limit
         if isinstance(intent, Interrupt) and intent.force:
-            loop.call_later(FORCE_AFTER, self._force, intent.run, engine, engine.said)
+            loop.call_later(FORCE_AFTER, self._force, intent.run, engine, engine.message_count)
 
     async def events(self) -> AsyncIterator[ChatEvent]:
-        """All news in their order until `close`."""
+        """Yield all events in order until `close`."""
         while True:
             began = perf_counter()
             while self._inbox:
-                news = self._next()
-                if news is not None:
-                    yield news
+                event = self._next()
+                if event is not None:
+                    yield event
                 if perf_counter() - began > SLICE:
                     await asyncio.sleep(0)
                     began = perf_counter()
@@ -122,7 +124,7 @@ class ProcessClient:
             await self._wake.wait()
 
     async def close(self) -> None:
-        """End the engine: the end of the wire asks it to; then by its process group."""
+        """Close the socket, which asks the engine to end. After 2 s kill its process group."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -134,13 +136,11 @@ class ProcessClient:
             self._gone(engine)
         self._wake.set()
 
-    # -- the engine's life
-
-    def _is_there(self, intent: Intent) -> bool:
-        """Whether there is an engine for an intent; one that is worth it, and the first, start one."""
+    def _has_engine_for(self, intent: Intent) -> bool:
+        """Return whether an engine is running. The first intent and prompts start one."""
         if self._engine is not None:
             return True
-        if self._starts and not isinstance(intent, _WANTING):
+        if self._starts and not isinstance(intent, _STARTS_ENGINE):
             if isinstance(intent, Leave):
                 self._put(Left())
             return False
@@ -158,23 +158,23 @@ class ProcessClient:
             self._engine.write(encode(self._width))
         return True
 
-    def heard(self, lines: Sequence[bytes]) -> None:
-        """An engine has said something."""
+    def receive(self, lines: Sequence[bytes]) -> None:
+        """Take lines of the engine."""
         self._inbox.extend(lines)
         self._waiting += sum(map(len, lines))
         self._wake.set()
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody has had time for what was said already."""
+        """Return whether many bytes are unread."""
         return self._waiting > _MOST_WAITING
 
     def died(self, engine: _Engine) -> None:
-        """An engine has ended; if it has not said goodbye, that is the end of all that it did."""
+        """Note the end of an engine, which ends its active runs."""
         if engine is not self._engine or self._is_closed:
             return
         self._gone(engine)
-        # All that it has said is looked at before: only then is it known which runs are active.
+        # Earlier lines are read first: only then it is known which runs are active.
         self._inbox.append(_DIED + engine.how_it_died.encode("utf-8", "replace"))
         self._wake.set()
 
@@ -182,10 +182,10 @@ class ProcessClient:
         engine.close()
         self._engine = None
 
-    def _look_at_start(self, run: str, engine: _Engine, said: int) -> None:
-        """It was sent something long ago. If it has not said a word since, it never will."""
+    def _check_start(self, run: str, engine: _Engine, message_count: int) -> None:
+        """Kill an engine that has sent nothing since it got a prompt."""
         self._limits.pop(run, None)
-        if run in self._active and engine is self._engine and engine.said == said:
+        if run in self._active and engine is self._engine and engine.message_count == message_count:
             engine.kill()
             self.died(engine)
 
@@ -194,30 +194,29 @@ class ProcessClient:
         if limit is not None:
             limit.cancel()
 
-    def _force(self, run: str, engine: _Engine, said: int) -> None:
-        """It was told to stop a run at once, a second ago."""
+    def _force(self, run: str, engine: _Engine, message_count: int) -> None:
+        """End a run that was stopped by force a second ago. Kill the engine if it is silent."""
         if run not in self._active or engine is not self._engine:
             return
-        if engine.said == said:
+        if engine.message_count == message_count:
             engine.kill()
             self.died(engine)
             return
         self._put(RunEnded(run=run, status="interrupted", message="Stopped without waiting for the agent."))
-        asyncio.get_running_loop().call_later(KILL_AFTER, self._force_once_more, run, engine)
 
-    def _force_once_more(self, run: str, engine: _Engine) -> None:
-        if engine is self._engine and not engine.has_ended(run):
-            engine.kill()
-            self.died(engine)
+        def kill() -> None:
+            if engine is self._engine and run not in engine.ended_runs:
+                engine.kill()
+                self.died(engine)
 
-    # -- news
+        asyncio.get_running_loop().call_later(KILL_AFTER, kill)
 
-    def _put(self, *news: ChatEvent) -> None:
-        self._inbox.extend(news)
+    def _put(self, *events: ChatEvent) -> None:
+        self._inbox.extend(events)
         self._wake.set()
 
     def _next(self) -> ChatEvent | None:
-        """The next piece of news; None for what is none."""
+        """Return the next event, or None if the next entry of the inbox is not one."""
         item = self._inbox.popleft()
         if not isinstance(item, bytes):
             self._note(item)
@@ -229,19 +228,19 @@ class ProcessClient:
         if self._engine is not None:
             self._engine.read_on()
         try:
-            news = decode_event(item)
-        except ValueError as error:  # msgspec's own is one; also bytes that are no text
-            return ChatNotice(text=f"The engine said something that cannot be read: {error}", level=Level.ERROR)
-        if isinstance(news, RunEnded) and self._engine is not None:
-            self._engine.ended(news.run)
-        self._note(news)
-        return news
+            event = decode_event(item)
+        except ValueError as error:  # also raised by msgspec, and for invalid UTF-8
+            return ChatNotice(text=f"A message of the engine cannot be read: {error}", level=Level.ERROR)
+        if isinstance(event, RunEnded) and self._engine is not None:
+            self._engine.ended_runs.add(event.run)
+        self._note(event)
+        return event
 
-    def _note(self, news: ChatEvent) -> None:
-        """Know which runs are active, and which conversation to go on with."""
-        match news:
+    def _note(self, event: ChatEvent) -> None:
+        """Track the active runs and the conversation to resume."""
+        match event:
             case RunStarted(run=run):
-                self._active[run] = news
+                self._active[run] = event
                 self._within_limit(run)
             case RunEnded(run=run):
                 self._active.pop(run, None)
@@ -254,7 +253,7 @@ class ProcessClient:
                 pass
 
     def _end_runs(self, why: str) -> None:
-        """End what nobody will end any more, before all other news."""
+        """End all active runs, before all other events."""
         ends: list[ChatEvent] = [_end_of(run, started, why) for run, started in self._active.items()]
         if why and not ends:
             ends.append(ChatNotice(text=why, level=Level.ERROR))
@@ -263,7 +262,7 @@ class ProcessClient:
         self._wake.set()
 
 
-_DIED = b"\0died "  # no line of JSON begins so
+_DIED = b"\0died "  # JSON cannot begin like this
 
 
 def _end_of(run: str, started: RunStarted | None, why: str) -> RunEnded:
@@ -279,13 +278,13 @@ class _Engine:
     """One engine: its process, its guard, and the socket to it."""
 
     def __init__(self, argv: Sequence[str], owner: ProcessClient) -> None:
-        self.said = 0  # how often
+        self.message_count = 0  # reads with data
+        self.ended_runs: set[str] = set()  # reported by the engine
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._out = bytearray()
-        self._line = bytearray()  # the beginning of a line
+        self._line = bytearray()  # incomplete
         self._tail = b""
-        self._ended: set[str] = set()
         self._is_paused = False
         self._over = asyncio.Event()
         with ExitStack() as stack:
@@ -297,47 +296,45 @@ class _Engine:
                 self._process = _popen((*argv, "--fd", str(theirs.fileno())), theirs.fileno())
             os.write(announcements, b"%d\n" % self._process.pid)
             assert self._process.stderr is not None
-            self._words = stack.enter_context(self._process.stderr)
-            os.set_blocking(self._words.fileno(), False)
+            self._stderr = stack.enter_context(self._process.stderr)
+            os.set_blocking(self._stderr.fileno(), False)
             self._watch = ExitWatch(self._process.pid, self._exited)
             stack.callback(self._watch.close)
             self._loop.add_reader(self._socket, self._read)
-            self._loop.add_reader(self._words, self._hear)
+            self._loop.add_reader(self._stderr, self._read_stderr)
             self._stack = stack.pop_all()
 
     def write(self, line: bytes) -> None:
-        """Send a line; what the socket does not take at once follows when it does."""
+        """Send a line. The rest follows when the socket is ready."""
         if not self._out:
             self._loop.add_writer(self._socket, self._write)
         self._out += line
         self._write()
 
     def read_on(self) -> None:
-        """Read again if it was too much before."""
+        """Continue reading after a pause."""
         if self._is_paused and not self._owner.is_full:
             self._is_paused = False
             self._loop.add_reader(self._socket, self._read)
 
-    def ended(self, run: str) -> None:
-        self._ended.add(run)
-
-    def has_ended(self, run: str) -> bool:
-        """Whether it has said itself that a run is over."""
-        return run in self._ended
-
     @property
     def how_it_died(self) -> str:
-        """For people; empty if it left in order."""
-        self._hear()
+        """Return a sentence for the user, or an empty string if it ended normally."""
+        self._read_stderr()
         code = self._process.poll()
         if code == 0:
             return ""
-        how = "did not answer" if code is None else f"exit code {code}" if code > 0 else _name_of(-code)
+        if code is None:
+            how = "did not answer"
+        elif code > 0:
+            how = f"exit code {code}"
+        else:
+            how = _signal_name(-code)
         last = self._tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
         return f"The engine died ({how}){': ' + last if last else '.'}"
 
     async def end(self, grace: float) -> None:
-        """Ask it to end by closing our half of the wire, wait, then end its group."""
+        """Close our half of the socket, wait, then kill the process group."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
         with suppress(TimeoutError):
@@ -346,14 +343,14 @@ class _Engine:
         await end_group(self._process.pid, grace=0.5)
 
     def kill(self) -> None:
-        """End its whole group, now."""
+        """Kill the process group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        self._loop.remove_reader(self._words)
+        self._loop.remove_reader(self._stderr)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(0.2)
         self._stack.close()
@@ -363,14 +360,14 @@ class _Engine:
             sent = self._socket.send(self._out)
         except BlockingIOError:
             return
-        except OSError:  # it has gone, which is seen elsewhere
+        except OSError:  # it has ended, which ExitWatch reports
             sent = len(self._out)
         del self._out[:sent]
         if not self._out:
             self._loop.remove_writer(self._socket)
 
     def _read(self) -> None:
-        """Take one piece; its lines are looked at elsewhere."""
+        """Read from the socket. Lines are decoded later."""
         try:
             piece = self._socket.recv(_PIECE)
         except BlockingIOError:
@@ -380,34 +377,34 @@ class _Engine:
         if piece:
             self._take(piece)
             return
-        self._loop.remove_reader(self._socket)  # it will exit in a moment, and then it is known how
+        self._loop.remove_reader(self._socket)  # wait for the exit code
         self._loop.call_later(_EXIT_GRACE, self._owner.died, self)
 
     def _take(self, piece: bytes) -> None:
-        self.said += 1
+        self.message_count += 1
         *lines, rest = (self._line + piece).split(b"\n")
         self._line = bytearray(rest)
-        self._owner.heard([bytes(line) for line in lines if line])
+        self._owner.receive([bytes(line) for line in lines if line])
         if self._owner.is_full and not self._is_paused:
             self._is_paused = True
             self._loop.remove_reader(self._socket)
 
     def _exited(self) -> None:
-        """Its process has ended: what it still said is in the socket, which its children may hold open."""
+        """Read what is left in the socket, which a child process may keep open."""
         self._over.set()
         with suppress(OSError):  # there is no more
             while piece := self._socket.recv(_PIECE):
                 self._take(piece)
         self._owner.died(self)
 
-    def _hear(self) -> None:
+    def _read_stderr(self) -> None:
         try:
-            words = os.read(self._words.fileno(), _PIECE)
+            text = os.read(self._stderr.fileno(), _PIECE)
         except (BlockingIOError, ValueError):
             return
-        if not words:
-            self._loop.remove_reader(self._words)
-        self._tail = (self._tail + words)[-_TAIL:]
+        if not text:
+            self._loop.remove_reader(self._stderr)
+        self._tail = (self._tail + text)[-_TAIL:]
 
 
 def _popen(argv: Sequence[str], fd: int) -> subprocess.Popen[bytes]:
@@ -422,7 +419,7 @@ def _popen(argv: Sequence[str], fd: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _name_of(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,15 +1,17 @@
-"""The screen as a host of commands: what a command may ask for, for one thing that the person has sent."""
+"""The chat as a host of commands, for one run: what commands ask for is carried out here."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from atomic.base.arguments import UsageError
 from atomic.chat.conversation import BUSY
-from atomic.chat.named_agents import Crew
-from atomic.chat.protocol import ChatNotice, PickKind, PickRow, RunKind, ThemeSet
+from atomic.chat.named_agents import NamedAgents
+from atomic.chat.protocol import ChatNotice, PickKind, PickRow, RunKind, ShellOutput, ThemeSet
 from atomic.chat.runs import End, Run
 from atomic.commands import (
     AgentTask,
@@ -20,6 +22,7 @@ from atomic.commands import (
 )
 from atomic.commands.from_workflows import WorkflowCall
 from atomic.mcp import McpAnswer, McpList
+from atomic.processes import execute
 from atomic.providers import ModelInfo
 from atomic.sessions.model import SessionRecord
 from atomic.sessions.store import shown
@@ -28,16 +31,18 @@ if TYPE_CHECKING:
     from atomic.chat.engine import Engine
 
 THEMES = ("dark", "light", "ansi", "contrast")
-Then = Callable[["ChatHost", str], Awaitable[None]]
-"""What is done with what was chosen."""
-_GOES_ON = ("paused", "interrupted", "failed", "blocked")
+OnPicked = Callable[["ChatHost", str], Awaitable[None]]
+_RESUMABLE = ("paused", "interrupted", "failed", "blocked")
+_SHOWN_OUTPUT = 1024 * 1024  # bytes of a shell command
+_CONTEXT_OUTPUT = 16 * 1024  # characters of it that precede the next prompt
 
 
 class ChatHost:
     """Carries out what the commands of one run ask for."""
 
     def __init__(self, engine: Engine, run: Run) -> None:
-        self._engine, self._run = engine, run
+        self._engine = engine
+        self._run = run
         self.end = End()
 
     @property
@@ -56,10 +61,10 @@ class ChatHost:
         return self._engine.project.entities.find("agent", name) is not None
 
     def show(self, text: str) -> None:
-        self._run.tell(ChatNotice(text=text, run=self._run.id))
+        self._run.emit(ChatNotice(text=text, run=self._run.id))
 
     async def turn(self, prompt: TurnPrompt) -> None:
-        if self.is_streaming:  # it is no part of the conversation then
+        if self.is_streaming:  # checked before the run starts as a turn
             raise CommandError(BUSY)
         self._run.start(RunKind.TURN)
         self.end = await self._engine.conversation.turn(self._run, prompt)
@@ -68,11 +73,11 @@ class ChatHost:
         engine = self._engine
         for task in tasks:
             engine.project.entities.require("agent", task.agent)
-        crew = Crew(self._run, engine.conversation, engine.agents, engine.questions)
-        self.end = await crew.work(tasks)
+        agents = NamedAgents(self._run, engine.conversation, engine.agents, engine.questions)
+        self.end = await agents.work(tasks)
 
     async def run_workflow(self, name: str, arguments: str, attached: str = "") -> None:
-        """Run a workflow in a process of its own; one without a graph is a turn of the conversation."""
+        """Run a workflow in its own process. Without a graph it is a turn of the conversation."""
         engine = self._engine
         definition = engine.project.workflows.definition(name)
         loaded = await asyncio.to_thread(definition.load)
@@ -95,14 +100,27 @@ class ChatHost:
             self._run, words, title=definition.name, cwd=engine.project.cwd, prompt=prompt
         )
 
+    async def run_shell(self, command: str) -> End:
+        """Run `!command` in the user's shell. Its output precedes the next prompt."""
+        self._run.start(RunKind.SHELL, command)
+        conversation = self._engine.conversation
+        output = _ShellOutput(self._run)
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        try:
+            result = await execute(shell, "-c", command, cwd=conversation.project.cwd, on_output=output.add)
+        finally:
+            output.finish()
+        conversation.add_context(output.as_context(command, result.exit_code))
+        return End() if result.exit_code == 0 else End("failed", f"exit code {result.exit_code}")
+
     async def new_conversation(self) -> None:
         await self._engine.new_conversation()
 
     async def compact(self, focus: str) -> None:
-        talk = self._engine.conversation
-        before = talk.context.used
-        await talk.compact(self._run, focus)
-        after = talk.context.used
+        conversation = self._engine.conversation
+        before = conversation.context.used
+        await conversation.compact(self._run, focus)
+        after = conversation.context.used
         figures = f": {before:,} → {after:,} tokens" if before and after else ""
         self.show(f"The context was summarised{figures}.")
 
@@ -117,7 +135,12 @@ class ChatHost:
     async def pick_model(self) -> None:
         current = self._engine.conversation.model
         rows = [
-            PickRow(model.id, model.name or model.id, _context(model), current=model.id == current)
+            PickRow(
+                model.id,
+                model.name or model.id,
+                f"{model.context:,} tokens" if model.context else "",
+                current=model.id == current,
+            )
             for model in await self.models(None)
         ]
         self._pick(PickKind.MODEL, "Model", rows, ChatHost.set_model)
@@ -136,7 +159,7 @@ class ChatHost:
 
     async def switch_provider(self, name: str) -> None:
         summary = await self._engine.conversation.switch(self._run, name)
-        more = "; what was said goes along with your next prompt" if summary else ""
+        more = "; your next prompt includes a summary of the conversation" if summary else ""
         self.show(f"The agent is {name} now{more}.")
 
     def themes(self) -> Sequence[str]:
@@ -149,7 +172,7 @@ class ChatHost:
 
     async def set_theme(self, name: str) -> None:
         self._engine.theme = name
-        self._run.tell(ThemeSet(name=name))
+        self._run.emit(ThemeSet(name=name))
 
     def mcp_servers(self) -> McpList:
         return self._engine.project.mcp
@@ -162,11 +185,11 @@ class ChatHost:
         self._engine.project.switch_mcp_server(name, enabled)
 
     async def pick_mcp(self) -> None:
-        """The servers with their state, tools and origin; choosing one switches it."""
+        """List the servers with state, tools and origin. The chosen one is switched on or off."""
         servers = self.mcp_servers()
         answers = {answer.entry.name: answer for answer in await self.mcp_tools()}
         rows = [
-            PickRow(entry.name, entry.name, _server(entry.enabled, answers.get(entry.name)), str(entry.origin))
+            PickRow(entry.name, entry.name, _server_state(entry.enabled, answers.get(entry.name)), str(entry.origin))
             for entry in servers.winners
         ]
         for diagnostic in servers.diagnostics:
@@ -177,17 +200,17 @@ class ChatHost:
             self.show("There are no MCP servers.")
 
     async def toggle_mcp_server(self, name: str) -> None:
-        """Switch it off if it is on, and the other way round."""
+        """Switch a server off if it is on, or on if it is off."""
         is_on = any(entry.name == name and entry.enabled for entry in self.mcp_servers().winners)
         await self.set_mcp_server(name, not is_on)
-        self.show(f"{name} is {'off' if is_on else 'on'}. Sessions that are open keep what they have.")
+        self.show(f"{name} is {'off' if is_on else 'on'}. Open sessions keep their servers.")
 
     async def sessions(self) -> Sequence[SessionSummary]:
         records = await asyncio.to_thread(self._engine.project.store.list)
         return [_summary(record) for record in records]
 
     async def pick_session(self) -> None:
-        """Runs and conversations of this project first."""
+        """List runs and conversations, those of this project first."""
         records = await asyncio.to_thread(self._engine.project.store.list)
         here = str(self._engine.project.folder)
         rows = [
@@ -201,13 +224,13 @@ class ChatHost:
             self.show("There are no sessions.")
 
     async def open_session(self, id: str) -> None:
-        """A conversation goes on here; a run is watched, one that stands still goes on."""
+        """Continue a conversation, resume a run that has stopped, or follow a run that is active."""
         engine = self._engine
         session = engine.project.store.find(id)
         record = shown(session.record)
         if record.is_conversation:
             await engine.open_conversation(session)
-        elif record.status in _GOES_ON:
+        elif record.status in _RESUMABLE:
             words = ["resume", session.id, "--json"]
             self.end = await engine.workflows.start(self._run, words, title=record.workflow, cwd=engine.project.cwd)
         else:
@@ -216,20 +239,18 @@ class ChatHost:
     async def leave(self) -> None:
         self._engine.leave(pause=True)
 
-    def _pick(self, kind: PickKind, title: str, rows: Sequence[PickRow], then: Then) -> None:
-        self._engine.pick(self._run, kind, title, rows, then)
+    def _pick(self, kind: PickKind, title: str, rows: Sequence[PickRow], on_picked: OnPicked) -> None:
+        self._engine.pick(self._run, kind, title, rows, on_picked)
 
 
-def _context(model: ModelInfo) -> str:
-    return f"{model.context:,} tokens" if model.context else ""
-
-
-def _server(enabled: bool, answer: McpAnswer | None) -> str:
+def _server_state(enabled: bool, answer: McpAnswer | None) -> str:
     if not enabled:
         return "off"
     if answer is None:
         return "on, needs trust"
-    return f"failed: {answer.error}" if answer.error else f"on: {', '.join(answer.tools) or 'no tools'}"
+    if answer.error:
+        return f"failed: {answer.error}"
+    return f"on: {', '.join(answer.tools) or 'no tools'}"
 
 
 def _summary(record: SessionRecord) -> SessionSummary:
@@ -241,3 +262,42 @@ def _session_row(record: SessionRecord, group: str) -> PickRow:
     summary = _summary(record)
     detail = ", ".join(part for part in (record.workflow, summary.status, record.updated_at[:16]) if part)
     return PickRow(record.id, summary.title or record.id, detail, group)
+
+
+class _ShellOutput:
+    """Shows the output of a shell command as it arrives, up to a limit."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._shown: list[str] = []
+        self._room = _SHOWN_OUTPUT
+        self._omitted = 0  # bytes
+
+    def add(self, data: bytes) -> None:
+        """Show bytes of the output."""
+        kept = data[: self._room]
+        self._room -= len(kept)
+        self._omitted += len(data) - len(kept)
+        self._show(self._decoder.decode(kept))
+
+    def finish(self) -> None:
+        """Show an incomplete last character, and how much was omitted."""
+        self._show(self._decoder.decode(b"", final=True))
+        if self._omitted:
+            self._show(f"\n… {self._omitted:,} more bytes omitted\n")
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._shown.append(text)
+            self._run.emit(ShellOutput(run=self._run.id, text=text))
+
+    def as_context(self, command: str, exit_code: int) -> str:
+        """Return the command and the end of its output for the agent."""
+        output = "".join(self._shown)
+        if len(output) > _CONTEXT_OUTPUT:
+            output = f"…{output[-_CONTEXT_OUTPUT:]}"
+        fence = "```"
+        while fence in output:
+            fence += "`"
+        return f"I ran this command myself (exit code {exit_code}):\n{fence}\n$ {command}\n{output}\n{fence}"

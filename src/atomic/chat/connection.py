@@ -1,4 +1,4 @@
-"""The engine's end of the socket: intents come in, news go out, one JSON object a line."""
+"""The engine's end of the socket to the screen: intents come in, events go out."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ import msgspec
 
 from atomic.chat.protocol import ChatEvent, Intent, decode_intent, encode
 
-_LONGEST = 256 * 1024 * 1024  # bytes of one intent: a prompt with what was pasted into it
-_MUCH = 4 * 1024 * 1024  # bytes that the screen has not taken yet
+_LONGEST_LINE = 256 * 1024 * 1024  # bytes: a prompt with its pastes
+_MOST_UNSENT = 4 * 1024 * 1024  # bytes
 
 _log = logging.getLogger(__name__)
 
 
-class Wire:
-    """What is said is never waited for; `room` is for those who have much to say."""
+class ScreenConnection:
+    """Sends without waiting. Long streams call `wait_for_room` between their events."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+        self._reader = reader
+        self._writer = writer
 
     @classmethod
-    async def open(cls, fd: int) -> Wire:
-        """Take the inherited end of a socket pair."""
+    async def open(cls, fd: int) -> ScreenConnection:
+        """Open the inherited end of a socket pair."""
         end = socket.socket(fileno=fd)
         end.setblocking(False)
-        return cls(*await asyncio.open_connection(sock=end, limit=_LONGEST))
+        return cls(*await asyncio.open_connection(sock=end, limit=_LONGEST_LINE))
 
-    def tell(self, news: ChatEvent) -> None:
-        """Say it; a screen that has gone hears nothing."""
+    def send(self, event: ChatEvent) -> None:
+        """Send an event. Does nothing if the screen has gone."""
         if not self._writer.is_closing():
-            self._writer.write(encode(news))
+            self._writer.write(encode(event))
 
-    async def room(self) -> None:
-        """Wait while the screen is far behind."""
-        if self._writer.transport.get_write_buffer_size() > _MUCH:
-            with suppress(ConnectionError):  # it has gone: its end is noticed where intents are read
+    async def wait_for_room(self) -> None:
+        """Wait while much is still unsent."""
+        if self._writer.transport.get_write_buffer_size() > _MOST_UNSENT:
+            with suppress(ConnectionError):  # `intents` ends when the screen has gone
                 await self._writer.drain()
 
     async def intents(self) -> AsyncIterator[Intent]:
-        """What the person wants, until the screen has gone."""
-        while line := await self._line():
+        """Yield the user's intents until the screen has gone."""
+        while True:
+            try:
+                line = await self._reader.readline()
+            except (ConnectionError, ValueError) as error:
+                _log.warning("the connection to the screen failed: %s", error)
+                return
+            if not line.endswith(b"\n"):
+                return
             try:
                 yield decode_intent(line)
-            except msgspec.DecodeError as error:  # of another version: one intent is lost, not the conversation
+            except msgspec.DecodeError as error:  # of another version: only this intent is lost
                 _log.warning("an intent cannot be read: %s", error)
 
-    async def _line(self) -> bytes:
-        try:
-            line = await self._reader.readline()
-        except (ConnectionError, ValueError) as error:
-            _log.warning("the screen cannot be heard any more: %s", error)
-            return b""
-        return line if line.endswith(b"\n") else b""
-
     async def close(self, limit: float) -> None:
-        """Let the screen have the last words, if it takes them in time."""
+        """Send what is unsent and close, within a time limit."""
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(limit):
                 await self._writer.drain()

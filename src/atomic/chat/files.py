@@ -1,4 +1,4 @@
-"""Files of the project that fit some letters. Nothing that a repository brings is run to find them."""
+"""Find files of the project by some letters. No program of the repository is run for it."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from pathlib import Path
 
 from atomic.git import GitError, find_repository
 
-_FRESH = 5.0  # seconds
+_FRESH = 5.0  # seconds that a list is used
 _MOST = 200_000  # files of a folder without git
-_PASSED_OVER = {"node_modules", "__pycache__", "target", "dist", "build"}
+_SKIPPED_FOLDERS = {"node_modules", "__pycache__", "target", "dist", "build"}
 _CUTOFF = 60
 
 
 class ProjectFiles:
-    """The files below a folder, by their paths from there; looked at again when somebody asks after a while."""
+    """The relative paths of the files below a folder. The list is renewed after five seconds."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._paths: Sequence[str] = ()
-        self._looked = float("-inf")
-        self._looking = asyncio.Lock()
+        self._listed_at = float("-inf")
+        self._listing = asyncio.Lock()
 
     async def find(self, text: str, limit: int) -> tuple[str, ...]:
-        """Those that fit, the best first."""
-        async with self._looking:
-            if time.monotonic() - self._looked > _FRESH:
-                self._paths = await self._look()
-                self._looked = time.monotonic()
+        """Return the matching paths, best first."""
+        async with self._listing:
+            if time.monotonic() - self._listed_at > _FRESH:
+                self._paths = await self._list()
+                self._listed_at = time.monotonic()
         return await asyncio.to_thread(best, text, self._paths, limit)
 
-    async def _look(self) -> Sequence[str]:
+    async def _list(self) -> Sequence[str]:
         repository = find_repository(self._folder)
         if repository is not None:
             try:
                 listed = await repository.git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-            except GitError:  # not a repository that git can read: it is a folder all the same
+            except GitError:  # git cannot read the repository: treat it as a folder
                 pass
             else:
-                return _below(_prefix(self._folder, repository.root), listed.split("\0"))
+                return _below(self._folder, repository.root, listed.split("\0"))
         return await asyncio.to_thread(lambda: list(_walk(str(self._folder))))
 
 
 def best(text: str, paths: Sequence[str], limit: int) -> tuple[str, ...]:
-    """The paths that fit a text: by the name's beginning, by what stands in it, at last by what is near."""
+    """Return matching paths: by the start of the name, by substring, then by similarity."""
     wanted = text.casefold()
     if not wanted:
         return tuple(sorted(paths, key=lambda path: (path.count("/"), path))[:limit])
@@ -77,21 +77,19 @@ def _near(wanted: str, paths: Sequence[str], limit: int) -> list[str]:
     return [path for path, _, _ in found]
 
 
-def _prefix(folder: Path, root: Path) -> str:
-    below = os.path.relpath(folder.resolve(), root)
-    return "" if below == "." else f"{below}/"
-
-
-def _below(prefix: str, paths: Sequence[str]) -> list[str]:
-    """Those below a folder, as they are named from there; a name that is no text cannot be typed."""
-    found = dict.fromkeys(path[len(prefix) :] for path in paths if path.startswith(prefix) and path != prefix)
+def _below(folder: Path, root: Path, paths: Sequence[str]) -> list[str]:
+    """Return the paths below a folder, relative to it. Unprintable names cannot be typed."""
+    prefix = os.path.relpath(folder.resolve(), root) + "/"
+    if prefix == "./":
+        prefix = ""
+    found = dict.fromkeys(path[len(prefix) :] for path in paths if path.startswith(prefix))
     return [path for path in found if path and path.isprintable()]
 
 
 def _walk(folder: str) -> Iterator[str]:
     count = 0
     for here, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _PASSED_OVER)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         for name in sorted(files):
             path = os.path.relpath(os.path.join(here, name), folder)
             if path.isprintable():

@@ -1,6 +1,6 @@
-"""A conversation on the disk: a session folder whose log is the news that matter, without secrets.
+"""A conversation on disk: a session folder whose log has the events that matter, redacted.
 
-It is made at the first prompt: who only looks leaves nothing behind.
+The folder is created at the first prompt, so a look at the screen leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,39 +32,44 @@ from atomic.sessions.errors import SessionError
 from atomic.sessions.model import Cost, SessionRecord, SessionStatus
 from atomic.sessions.store import Session, SessionStore, this_owner
 
-_PIECE = 300  # news of the past that go together
-_TAIL = 512 * 1024  # bytes of the log that are looked through for the last exchanges
-_TITLE = 2_000  # characters of the first prompt, which stands for the conversation in a list
-_MOST_WAITING = 5_000  # news before the first prompt
+_PIECE = 300  # events of a history that are sent together
+_TAIL = 512 * 1024  # bytes of the log that are searched for the last exchanges
+_TITLE = 2_000  # characters of the first prompt, the title in lists
+_MOST_WAITING = 5_000  # events before the first prompt
 _KEPT_KINDS = (RunKind.TURN, RunKind.AGENTS, RunKind.SHELL, RunKind.WORKFLOW)
 _OF_A_RUN = (Activity, ShellOutput, RunEnded, QuestionOpened, ChatNotice)
 
 
 class ChatLog:
-    """What is kept of one conversation. That it cannot be written never ends it."""
+    """The log of one conversation. A failed write never ends the conversation."""
 
     def __init__(self, store: SessionStore, *, project: str, cwd: str, session: Session | None = None) -> None:
-        self._store, self._project, self._cwd, self._session = store, project, cwd, session
+        self._store = store
+        self._project = project
+        self._cwd = cwd
+        self._session = session
         self.id = store.new_id() if session is None else session.id
         self._waiting: list[ChatEvent] = []
         self._runs: set[str] = set()
         self._questions: set[str] = set()
-        self._lines: dict[str, str] = {}  # by run: what a shell has said of a line that is not whole yet
+        self._lines: dict[str, str] = {}  # by run: the incomplete last line of a shell
         self._failure = ""
 
     @property
     def exists(self) -> bool:
-        """Whether anything is on the disk."""
+        """Return whether it is on disk."""
         return self._session is not None
 
     @property
     def failure(self) -> str:
-        """Why it is not kept; empty if it is."""
-        failed = None if self._session is None else self._session.logs.failure
-        return self._failure or ("" if failed is None else failed.strerror or str(failed))
+        """Return why it cannot be written, or an empty string."""
+        error = None if self._session is None else self._session.logs.failure
+        if self._failure or error is None:
+            return self._failure
+        return error.strerror or str(error)
 
     async def begin(self, prompt: str, config: dict[str, Any]) -> None:
-        """Make the folder, if there is none yet."""
+        """Create the folder if there is none, and write the events that wait."""
         if self._session is not None:
             return
         record = SessionRecord(
@@ -80,29 +85,29 @@ class ChatLog:
         )
         try:
             self._session = session = self._store.create(record)
-            await asyncio.to_thread(_make_journal, session)
+            await asyncio.to_thread(lambda: session.journal().close())
         except (OSError, JournalError) as error:
             self._failure = str(error)
-        waiting, self._waiting = self._waiting, []
-        for news in waiting:
-            self._write(news)
+        for event in self._waiting:
+            self._write(event)
+        self._waiting.clear()
 
-    def note(self, news: ChatEvent) -> None:
-        """Keep it, if it is a part of the conversation."""
-        if not self._matters(news):
+    def add(self, event: ChatEvent) -> None:
+        """Log an event if it is a part of the conversation."""
+        if not self._is_logged(event):
             return
         if self._session is not None:
-            self._write(news)
+            self._write(event)
         elif len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(news)
+            self._waiting.append(event)
 
     def save(self, config: dict[str, Any], usage: Usage) -> None:
-        """Note with whom it is held, and what it has cost."""
+        """Save agent, model and usage in `session.json`."""
         if self._session is not None:
             self._save(config=config, cost=Cost(usage.cost, usage.input, usage.output))
 
     def close(self) -> None:
-        """Nobody holds it any more."""
+        """Close the files and give up the ownership of the folder."""
         if self._session is not None:
             self._session.logs.close()
             self._save(owner=None)
@@ -114,55 +119,51 @@ class ChatLog:
         except OSError as error:
             self._failure = error.strerror or str(error)
 
-    def _matters(self, news: ChatEvent) -> bool:
-        if isinstance(news, RunStarted):
-            if news.kind in _KEPT_KINDS:
-                self._runs.add(news.run)
-            return news.kind in _KEPT_KINDS
-        if isinstance(news, QuestionOpened) and news.run in self._runs:
-            self._questions.add(news.id)
-        if isinstance(news, QuestionClosed):
-            return news.id in self._questions
-        return isinstance(news, _OF_A_RUN) and news.run in self._runs
+    def _is_logged(self, event: ChatEvent) -> bool:
+        if isinstance(event, RunStarted):
+            if event.kind in _KEPT_KINDS:
+                self._runs.add(event.run)
+            return event.kind in _KEPT_KINDS
+        if isinstance(event, QuestionOpened) and event.run in self._runs:
+            self._questions.add(event.id)
+        if isinstance(event, QuestionClosed):
+            return event.id in self._questions
+        return isinstance(event, _OF_A_RUN) and event.run in self._runs
 
-    def _write(self, news: ChatEvent) -> None:
-        if isinstance(news, ShellOutput):
-            self._write_lines(news)
+    def _write(self, event: ChatEvent) -> None:
+        if isinstance(event, ShellOutput):
+            self._write_lines(event)
             return
-        if isinstance(news, RunEnded) and (rest := self._lines.pop(news.run, "")):
-            self._put(ShellOutput(run=news.run, text=rest))
-        self._put(news)
+        if isinstance(event, RunEnded) and event.run in self._lines:
+            self._put(ShellOutput(run=event.run, text=self._lines.pop(event.run)))
+        self._put(event)
 
-    def _write_lines(self, said: ShellOutput) -> None:
-        """Whole lines alone: a secret that comes in two pieces would be seen in neither."""
-        text = self._lines.pop(said.run, "") + said.text
+    def _write_lines(self, output: ShellOutput) -> None:
+        """Write only whole lines: a secret in two pieces would be recognised in neither."""
+        text = self._lines.pop(output.run, "") + output.text
         cut = text.rfind("\n") + 1
         if cut:
-            self._put(ShellOutput(run=said.run, text=text[:cut]))
-        if rest := text[cut:]:
-            self._lines[said.run] = rest
+            self._put(ShellOutput(run=output.run, text=text[:cut]))
+        if text[cut:]:
+            self._lines[output.run] = text[cut:]
 
-    def _put(self, news: ChatEvent) -> None:
+    def _put(self, event: ChatEvent) -> None:
         if self._session is not None:
-            self._session.logs.event(msgspec.to_builtins(news))
+            self._session.logs.event(msgspec.to_builtins(event))
 
 
-def _make_journal(session: Session) -> None:
-    session.journal().close()
-
-
-def open_again(session: Session, *, project: str, cwd: str, store: SessionStore) -> ChatLog:
-    """Take a conversation up. Raises SessionError if another process holds it."""
+def reopen(session: Session, *, project: str, cwd: str, store: SessionStore) -> ChatLog:
+    """Return the log of an earlier conversation. Raises SessionError if another process owns it."""
     session.reload()
     owner = session.record.owner
     if owner is not None and session.is_owned and owner != this_owner():
-        raise SessionError(f"{session.id} is open in another window (process {owner.pid}): close that one first")
+        raise SessionError(f"{session.id} is open in another window (process {owner.pid}): close it there first")
     session.save(owner=this_owner(), durable=False)
     return ChatLog(store, project=project, cwd=cwd, session=session)
 
 
-def past_news(session: Session) -> Iterator[tuple[tuple[msgspec.Raw, ...], bool]]:
-    """What was said, in pieces, with whether a piece is the last. Only its shape is looked at: it may be long."""
+def past_events(session: Session) -> Iterator[tuple[tuple[msgspec.Raw, ...], bool]]:
+    """Yield the events in pieces, and whether a piece is the last. They are not decoded."""
     piece: list[msgspec.Raw] = []
     for line in _lines(session):
         if len(piece) == _PIECE:
@@ -173,19 +174,19 @@ def past_news(session: Session) -> Iterator[tuple[tuple[msgspec.Raw, ...], bool]
 
 
 def last_exchanges(session: Session, most: int) -> list[tuple[str, str]]:
-    """The last prompts of the person with the answers, from the end of the log."""
-    told: list[tuple[str, str]] = []
+    """Return the last prompts with their answers, from the end of the log."""
+    exchanges: list[tuple[str, str]] = []
     prompt = ""
     for line in _tail(session):
         try:
-            news = decode_event(line)
-        except msgspec.DecodeError:  # cut, or of a newer Atomic
+            event = decode_event(line)
+        except msgspec.DecodeError:  # incomplete, or of a newer Atomic
             continue
-        if isinstance(news, RunStarted) and news.kind is RunKind.TURN:
-            prompt = news.prompt
-        elif isinstance(news, Activity) and isinstance(news.event, TurnEnded):
-            told.append((prompt, news.event.text))
-    return told[-most:]
+        if isinstance(event, RunStarted) and event.kind is RunKind.TURN:
+            prompt = event.prompt
+        elif isinstance(event, Activity) and isinstance(event.event, TurnEnded):
+            exchanges.append((prompt, event.event.text))
+    return exchanges[-most:]
 
 
 def _tail(session: Session) -> list[bytes]:
@@ -193,7 +194,7 @@ def _tail(session: Session) -> list[bytes]:
         with open_regular(session.logs.events) as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL))
             return log.read().splitlines()
-    except OSError:  # also where something else is in its place
+    except OSError:  # or it is not a regular file
         return []
 
 
@@ -203,9 +204,9 @@ def _lines(session: Session) -> Iterator[msgspec.Raw]:
             for line in log:
                 try:
                     yield _decode(line)
-                except msgspec.DecodeError:  # a line that a kill has cut
+                except msgspec.DecodeError:  # the process was killed while it wrote the line
                     continue
-    except OSError:  # also where something else is in its place
+    except OSError:  # or it is not a regular file
         return
 
 

@@ -1,4 +1,4 @@
-"""Agents that the person calls by name, each in a session of its own, all at once."""
+"""Sub-agents that the user calls with `@name`, each in a session of its own, all at once."""
 
 from __future__ import annotations
 
@@ -33,75 +33,82 @@ from atomic.workflows import Bridge, SubagentRequest, SubagentResult
 _STATUS = {EndReason.LIMIT: "limit", EndReason.INTERRUPTED: INTERRUPTED}
 
 
-class _Counted:
-    """A provider that says when a session is open."""
+class _CountedProvider:
+    """A provider that reports each session that is open."""
 
-    def __init__(self, provider: AgentProvider, opened: Callable[[], None]) -> None:
-        self._provider, self._opened = provider, opened
-        self.name, self.capabilities = provider.name, provider.capabilities
-        self.models, self.check = provider.models, provider.check
+    def __init__(self, provider: AgentProvider, on_open: Callable[[], None]) -> None:
+        self._provider = provider
+        self._on_open = on_open
+        self.name = provider.name
+        self.capabilities = provider.capabilities
+        self.models = provider.models
+        self.check = provider.check
 
     @asynccontextmanager
     async def open(self, options: SessionOptions) -> AsyncGenerator[AgentSession]:
         async with self._provider.open(options) as session:
-            self._opened()
+            self._on_open()
             yield session
 
 
-class Crew:
-    """Runs the agents of one call and tells their events as those of sub-agents."""
+class NamedAgents:
+    """Runs the agents of one call and reports their events as those of sub-agents."""
 
-    _numbers = count(1)  # an agent may be called again while it is at work
+    _numbers = count(1)  # an agent may be called again while it works
 
     def __init__(self, run: Run, conversation: Conversation, agents: Agents, questions: Questions) -> None:
-        self._run, self._conversation, self._agents, self._questions = run, conversation, agents, questions
+        self._run = run
+        self._conversation = conversation
+        self._agents = agents
+        self._questions = questions
         self._ends: dict[str, TurnEnded] = {}
-        self._opened = 0  # sessions
+        self._open_sessions = 0
 
     async def work(self, tasks: Sequence[AgentTask]) -> End:
-        """Run them to their ends."""
+        """Run the tasks to their ends."""
+        conversation = self._conversation
+        project = conversation.project
         self._run.start(RunKind.AGENTS, ", ".join(dict.fromkeys(task.agent for task in tasks)))
-        name, provider = await self._conversation.models_provider()
-        project = self._conversation.project
+        name, provider = await conversation.models_provider()
         trusted = await asyncio.to_thread(project.is_trusted)
-        await self._conversation.log.begin(self._run.prompt, self._conversation.config)
+        await conversation.log.begin(self._run.prompt, conversation.config)
         mcp = await project.session_mcp(provider, trusted=trusted, tell=self._warn)
+
+        def count_session() -> None:
+            self._open_sessions += 1
+
         bridge = Bridge(
-            _Counted(provider, self._note_opened),
+            _CountedProvider(provider, count_session),
             entities=project.entities,
             cwd=str(project.cwd),
-            ask=self._questions.asker(lambda: self._run, self._conversation.unanswered(provider)),
-            record=self._conversation.record,
+            ask=self._questions.asker(lambda: self._run, conversation.unanswered(provider)),
+            record=conversation.record,
             trusted=trusted,
             mcp_servers=mcp.servers,
             disabled_mcp_servers=mcp.disabled,
-            watch=self._hear,
+            watch=self._receive,
         )
-        requests = [await self._request(task, name) for task in tasks]
+        requests = [await self._request(task, name, provider) for task in tasks]
         for request in requests:
-            self._tell(SubagentStarted(request.id, request.agent, request.task))
+            self._emit(SubagentStarted(request.id, request.agent, request.task))
         work = asyncio.create_task(bridge.spawn_parallel(requests, max_concurrency=0))
-        return self._end(requests, await self._to_the_end(work, requests))
+        return self._end(requests, await self._wait_for_results(work, len(requests)))
 
-    async def _request(self, task: AgentTask, name: str) -> SubagentRequest:
+    async def _request(self, task: AgentTask, name: str, provider: AgentProvider) -> SubagentRequest:
         conversation = self._conversation
-        _, provider = await conversation.models_provider()
-        entity = conversation.project.entities.require("agent", task.agent)
-        prompt = agent_prompt(entity, task.task)
-        model = conversation.model or await self._agents.fitting_model(name, provider, prompt, self._warn)
+        prompt = agent_prompt(conversation.project.entities.require("agent", task.agent), task.task)
+        model = conversation.model or await self._agents.find_model(name, provider, prompt, self._warn)
         model = model or conversation.project.settings.model
-        # "inherit": the agent's own choice, not what its file says and this provider does not have.
+        # "inherit" is the agent's own choice, in place of a model that this provider may not have.
         id = f"{task.agent}-{next(self._numbers)}"
         return SubagentRequest(task.agent, task.task, id=id, model=model or "inherit")
 
-    async def _to_the_end(
-        self, work: asyncio.Task[list[SubagentResult]], requests: Sequence[SubagentRequest]
-    ) -> list[SubagentResult]:
-        """All results; one that has not started in time is an error, one that has may take as long as it likes."""
+    async def _wait_for_results(self, work: asyncio.Task[list[SubagentResult]], expected: int) -> list[SubagentResult]:
+        """Return all results. The time limit is only for the start of the agents."""
         seconds = start_seconds()
         try:
             await asyncio.wait({work}, timeout=seconds)
-            late = len(requests) - self._opened
+            late = expected - self._open_sessions
             if late > 0 and not work.done():
                 raise NotStartedError(f"{late} of the agents did not start within {seconds:g} s (atomic doctor)")
             return await work
@@ -110,32 +117,31 @@ class Crew:
                 work.cancel()
                 await asyncio.wait({work})
 
-    def _hear(self, id: str, event: AgentEvent) -> None:
+    def _receive(self, id: str, event: AgentEvent) -> None:
         if isinstance(event, TurnEnded):
             self._ends[id] = event
             error = None if event.reason is EndReason.DONE else event.error or event.reason.value
-            self._tell(SubagentEnded(id, event.text, error))
+            self._emit(SubagentEnded(id, event.text, error))
+        elif event.agent:
+            self._emit(event)
         else:
-            self._tell(event if event.agent else msgspec.structs.replace(event, agent=id))
+            self._emit(msgspec.structs.replace(event, agent=id))
 
-    def _note_opened(self) -> None:
-        self._opened += 1
-
-    def _tell(self, event: AgentEvent) -> None:
-        self._run.tell(Activity(run=self._run.id, event=event, time=time.time()))
+    def _emit(self, event: AgentEvent) -> None:
+        self._run.emit(Activity(run=self._run.id, event=event, time=time.time()))
 
     def _warn(self, text: str) -> None:
-        self._run.tell(ChatNotice(text=text, level=Level.WARNING, run=self._run.id))
+        self._run.emit(ChatNotice(text=text, level=Level.WARNING, run=self._run.id))
 
     def _end(self, requests: Sequence[SubagentRequest], results: Sequence[SubagentResult]) -> End:
         for request, result in zip(requests, results, strict=True):
-            if result.id not in self._ends:  # it never came to a turn
-                self._tell(SubagentEnded(result.id, "", result.error))
+            if result.id not in self._ends:  # it had no turn
+                self._emit(SubagentEnded(result.id, "", result.error))
             self._conversation.remember(f"@{request.agent} {request.task}", result.text)
-        self._conversation.spend(sum((end.usage for end in self._ends.values()), Usage()))
-        failed = [(request, one) for request, one in zip(requests, results, strict=True) if not one.success]
+        self._conversation.add_usage(sum((end.usage for end in self._ends.values()), Usage()))
+        failed = [(request, result) for request, result in zip(requests, results, strict=True) if not result.success]
         if not failed:
             return End()
         why = "; ".join(f"{request.agent}: {result.error}" for request, result in failed)
         ended = self._ends.get(failed[0][1].id)
-        return End(_STATUS.get(ended.reason, "failed") if ended else "failed", why)
+        return End("failed" if ended is None else _STATUS.get(ended.reason, "failed"), why)

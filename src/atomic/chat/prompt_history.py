@@ -1,4 +1,4 @@
-"""What was sent before: `history.jsonl` in Atomic's home folder, without secrets, for its owner alone."""
+"""Earlier prompts: `history.jsonl` in Atomic's home folder, redacted and readable only by its owner."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import msgspec
 
 KEPT = 2_000  # texts in memory
 _LONGEST = 100_000  # characters of a text that is kept
-_SEARCHED = 2_000  # characters of a text, with each key of a search
-_MOST = 4 * 1024 * 1024  # bytes of the file; what is older is dropped when it is read
+_SEARCHED = 2_000  # characters of a text that a search looks at
+_MOST = 4 * 1024 * 1024  # bytes of the file that are read
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A text, and the folder of the project in which it was sent."""
+    """A text and the project folder in which it was sent."""
 
     text: str
     project: str = ""
@@ -24,10 +24,11 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class PromptHistory:
-    """The texts before this one, those of this project first. Nothing is read before somebody looks."""
+    """Earlier texts, those of this project first. The file is read at the first use."""
 
     def __init__(self, file: Path | None, project: str = "") -> None:
-        self._file, self._project = file, project
+        self._file = file
+        self._project = project
         self._sent: list[Sent] | None = None
 
     @classmethod
@@ -41,7 +42,7 @@ class PromptHistory:
         return cls(None if home is None else home / "history.jsonl", project)
 
     def add(self, text: str, now: float) -> str | None:
-        """Keep a text. Why it could not be written, if so: it is remembered until the end all the same."""
+        """Add a text. Return why it could not be written, or None; it is kept in memory anyway."""
         from atomic.base.redaction import redact
 
         if not text.strip() or len(text) > _LONGEST:
@@ -54,14 +55,14 @@ class PromptHistory:
         return None if self._file is None else _append(self._file, entry)
 
     def texts(self) -> list[str]:
-        """All of them, the one to offer first at the beginning; each once."""
+        """Return all texts without repetition, newest of this project first."""
         entries = self._entries()
         here = (entry.text for entry in reversed(entries) if entry.project == self._project)
         elsewhere = (entry.text for entry in reversed(entries) if entry.project != self._project)
         return list(dict.fromkeys((*here, *elsewhere)))
 
     def find(self, words: str, limit: int = 50) -> list[str]:
-        """Those with all the words in them, the newest of this project first."""
+        """Return the texts that contain all words, newest of this project first."""
         wanted = words.casefold().split()
         texts = self.texts()
         found = (text for text in texts if all(word in text[:_SEARCHED].casefold() for word in wanted))
@@ -74,7 +75,7 @@ class PromptHistory:
 
 
 def _read(file: Path) -> Iterable[Sent]:
-    """The entries of the file; a line that is none (of a newer Atomic, or cut) is passed over."""
+    """Yield the entries of the file. Skips lines of a newer Atomic and incomplete ones."""
     try:
         with file.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MOST))
@@ -101,7 +102,7 @@ def _append(file: Path, entry: Sent) -> str | None:
 
 
 class Walk:
-    """A walk through the history with ↑ and ↓; it begins with what is in the prompt, and can come back to it."""
+    """A walk through the history with ↑ and ↓ that starts and may end at the draft in the prompt."""
 
     def __init__(self, texts: list[str], draft: str) -> None:
         self._texts = [text for text in texts if text != draft]
@@ -109,14 +110,14 @@ class Walk:
         self._at = -1
 
     def back(self) -> str | None:
-        """The text before; None at the oldest."""
+        """Return the text before, or None at the oldest."""
         if self._at + 1 >= len(self._texts):
             return None
         self._at += 1
         return self._texts[self._at]
 
     def forward(self) -> str | None:
-        """The text after; None if this is the draft."""
+        """Return the text after, or None at the draft."""
         if self._at < 0:
             return None
         self._at -= 1

@@ -1,6 +1,7 @@
-"""What screen and engine say to each other, one JSON object a line: intents go down, news come up.
+"""The messages between screen and engine: intents go to the engine, events come back.
 
-`atomic --plain`, the screen and a browser read the same news; a conversation on disk is a list of them.
+Each message is a line with a JSON object. The screen, `atomic --plain` and the browser read
+the same events; a conversation on disk is a list of them, so tags and fields never change.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from atomic.runs.events import WorkflowEvent
 
 
 class RunKind(StrEnum):
-    """What is at work."""
+    """Kind of a run."""
 
-    TURN = "turn"  # the agent of the conversation answers
+    TURN = "turn"  # of the conversation's agent
     AGENTS = "crew"  # sub-agents that the user called by name
-    SHELL = "shell"  # a command line of the person
-    WORKFLOW = "workflow"  # in a process of its own, which outlives the screen
-    COMMAND = "command"  # a slash command that takes its time: /compact, /mcp
+    SHELL = "shell"  # a command line of the user
+    WORKFLOW = "workflow"  # in its own process, which outlives the screen
+    COMMAND = "command"  # a slash command
 
 
 class PickKind(StrEnum):
-    """What a person is to choose from."""
+    """What the user chooses."""
 
     MODEL = "model"
     PROVIDER = "provider"
@@ -36,7 +37,7 @@ class PickKind(StrEnum):
 
 
 class Level(StrEnum):
-    """How much a notice matters."""
+    """Severity of a notice."""
 
     INFO = "info"
     WARNING = "warning"
@@ -44,49 +45,49 @@ class Level(StrEnum):
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """What all messages have: their type."""
+    """Base of all messages: `type` is their tag."""
 
 
-# --- Intents: what the person wants ---
+# Intents of the user.
 
 
 class Submit(_Message, frozen=True, kw_only=True, tag="submit"):
-    """A text was sent: a prompt, a slash command or `@agents`. Pastes are filled in. It begins the run `run`."""
+    """Start the run `run` with a prompt, a slash command or `@agents`. Pastes are complete."""
 
     run: str
     text: str
 
 
 class Shell(_Message, frozen=True, kw_only=True, tag="shell"):
-    """`!command`: run by the person's shell; what it says is shown and goes along with the next prompt."""
+    """Run `!command` in the user's shell. Its output is shown and precedes the next prompt."""
 
     run: str
     command: str
 
 
 class Interrupt(_Message, frozen=True, kw_only=True, tag="interrupt"):
-    """Stop a run: a turn is interrupted, a workflow pauses. `force`: do not wait for anybody."""
+    """Interrupt a turn or pause a workflow. `force` does not wait for the agent."""
 
     run: str
     force: bool = False
 
 
 class Answer(_Message, frozen=True, kw_only=True, tag="answer"):
-    """The labels or the words for a question; None: dismissed."""
+    """Answer a question with labels or text. None dismisses it."""
 
     question: str
     answers: tuple[str, ...] | None
 
 
 class Picked(_Message, frozen=True, kw_only=True, tag="picked"):
-    """What was chosen; None: nothing."""
+    """Answer a PickOpened. None closes it without a choice."""
 
     request: str
     value: str | None
 
 
 class FindFiles(_Message, frozen=True, kw_only=True, tag="find_files"):
-    """`@` and some letters: files of the project that fit, the best first."""
+    """Find files of the project that match the letters after `@`."""
 
     request: str
     text: str
@@ -94,19 +95,19 @@ class FindFiles(_Message, frozen=True, kw_only=True, tag="find_files"):
 
 
 class Watch(_Message, frozen=True, kw_only=True, tag="watch"):
-    """Show a run or a conversation that is on disk, and follow it while it goes on."""
+    """Show a run or conversation from disk, and follow it while it runs."""
 
     session: str
 
 
 class ScreenSize(_Message, frozen=True, kw_only=True, tag="screen_size"):
-    """How wide a line may be."""
+    """Report the width of a line."""
 
     width: int
 
 
 class Leave(_Message, frozen=True, kw_only=True, tag="leave"):
-    """End the conversation; the engine ends after it has said Left. Workflows go on unless `pause`."""
+    """End the conversation. The engine answers with Left. Workflows keep running unless `pause`."""
 
     pause: bool = False
 
@@ -114,11 +115,11 @@ class Leave(_Message, frozen=True, kw_only=True, tag="leave"):
 Intent: TypeAlias = Submit | Shell | Interrupt | Answer | Picked | FindFiles | Watch | ScreenSize | Leave
 
 
-# --- ChatEvent: what happened ---
+# Events of the engine.
 
 
 class CommandInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A slash command as the prompt offers it."""
+    """A slash command or a sub-agent that the prompt suggests."""
 
     name: str
     description: str
@@ -129,7 +130,7 @@ class CommandInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PickRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing to choose; `detail` stands beside it, `group` above it."""
+    """A row of a picker: `detail` is beside the label, `group` is the heading above."""
 
     value: str
     label: str
@@ -139,7 +140,7 @@ class PickRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusChanged(_Message, frozen=True, kw_only=True, tag="status_changed"):
-    """What the status line shows; each time all of it."""
+    """The complete state of the status line."""
 
     session: str = ""
     provider: str = ""
@@ -150,18 +151,18 @@ class StatusChanged(_Message, frozen=True, kw_only=True, tag="status_changed"):
     context_limit: int = 0
     usage: Usage = Usage()
     ready: bool = False  # an agent was found; it may still be starting
-    problem: str = ""  # why there is none, and what to do
+    problem: str = ""  # why there is no agent, and what to do
 
 
 class CommandsListed(_Message, frozen=True, kw_only=True, tag="commands_listed"):
-    """The commands of this prompt, and the agents that `@` can name."""
+    """The slash commands, and the sub-agents that `@` can name."""
 
     commands: tuple[CommandInfo, ...]
     agents: tuple[CommandInfo, ...] = ()
 
 
 class RunStarted(_Message, frozen=True, kw_only=True, tag="run_started"):
-    """Something is at work. `prompt` is what the person said, `session` the folder's id of a workflow."""
+    """A run has started. `session` is the id of a workflow's session folder."""
 
     run: str
     kind: RunKind
@@ -172,7 +173,7 @@ class RunStarted(_Message, frozen=True, kw_only=True, tag="run_started"):
 
 
 class Activity(_Message, frozen=True, kw_only=True, tag="activity"):
-    """An agent of a turn or a crew does something; the events of one of a crew carry its id as `agent`."""
+    """An event of an agent in a turn. Agents that the user called are identified by `agent`."""
 
     run: str
     event: AgentEvent
@@ -180,14 +181,14 @@ class Activity(_Message, frozen=True, kw_only=True, tag="activity"):
 
 
 class WorkflowActivity(_Message, frozen=True, kw_only=True, tag="workflow"):
-    """A workflow tells something, in its own words."""
+    """An event of a workflow."""
 
     run: str
     event: WorkflowEvent
 
 
 class GraphDrawn(_Message, frozen=True, kw_only=True, tag="graph_drawn"):
-    """The picture of a workflow's graph, and where in it each node's name stands: row, column, cells."""
+    """The drawing of a workflow's graph, and row, column and width of each node's name."""
 
     run: str
     lines: tuple[str, ...]
@@ -197,14 +198,14 @@ class GraphDrawn(_Message, frozen=True, kw_only=True, tag="graph_drawn"):
 
 
 class ShellOutput(_Message, frozen=True, kw_only=True, tag="shell_said"):
-    """What a command line of the person wrote."""
+    """Output of a shell command."""
 
     run: str
     text: str
 
 
 class RunEnded(_Message, frozen=True, kw_only=True, tag="run_ended"):
-    """A run is over: once for each, whatever happened. `resume` is the command that goes on."""
+    """The end of a run, sent exactly once. `resume` is the command that resumes it."""
 
     run: str
     status: str  # done, failed, interrupted, limit, or a workflow's status
@@ -214,7 +215,7 @@ class RunEnded(_Message, frozen=True, kw_only=True, tag="run_ended"):
 
 
 class QuestionOpened(_Message, frozen=True, kw_only=True, tag="question_opened"):
-    """Somebody is asked; `who` is the agent or node."""
+    """A question to the user. `who` is the agent or node that asks."""
 
     id: str
     run: str
@@ -223,14 +224,14 @@ class QuestionOpened(_Message, frozen=True, kw_only=True, tag="question_opened")
 
 
 class QuestionClosed(_Message, frozen=True, kw_only=True, tag="question_closed"):
-    """Nobody waits for this answer any more."""
+    """A question was answered, dismissed or withdrawn."""
 
     id: str
     answers: tuple[str, ...] | None = None
 
 
 class PickOpened(_Message, frozen=True, kw_only=True, tag="pick_opened"):
-    """A person is to choose; the answer is `Picked`."""
+    """A list to choose from. The answer is Picked."""
 
     request: str
     kind: PickKind
@@ -246,7 +247,7 @@ class FilesFound(_Message, frozen=True, kw_only=True, tag="files_found"):
 
 
 class ChatNotice(_Message, frozen=True, kw_only=True, tag="said"):
-    """A text of Atomic itself for the transcript: what a command shows, a notice, an error."""
+    """A text of Atomic for the transcript: output of a command, a notice, an error."""
 
     text: str
     level: Level = Level.INFO
@@ -255,26 +256,26 @@ class ChatNotice(_Message, frozen=True, kw_only=True, tag="said"):
 
 
 class ThemeSet(_Message, frozen=True, kw_only=True, tag="theme_set"):
-    """`/theme NAME`."""
+    """The user has chosen a theme."""
 
     name: str
 
 
 class Cleared(_Message, frozen=True, kw_only=True, tag="cleared"):
-    """A new conversation began; the transcript is empty. `session` is the new folder's id."""
+    """Another conversation has started with an empty transcript. `session` is its id."""
 
     session: str = ""
 
 
 class History(_Message, frozen=True, kw_only=True, tag="history"):
-    """What was said before, of a conversation or run that is opened again; it comes in pieces."""
+    """Earlier events of a reopened conversation, in pieces."""
 
     events: tuple[msgspec.Raw, ...] = msgspec.field(name="news")
     last: bool = True
 
 
 class Left(_Message, frozen=True, kw_only=True, tag="left"):
-    """The engine's last word. `message` is for the terminal after the screen has gone: how to resume."""
+    """The engine's last event. `message` is printed after the screen has ended: how to resume."""
 
     message: str = ""
 
@@ -301,7 +302,7 @@ ChatEvent: TypeAlias = (
 
 
 def encode(message: Intent | ChatEvent) -> bytes:
-    """One line."""
+    """Return a message as a line."""
     return msgspec.json.encode(message) + b"\n"
 
 

@@ -1,11 +1,15 @@
-"""The active runs of a conversation, by id. The end of each run is reported exactly once."""
+"""The active runs of a conversation by id, and tasks in the background.
+
+The end of each run is reported exactly once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
 import msgspec
 
@@ -29,10 +33,11 @@ Work = Callable[["Run"], Awaitable[End]]
 
 
 class Run:
-    """An active run. Its news are sent until its end and not after it."""
+    """An active run. No event is sent after its end."""
 
-    def __init__(self, id: str, prompt: str, tell: Callable[[ChatEvent], None]) -> None:
-        self.id, self.prompt = id, prompt
+    def __init__(self, id: str, prompt: str, emit: Callable[[ChatEvent], None]) -> None:
+        self.id = id
+        self.prompt = prompt
         self.kind: RunKind | None = None  # None: not known yet
         self.session = ""
         self.is_over = False
@@ -41,21 +46,22 @@ class Run:
         self.break_off: Callable[[], object] | None = None  # ends it by force
         self.resume = ""  # the command that resumes it, if it is broken off
         self.task: asyncio.Task[None] | None = None
-        self._tell = tell
+        self._emit = emit
 
     def start(self, kind: RunKind, title: str = "", *, session: str = "") -> None:
         """Report its kind and title, once."""
         if self.kind is not None:
             return
-        self.kind, self.session = kind, session
-        self.tell(
+        self.kind = kind
+        self.session = session
+        self.emit(
             RunStarted(run=self.id, kind=kind, title=title, prompt=self.prompt, session=session, time=time.time())
         )
 
-    def tell(self, news: ChatEvent) -> None:
-        """Send news of it, unless it is over."""
+    def emit(self, event: ChatEvent) -> None:
+        """Send an event of the run, unless it is over."""
         if not self.is_over:
-            self._tell(news)
+            self._emit(event)
 
     def end(self, end: End) -> None:
         """Report its end; a second call does nothing."""
@@ -64,20 +70,21 @@ class Run:
         self.start(RunKind.COMMAND)
         self.is_over = True
         resume = end.resume or self.resume
-        self._tell(RunEnded(run=self.id, status=end.status, message=end.message, resume=resume, time=time.time()))
+        self._emit(RunEnded(run=self.id, status=end.status, message=end.message, resume=resume, time=time.time()))
 
 
 class Runs:
-    """All active runs. `at_end` is called before the end of a run is reported."""
+    """All active runs. `before_end` is called before the end of a run is reported."""
 
-    def __init__(self, tell: Callable[[ChatEvent], None], at_end: Callable[[Run], None]) -> None:
-        self._tell, self._at_end = tell, at_end
+    def __init__(self, emit: Callable[[ChatEvent], None], before_end: Callable[[Run], None]) -> None:
+        self._emit = emit
+        self._before_end = before_end
         self._active: dict[str, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()  # also of runs that were broken off and still clean up
 
     def begin(self, id: str, work: Work, *, prompt: str = "") -> Run:
         """Start a run; the result of `work` is its end."""
-        run = Run(id, prompt, self._tell)
+        run = Run(id, prompt, self._emit)
         self._active[id] = run
         run.task = asyncio.create_task(self._do(run, work), name=f"run-{id}")
         self._tasks.add(run.task)
@@ -112,25 +119,25 @@ class Runs:
         if run.task is not None:
             run.task.cancel()
 
-    def let_go(self, run: Run, end: End) -> None:
+    def detach(self, run: Run, end: End) -> None:
         """Stop following a run, which continues in another process."""
         self._end(run, end)
         if run.task is not None:
             run.task.cancel()
 
-    async def over(self, runs: Iterable[Run], limit: float) -> None:
+    async def wait_for(self, runs: Iterable[Run], limit: float) -> None:
         """Wait for the ends of runs, at most `limit` seconds."""
         tasks = {run.task for run in runs if run.task is not None}
         if tasks:
             await asyncio.wait(tasks, timeout=limit)
 
-    async def settled(self, limit: float) -> None:
+    async def wait_for_tasks(self, limit: float) -> None:
         """Wait until all tasks have cleaned up, at most `limit` seconds."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=limit)
 
     async def _do(self, run: Run, work: Work) -> None:
-        end = End("failed", "it ended without saying how")
+        end = End("failed", "it ended without a result")
         try:
             end = await work(run)
         except asyncio.CancelledError:
@@ -145,6 +152,35 @@ class Runs:
 
     def _end(self, run: Run, end: End) -> None:
         if not run.is_over:
-            self._at_end(run)
+            self._before_end(run)
         run.end(end)
         self._active.pop(run.id, None)
+
+
+class BackgroundTasks:
+    """Tasks that nothing waits for. `on_failure` receives their errors, which are also logged."""
+
+    def __init__(self, on_failure: Callable[[BaseException], None] | None = None) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task and keep it until it has ended."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        _log.warning("a background task failed", exc_info=error)
+        if self._on_failure is not None:
+            self._on_failure(error)

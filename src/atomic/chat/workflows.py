@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +22,12 @@ from typing import Any
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.chat.background_tasks import Asides
-from atomic.chat.graph_drawing import picture_of
+from atomic.base.text import width
 from atomic.chat.protocol import GraphDrawn, RunKind, WorkflowActivity
 from atomic.chat.questions import Answers, Questions
-from atomic.chat.runs import INTERRUPTED, End, Run
+from atomic.chat.runs import INTERRUPTED, BackgroundTasks, End, Run
+from atomic.graph.drawing.text import walk_ids
+from atomic.loading.catalog import WorkflowCatalog
 from atomic.processes import ExitWatch, end_group
 from atomic.providers.programs import NotStartedError, start_seconds
 from atomic.questions import Question
@@ -34,11 +36,13 @@ from atomic.runs.log_follower import follow_log
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
 from atomic.sessions.store import Session, SessionStore
+from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 
 ANSWERS_BY_INBOX = {"ATOMIC_ANSWERS": "inbox"}
 _CHUNK = 1 << 18  # bytes of a read
 _MOST_UNREAD = 1 << 20  # bytes
 _FORCE_GRACE = 1.0  # seconds
+_DRAWING_COLUMNS = 40  # the panel beside the transcript is narrow
 _BRIEF = 512  # events between two looks at the other tasks
 
 _log = logging.getLogger(__name__)
@@ -56,16 +60,20 @@ _decode = msgspec.json.Decoder(WorkflowEvent | _StartRefused).decode
 class WorkflowRuns:
     """Starts runs, shows their events, and passes stops and answers on to them."""
 
-    def __init__(self, store: Callable[[], SessionStore], questions: Questions, room: Callable[[], Any]) -> None:
-        self._store, self._questions, self._room = store, questions, room
-        self._asides = Asides()
+    def __init__(
+        self, store: Callable[[], SessionStore], questions: Questions, wait_for_room: Callable[[], Any]
+    ) -> None:
+        self._store = store
+        self._questions = questions
+        self._wait_for_room = wait_for_room
+        self._background = BackgroundTasks()
 
     async def start(self, run: Run, words: Sequence[str], *, title: str, cwd: Path, prompt: str = "") -> End:
         """Start `atomic` with these arguments and show the run that it starts, to its end."""
         child = _Child(words, cwd, prompt)
         # Before anything is awaited: from now on there is something to stop.
         run.interrupt = lambda: child.send(signal.SIGINT)
-        run.break_off = lambda: self._asides.start(end_group(child.pid, grace=_FORCE_GRACE))
+        run.break_off = lambda: self._background.start(end_group(child.pid, grace=_FORCE_GRACE))
         async with child.connected():
             first = await child.first_event()
             if isinstance(first, _StartRefused):
@@ -89,15 +97,15 @@ class WorkflowRuns:
         resume = f"atomic resume {session.id}"
         run.resume = resume
         run.interrupt = lambda: _ask_to_stop(session)
-        run.break_off = lambda: self._asides.start(end_it())
+        run.break_off = lambda: self._background.start(end_it())
         if run.is_stopping:  # it was asked before the session was known
             _ask_to_stop(session)
-        drawing = self._asides.start(self._draw(run, session))
+        drawing = self._background.start(self._draw(run, session))
         try:
             count = 0
             async for event in events:
                 count += 1
-                run.tell(WorkflowActivity(run=run.id, event=event))
+                run.emit(WorkflowActivity(run=run.id, event=event))
                 if isinstance(event, QuestionAsked):
                     self._ask(run, session, event.question, event.node)
                 if isinstance(event, RunEnded):
@@ -105,12 +113,10 @@ class WorkflowRuns:
                     return End(event.status, event.said, event.resume)
                 if count % _BRIEF == 0:
                     await asyncio.sleep(0)
-                await self._room()
+                await self._wait_for_room()
         finally:
             drawing.cancel()
         return End(INTERRUPTED, "the process that worked on it has gone", resume)
-
-    # questions ----------------------------------------------------------------------------------------------------
 
     def _ask(self, run: Run, session: Session, question: Question, node: str) -> None:
         id = f"{run.id}:{question.id}"
@@ -118,11 +124,11 @@ class WorkflowRuns:
         if not _is_open(mine, question.id):
             return  # the log also has questions of the past
 
-        def hear(answers: Answers | None) -> None:
+        def on_answer(answers: Answers | None) -> None:
             self._answer(session, question, answers)
 
-        self._questions.put(id, run, question, node, hear)
-        self._asides.start(self._until_answered(mine, question.id, id, run))
+        self._questions.open(id, run, question, node, on_answer)
+        self._background.start(self._until_answered(mine, question.id, id, run))
 
     def _answer(self, session: Session, question: Question, answers: Answers | None) -> None:
         """Pass the answer on. A dismissed question without a default pauses the run; a resume asks it again."""
@@ -140,16 +146,52 @@ class WorkflowRuns:
             await asyncio.sleep(POLL_SECONDS)
         self._questions.close(id)
 
-    # the picture --------------------------------------------------------------------------------------------------
-
     async def _draw(self, run: Run, session: Session) -> None:
+        """Send the drawing of the workflow's graph, if its file can be loaded."""
+        project = session.record.project
+        workflow = session.record.workflow
         try:
-            picture = await asyncio.to_thread(picture_of, session.record.project, session.record.workflow)
+            drawing = await asyncio.to_thread(_draw_workflow, project, workflow)
         except (AtomicError, OSError, ValueError) as error:
-            _log.warning("the graph of %s cannot be drawn: %s", session.record.workflow, error)
+            _log.warning("the graph of %s cannot be drawn: %s", workflow, error)
             return
-        if picture is not None:
-            run.tell(GraphDrawn(run=run.id, lines=picture[0], positions=picture[1]))
+        if drawing is not None:
+            lines, positions = drawing
+            run.emit(GraphDrawn(run=run.id, lines=lines, positions=positions))
+
+
+Positions = dict[str, tuple[int, int, int]]
+
+
+def _draw_workflow(project: str, workflow: str) -> tuple[tuple[str, ...], Positions] | None:
+    """Draw a workflow and return lines and positions. None if it is untrusted or has no graph."""
+    definition = WorkflowCatalog(Path(project)).find(workflow) if os.path.isdir(project) else None
+    if definition is None:
+        return None
+    try:
+        graph = definition.load().graph
+    except (UntrustedError, WorkflowLoadError):
+        return None
+    if graph is None:
+        return None
+    lines = tuple(graph.draw(_DRAWING_COLUMNS).rstrip("\n").split("\n"))
+    return lines, _node_positions(lines, list(walk_ids(graph)))
+
+
+def _node_positions(lines: tuple[str, ...], ids: list[str]) -> Positions:
+    """Return row, column and width of each node's name. A name that was cut has no position."""
+    positions: Positions = {}
+    for id in ids:
+        name = id.rpartition("/")[2]
+        # Inside a box first: the title of a frame may be equal to the name of a node.
+        for sides in ("│║╎", "─═╌"):
+            pattern = re.compile(rf"(?<=[{sides}] ){re.escape(name)}(?= *[{sides}])")
+            found = next(((row, at) for row, line in enumerate(lines) if (at := pattern.search(line))), None)
+            if found is not None:
+                row, at = found
+                positions[id] = row, width(lines[row][: at.start()]), width(name)
+                break
+    return positions
 
 
 def _is_open(session: Session, question: str) -> bool:

@@ -1,1 +1,1 @@
-"""The screen in a browser on this machine. Start with `command`."""
+"""The screen in a browser on this machine. Start with `command.py`."""

@@ -1,4 +1,4 @@
-"""`atomic chat --web`: the screen in a browser on this machine, for whoever has the address that is printed."""
+"""`atomic chat --web`: the screen in a browser on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ class WebMissingError(AtomicError):
 
 
 def serve(request: ChatRequest, port: int) -> int:
-    """Serve until somebody ends it; the exit code. Port 0: one that is free. Raises WebMissingError."""
+    """Serve until a signal or the screen ends it, and return the exit code.
+
+    Port 0 is any free port. Raises WebMissingError.
+    """
     if find_spec("textual_serve") is None:
         raise WebMissingError
     from atomic.web.server import run_server
@@ -28,7 +31,7 @@ def serve(request: ChatRequest, port: int) -> int:
 
 
 def web_command(request: ChatRequest) -> tuple[str, ...]:
-    """What runs the screen for one browser."""
+    """Return the command that runs the screen for one browser."""
     import msgspec
 
     return sys.executable, "-P", "-m", "atomic.web.screen_process", msgspec.json.encode(vars(request)).decode()

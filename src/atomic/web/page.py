@@ -1,8 +1,8 @@
-"""The page that shows the screen in a browser. It asks nobody but us for anything."""
+"""The page that shows the screen in a browser. It loads files only from its own server."""
 
 from __future__ import annotations
 
-# textual.js sets styles from code, and asks once for the global object by `new Function`, which it can do without.
+# textual.js sets styles from code. It also calls `new Function` once, and works without it.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' data:; "
     "connect-src ws://{host}; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -34,7 +34,7 @@ PAGE = """<!DOCTYPE html>
   </head>
   <body>
     <div class="note starting">Starting …</div>
-    <div class="note over"><p>It has ended. <a href="/">Begin again</a>, if the server still runs.</p></div>
+    <div class="note over"><p>The screen has ended. <a href="/">Start again</a> if the server still runs.</p></div>
     <div id="terminal" class="textual-terminal"
       data-session-websocket-url="ws://{host}/ws" data-font-size="{size}"></div>
   </body>

@@ -1,7 +1,7 @@
-"""The screen's process for a browser: `python -m atomic.web.screen_process REQUEST`. It lives as long as its server.
+"""The screen's process for a browser: `python -m atomic.web.screen_process REQUEST`.
 
-What it shows goes to standard output in textual-serve's packets, what is typed comes in by standard input. When that
-ends, the server has gone, also by `kill -9`, and so must we.
+It writes textual-serve's packets to standard output and reads keys from standard input.
+The end of its input means that the server has ended, even by `kill -9`; then it ends too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from atomic.tui.main import ChatRequest
 from atomic.tui.screen import make_app
 from atomic.tui.supervisor import Report, resume_hints, tell
 
-GRACE = 5.0  # seconds to end in order after the server has gone
+GRACE = 5.0  # seconds to end normally after the server has ended
 
 
 class BrowserDriver(OrderedKeys, WebDriver):
-    """Textual's own, which goes on for ever when nobody is there any more."""
+    """Textual's web driver, which by itself does not end with its server."""
 
     def run_input_thread(self) -> None:
         super().run_input_thread()
@@ -39,18 +39,18 @@ class BrowserDriver(OrderedKeys, WebDriver):
             timer.start()
 
     def stop_application_mode(self) -> None:
-        with suppress(OSError):  # the server has gone: there is nobody to tell
+        with suppress(OSError):  # the server has ended
             super().stop_application_mode()
 
     def write(self, data: str) -> None:
         try:
             super().write(data)
         except OSError:
-            self.exit_event.set()  # the same; the end of the input ends us
+            self.exit_event.set()  # the server has ended, and the end of input ends the app
 
 
 def run(request: ChatRequest, program: Sequence[str] | None = None) -> int:
-    """Run the screen to its end; how to go on is told on standard error, which the server shows in its terminal."""
+    """Run the screen and print on standard error how to resume. The server shows it in its terminal."""
     report = Report(os.open(os.devnull, os.O_WRONLY), -1)
     try:
         app = make_app(request, "", report, program)
@@ -65,4 +65,4 @@ def run(request: ChatRequest, program: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     code = run(ChatRequest(**msgspec.json.decode(sys.argv[1])))
-    os._exit(code)  # a thread that waits for input is not waited for
+    os._exit(code)  # do not wait for the input thread

@@ -1,11 +1,11 @@
-"""Serves the screen to a browser on this machine. Nobody else gets in:
+"""Serve the screen to a browser on this machine, and only to its user.
 
-* it listens on 127.0.0.1 alone, and answers only to that name (a page that rebinds its own name to us is refused);
-* the address that is printed has a token that works once: it is exchanged for a cookie that no script can read and
-  that no other site's page sends along;
-* a request that names its origin must come from our own page, the websocket's must name it.
+* It listens only on 127.0.0.1 and accepts only that host name, against DNS rebinding.
+* The printed address has a token that works once. It is exchanged for a cookie that is
+  HttpOnly and SameSite=Strict.
+* A request with an Origin must come from the own page; the websocket requires an Origin.
 
-When a screen ends by itself, the server ends; when the server ends, its screens do.
+The server ends when a screen ends by itself. Screens end with the server.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from atomic.base.errors import AtomicError, ExitCode
 from atomic.web.page import FOCUS, PAGE, POLICY
 
 HOST = "127.0.0.1"
-GRACE = 5.0  # seconds for a screen to end in order
+GRACE = 5.0  # seconds for a screen to end normally
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PortError(AtomicError):
-    """The port cannot be had."""
+    """The port cannot be used."""
 
     exit_code = ExitCode.FAILED
 
@@ -41,7 +41,7 @@ class PortError(AtomicError):
 
 
 def run_server(command: Sequence[str], port: int) -> int:
-    """Serve until a signal or the end of the screen; the exit code."""
+    """Serve until a signal or the end of the screen, and return the exit code."""
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -52,14 +52,16 @@ def run_server(command: Sequence[str], port: int) -> int:
 
 
 class WebServer(Server):
-    """textual-serve's server, with a door that is locked."""
+    """textual-serve's server with access control."""
 
     def __init__(self, command: Sequence[str], listening: socket.socket) -> None:
         port: int = listening.getsockname()[1]
         super().__init__(command[0], HOST, port, title="atomic")  # pyright: ignore[reportUnknownMemberType]  # upstream
-        self.argv, self._listening = tuple(command), listening
+        self.argv = tuple(command)
+        self._listening = listening
         self._token: str | None = secrets.token_urlsafe(32)
-        self._cookie_name, self._cookie = f"atomic-{port}", secrets.token_urlsafe(32)
+        self._cookie_name = f"atomic-{port}"
+        self._cookie = secrets.token_urlsafe(32)
         self._names = {f"{HOST}:{port}", f"localhost:{port}"}
         self._screens: set[ScreenService] = set()
         self._exit_code: int = ExitCode.DONE
@@ -67,11 +69,11 @@ class WebServer(Server):
 
     @property
     def address(self) -> str:
-        """What is printed; it works once."""
+        """Return the address to print. It works once."""
         return f"http://{HOST}:{self.port}/?token={self._token}"
 
     def run(self) -> int:
-        """Serve until it is over; the exit code."""
+        """Serve until `end` is called, and return the exit code."""
         logging.getLogger("textual-serve").addHandler(logging.NullHandler())
         return asyncio.run(self._serve())
 
@@ -100,37 +102,37 @@ class WebServer(Server):
         return app
 
     async def on_startup(self, app: web.Application) -> None:
-        """Textual's own greeting is not ours."""
+        """Print nothing: `_serve` prints the address."""
 
     async def on_shutdown(self, app: web.Application) -> None:
-        """The screens end, then the connections."""
+        """End the screens before the connections."""
         await asyncio.gather(*(screen.end() for screen in tuple(self._screens)))
-
-    # who gets in
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._is_ours(request):
-            raise web.HTTPForbidden(text="This is somebody else's screen.\n")
+            raise web.HTTPForbidden(text="This screen belongs to another address.\n")
         if request.path == "/" and "token" in request.query:
-            return self._let_in(request)
+            return self._exchange_token(request)
         if not self._has_cookie(request):
-            raise web.HTTPForbidden(text="Open the address that `atomic chat --web` has printed.\n")
+            raise web.HTTPForbidden(text="Open the address that `atomic chat --web` printed.\n")
         return await handler(request)
 
     def _is_ours(self, request: web.Request) -> bool:
-        """Whether it was sent to us by name, and by our own page if it says by whom."""
-        origin = request.headers.get("Origin")
+        """Return whether host and origin are this server."""
         if request.host not in self._names:
             return False
-        return request.path != "/ws" if origin is None else origin == f"http://{request.host}"
+        origin = request.headers.get("Origin")
+        if origin is None:
+            return request.path != "/ws"
+        return origin == f"http://{request.host}"
 
-    def _let_in(self, request: web.Request) -> web.StreamResponse:
-        """Exchange the token for a cookie; the address in the browser's history is worth nothing afterwards."""
+    def _exchange_token(self, request: web.Request) -> web.StreamResponse:
+        """Exchange the token for a cookie. The address in the browser's history is useless then."""
         given = request.query["token"].encode()
         has_token = self._token is not None and secrets.compare_digest(given, self._token.encode())
         if not has_token and not self._has_cookie(request):
-            raise web.HTTPForbidden(text="This address has been used, or was never ours.\n")
+            raise web.HTTPForbidden(text="This address was used already, or it is not from this server.\n")
         inside = web.HTTPSeeOther("/")
         if has_token:
             self._token = None
@@ -141,10 +143,8 @@ class WebServer(Server):
         given = request.cookies.get(self._cookie_name, "").encode()
         return secrets.compare_digest(given, self._cookie.encode())
 
-    # what they get
-
     async def handle_index(self, request: web.Request) -> web.Response:
-        """Our own page: Textual's asks a foreign server for its letters."""
+        """Return our own page: the one of textual-serve loads its font from another server."""
         size = max(6, min(48, to_int(request.query.get("fontsize", "16"), 16)))
         page = PAGE.replace("{host}", request.host).replace("{size}", str(size))
         headers = {
@@ -159,7 +159,7 @@ class WebServer(Server):
         return web.Response(text=FOCUS, content_type="text/javascript", headers={"Cache-Control": "no-store"})
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """One browser, one screen: each ends with the other."""
+        """Run a screen for one browser. Each ends with the other."""
         websocket = web.WebSocketResponse(heartbeat=15, timeout=1.0)
         await websocket.prepare(request)
         screen = ScreenService(self, websocket)
@@ -187,16 +187,18 @@ class ScreenService(AppService):
             close=self._close,
             download_manager=server.download_manager,
         )
-        self._server, self._websocket = server, websocket
-        self._is_stopping = self._has_left = False
+        self._server = server
+        self._websocket = websocket
+        self._is_stopping = False
+        self._has_left = False
 
     async def _close(self) -> None:
-        """The screen says that it ends; nobody has asked it to."""
+        """Note that the screen ends by itself, and close the connection."""
         self._has_left = not self._is_stopping
         await self._websocket.close()
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
-        """As the original does, but without a shell."""
+        """Start the process as textual-serve does, but without a shell."""
         environment = self._build_environment(width=width, height=height)
         self._process = await create_subprocess_exec(
             *self._server.argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
@@ -205,8 +207,8 @@ class ScreenService(AppService):
         return self._process
 
     async def run(self) -> None:
-        """Until the screen has ended; if nobody asked it to, that is the end of the server too."""
-        with suppress(ConnectionError):  # the browser has gone, which is seen elsewhere
+        """Wait for the end of the screen. If it ended by itself, end the server too."""
+        with suppress(ConnectionError):  # the browser has gone; `stop` follows
             await super().run()
         assert self._process is not None
         code = await self._process.wait()
@@ -214,7 +216,7 @@ class ScreenService(AppService):
             self._server.end(code if code >= 0 else ExitCode.FAILED)
 
     async def stop(self) -> None:
-        """Ask the screen to end; one that does not is killed, and its engine ends with it."""
+        """Ask the screen to end, and kill it after 5 s. Its engine ends with it."""
         self._is_stopping = True
         if self._task is None or self._process is None:
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.chat.agent_session import Keeper
+from atomic.chat.agents import SessionTask
 from atomic.providers import SessionOptions
 from atomic.providers.programs import NotStartedError
 from atomic.providers.replay import ReplayProvider
@@ -22,7 +22,7 @@ async def test_the_user_says_how_long_an_agent_may_take_to_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ATOMIC_START_SECONDS", "0.2")
-    keeper = Keeper(ReplayProvider(tmp_path / "recording.jsonl"), never, None)
+    keeper = SessionTask(ReplayProvider(tmp_path / "recording.jsonl"), never, None)
     with pytest.raises(NotStartedError, match=r"has not started within 0\.2 s"):
         await keeper.session()
     await keeper.close()
