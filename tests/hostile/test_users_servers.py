@@ -20,8 +20,8 @@ from atomic.wiring import Project
 from tests.cli.files import write
 from tests.hostile.repositories import PROJECTS, Stranger
 from tests.hostile.visit import Visit
-from tests.providers.heard import end_of, turn
 from tests.providers.test_mcp_switching import Place, place
+from tests.providers.turns import end_of, turn
 
 FULL = ("opencode", "copilot", "acp:opencode", "acp:copilot")  # starting them takes seconds
 EVERY = [pytest.param("claude", marks=pytest.mark.ci), *(pytest.param(name, marks=pytest.mark.full) for name in FULL)]

@@ -6,17 +6,17 @@ import asyncio
 import os
 from pathlib import Path
 
-from tests.providers.heard import LIMIT
+from tests.providers.turns import LIMIT
 
 
 def find(word: str) -> list[int]:
-    """The living processes with that word in their command line."""
+    """Return the live processes with that word in their command line."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [pid for pid in pids if pid != os.getpid() and word.encode() in _read(pid, "cmdline").replace(b"\0", b" ")]
 
 
 def with_home(home: Path, word: str) -> list[int]:
-    """The living processes with that word in their command line that have that home folder."""
+    """Return the live processes with that word and that home folder."""
     own = f"HOME={home}".encode()
     return [pid for pid in find(word) if own in _read(pid, "environ").split(b"\0")]
 
@@ -35,13 +35,13 @@ async def disappears(word: str, *, within: float = LIMIT) -> None:
 
 
 def children() -> list[int]:
-    """The processes that this one started and that have not gone, not even as zombies."""
+    """Return the child processes of this one, including zombies."""
     tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
-    """The addresses on which a process takes connections, as in /proc/net/tcp, and the ports."""
+    """Return the addresses and ports on which a process listens."""
     sockets = {_link(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
     lines = [line.split() for name in ("tcp", "tcp6") for line in _read(pid, f"net/{name}").splitlines()[1:]]
     own = [words[1].decode() for words in lines if words[3] == b"0A" and f"socket:[{words[9].decode()}]" in sockets]

@@ -41,12 +41,12 @@ IDENTITY = {
 
 
 def project(folder: Path) -> Path:
-    """The project as it is before the work."""
+    """Create the project before the work."""
     return new_repository(folder, BEFORE, date=_DATE)
 
 
 def scripts(words: Words, folder: Path) -> dict[str, Any]:
-    """What the model says."""
+    """Return the scripts of the model."""
     file = folder / "greeting.txt"
     shell = "git add -A && git commit -q -m 'Add a greeting' && echo not committed > notes.txt && echo committed"
     return {

@@ -1,4 +1,4 @@
-"""An adapter in memory that does what a test tells it: what is tested is the core around it."""
+"""An adapter in memory, scripted by tests of the common code."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Stop = Callable[["ScriptedSession", Turn], Awaitable[None]]
 
 
 async def obey(session: ScriptedSession, turn: Turn) -> None:
-    """What a program does that stops when it is told."""
+    """Stop when asked."""
     session.stopped.set()
 
 
 async def nothing(session: ScriptedSession, turn: Turn) -> None:
-    """What a program does that hears nothing."""
+    """Ignore the request to stop."""
 
 
 class ScriptedSession(LiveSession):
@@ -64,7 +64,7 @@ class ScriptedSession(LiveSession):
 
 
 async def at_once() -> None:
-    """Breaking off a program that can be."""
+    """Kill the program."""
 
 
 class ScriptedProvider(LiveProvider):
@@ -100,7 +100,7 @@ class ScriptedProvider(LiveProvider):
 
 
 async def read(session: LiveSession, prompt: str = "go") -> list[AgentEvent]:
-    """All events of a turn; there is exactly one end, and it is the last."""
+    """Return all events of a turn; the only end is the last."""
     async with asyncio.timeout(60), aclosing(session.send(prompt)) as turn:
         events = [event async for event in turn]
     assert [type(event) for event in events].count(TurnEnded) == 1
@@ -108,7 +108,7 @@ async def read(session: LiveSession, prompt: str = "go") -> list[AgentEvent]:
 
 
 async def end_of(session: LiveSession, prompt: str = "go") -> TurnEnded:
-    """The end of a turn."""
+    """Return the end of a turn."""
     end = (await read(session, prompt))[-1]
     assert isinstance(end, TurnEnded)
     return end

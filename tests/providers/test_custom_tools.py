@@ -89,7 +89,7 @@ async def test_what_a_function_raises_goes_to_the_caller() -> None:
         await tool(boom).run({})
 
 
-async def test_a_plain_function_runs_in_a_thread_and_says_done_where_it_says_nothing() -> None:
+async def test_a_plain_function_runs_in_a_thread_and_returns_done_for_none() -> None:
     threads: list[threading.Thread] = []
 
     def note() -> None:

@@ -106,9 +106,6 @@ async def fail(*_: object) -> None:
     raise RuntimeError("the pipe is gone")
 
 
-# -- the end ---------------------------------------------------------------------------------------------------------
-
-
 async def test_a_turn_ends_with_its_last_message_and_what_it_cost() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TextDelta("let me see"))
@@ -209,7 +206,7 @@ async def test_unknown_messages_are_counted_and_logged_once(caplog: pytest.LogCa
     assert sum("hologram" in record.message for record in caplog.records) == 1
 
 
-async def test_watch_hears_what_the_reader_hears() -> None:
+async def test_watch_receives_the_events_of_the_reader() -> None:
     heard: list[AgentEvent] = []
     provider = ScriptedProvider(say_and_end)
     async with provider.open(SessionOptions(watch=heard.append)) as session:
@@ -247,9 +244,6 @@ async def test_every_turn_has_exactly_one_end_and_it_is_the_last(steps: list[str
     assert isinstance(events[-1], TurnEnded)
     told = steps[: next((at for at, step in enumerate(steps) if step in ("end", "raise", "return")), len(steps))]
     assert len(events) == 1 + sum(step not in ("unknown",) for step in told)
-
-
-# -- interrupts ------------------------------------------------------------------------------------------------------
 
 
 async def interrupted(
@@ -385,9 +379,6 @@ async def test_stopping_may_go_on_after_the_end_and_is_awaited() -> None:
     assert tidied == [True]
 
 
-# -- readers that leave ----------------------------------------------------------------------------------------------
-
-
 async def test_closing_the_iterator_interrupts_the_turn() -> None:
     async with session_of(until_stopped, say_and_end) as session:
         turn = session.send("go")
@@ -454,9 +445,6 @@ async def test_nothing_is_left_running_behind_a_turn() -> None:
         await interrupted(session)
         await read(session)
     assert asyncio.all_tasks() == before
-
-
-# -- what is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -548,16 +536,13 @@ async def test_one_label_is_one_answer_and_not_its_letters() -> None:
     assert heard == [[["Blue"]]]
 
 
-async def test_what_a_session_cannot_do_is_told() -> None:
+async def test_unsupported_requests_are_reported() -> None:
     async with session_of(say_and_end) as session:
         with pytest.raises(UnsupportedError):
             await session.compact()
         with pytest.raises(UnsupportedError):
             await session.set_model("x")
         assert (await session.context()).limit == 0
-
-
-# -- undisturbed -----------------------------------------------------------------------------------------------------
 
 
 async def test_undisturbed_work_is_done_before_the_cancellation_goes_on() -> None:

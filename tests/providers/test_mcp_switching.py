@@ -26,7 +26,7 @@ from atomic.testing.conformance.agents import AGENTS
 from atomic.testing.model_server import ModelServer, Script
 from tests.providers.acp.stage import puppet, steps
 from tests.providers.conformance.playing import CACHE
-from tests.providers.heard import all_of, end_of, turn
+from tests.providers.turns import all_of, end_of, turn
 
 pytestmark = pytest.mark.ci
 
@@ -78,7 +78,7 @@ def _local(command: list[str]) -> dict[str, Any]:
 
 
 def marking(canary: Path) -> list[str]:
-    """A server that leaves a file when it is started."""
+    """Return a server that creates a file when it starts."""
     return ["/bin/sh", "-c", f"touch '{canary}'; exec '{sys.executable}' '{BOX}'"]
 
 

@@ -51,7 +51,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def working(work: Callable[[], object] = lambda: None, *events: AgentEvent) -> Play:
-    """A turn that tells events and does something to the files."""
+    """Run a turn that emits events and changes files."""
 
     async def play(session: ScriptedSession, turn: Turn) -> None:
         for event in events:
@@ -135,7 +135,7 @@ async def test_times_are_those_of_the_telling_not_of_the_reading(tmp_path: Path,
         ("", (None, None)),
     ],
 )
-def test_role_and_task_are_what_the_first_line_says(prompt: str, expected: tuple[str | None, str | None]) -> None:
+def test_role_and_task_come_from_the_first_line(prompt: str, expected: tuple[str | None, str | None]) -> None:
     assert role_and_task(prompt) == expected
 
 
@@ -159,9 +159,6 @@ async def test_a_folder_without_git_is_recorded_too(tmp_path: Path) -> None:
     write(folder, {"a": "1\n"})
     await record(tmp_path / "rec.jsonl", folder, working(lambda: write(folder, {"a": "2\n"})))
     assert "+2" in lines(tmp_path / "rec.jsonl")[1]["patch"]
-
-
-# -- secrets ---------------------------------------------------------------------------------------------------------
 
 
 async def test_no_secret_is_written(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,9 +232,6 @@ async def test_half_characters_do_not_stop_a_recording(tmp_path: Path, project: 
     assert lines(tmp_path / "rec.jsonl")[1]["events"][0][1]["text"] == "half ?"
 
 
-# -- turns that do not go well ---------------------------------------------------------------------------------------
-
-
 async def test_a_turn_whose_reader_left_is_recorded_as_interrupted(tmp_path: Path, project: Path) -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         write(project, {"half": "done\n"})
@@ -298,9 +292,7 @@ async def test_an_interrupt_before_the_agent_was_asked_is_recorded(
 
 
 @pytest.mark.parametrize("what", ["no folder", "a folder", "another file", "a newer one"])
-async def test_a_recording_that_cannot_be_written_is_told_once_and_the_turn_goes_on(
-    tmp_path: Path, project: Path, what: str
-) -> None:
+async def test_a_recording_that_cannot_be_written_is_reported_once(tmp_path: Path, project: Path, what: str) -> None:
     file = tmp_path / "rec.jsonl"
     match what:
         case "no folder":
@@ -344,9 +336,6 @@ async def test_recording_a_turn_takes_no_time_that_anybody_would_notice(tmp_path
     began = time.process_time()
     await record(tmp_path / "rec.jsonl", project, working(lambda: write(project, {"src/1.py": "y\n"})))
     judge(time.process_time() - began, 2)
-
-
-# -- the file --------------------------------------------------------------------------------------------------------
 
 
 async def test_sessions_at_once_write_whole_lines(tmp_path: Path, project: Path) -> None:
@@ -434,7 +423,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
         ('{"atomic_recording": 1}\n' + "[" * 200_000 + "\n", 2, "rec.jsonl:2"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_line(tmp_path: Path, content: str, line: int, words: str) -> None:
+def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, content: str, line: int, words: str) -> None:
     file = tmp_path / "rec.jsonl"
     file.write_text(content)
     with pytest.raises(RecordingError, match=words) as caught:
@@ -443,7 +432,7 @@ def test_what_is_wrong_is_told_with_the_line(tmp_path: Path, content: str, line:
     assert str(caught.value).startswith(f"{file}:{line}: ")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="No such file"):
         read_recording(tmp_path / "none.jsonl")
 

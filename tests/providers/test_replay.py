@@ -48,7 +48,7 @@ DONE = {"type": "turn_ended", "reason": "done"}
 
 
 def call(prompt: str = "go", text: str = "", **fields: Any) -> dict[str, Any]:
-    """A recorded call as one would write it by hand."""
+    """Return a recorded call as written by hand."""
     said = [[0, {"type": "text_delta", "text": text}]] if text else []
     return {"prompt": prompt, "events": [*said, [0, {**DONE, "text": text}]], **fields}
 
@@ -68,9 +68,6 @@ async def answers(provider: LiveProvider, *prompts: str, cwd: Path) -> list[str 
             end = await end_of(session, prompt)
             said.append(end.text if end.reason is EndReason.DONE else end.error)
     return said
-
-
-# -- what was recorded is played -------------------------------------------------------------------------------------
 
 
 async def test_the_same_events_and_the_same_files(tmp_path: Path) -> None:
@@ -129,9 +126,6 @@ async def test_a_call_without_an_end_is_an_error(tmp_path: Path) -> None:
     assert end.reason is EndReason.ERROR
     assert end.error is not None
     assert "turn_ended" in end.error
-
-
-# -- which call answers ----------------------------------------------------------------------------------------------
 
 
 def head(role: str, task: str | None = None, attempt: int = 1) -> str:
@@ -267,8 +261,6 @@ async def test_a_prompt_with_a_secret_finds_the_call_where_it_is_redacted(
     assert await answers(provider, "use open-sesame-42", cwd=tmp_path) == ["right"]
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
-
 PATCH = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n"
 
 
@@ -307,9 +299,6 @@ async def test_sessions_at_once_change_one_repository(tmp_path: Path) -> None:
     assert set(await asyncio.gather(*map(ask, names))) == {EndReason.DONE}
     assert sorted(git(project, "log", "--format=%s").splitlines()) == sorted(["first", *(f"Add {n}" for n in names)])
     assert git(project, "status", "--porcelain") == ""
-
-
-# -- time ------------------------------------------------------------------------------------------------------------
 
 
 def slow(tmp_path: Path, seconds: float, **fields: Any) -> Path:
@@ -363,9 +352,6 @@ async def test_an_interrupt_stops_the_playing_and_changes_nothing(tmp_path: Path
                         judge(time.monotonic() - began, STOP_SECONDS)  # it obeys, it need not be broken off
             assert events == [TextDelta("a"), TurnEnded(EndReason.INTERRUPTED, "a")]
     assert content(project)["a"] == ("file", b"1\n")
-
-
-# -- the rest of a session -------------------------------------------------------------------------------------------
 
 
 async def test_questions_are_put_to_the_host(tmp_path: Path) -> None:

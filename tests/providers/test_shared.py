@@ -104,7 +104,7 @@ async def test_whoever_tries_again_at_once_does_not_get_the_old_failure() -> Non
     assert servers.alive == 0
 
 
-async def test_a_start_that_nobody_waits_for_any_more_is_cancelled() -> None:
+async def test_a_start_without_waiting_users_is_cancelled() -> None:
     servers = Servers()
     servers.may_start.clear()
 

@@ -34,7 +34,7 @@ def fail(why: str) -> str:
 
 @asynccontextmanager
 async def client_of(server: ToolServer) -> AsyncGenerator[Client]:
-    """The client that others use."""
+    """Return a client of the official package."""
     headers = {"authorization": f"Bearer {server.token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=LIMIT) as http,
@@ -65,7 +65,7 @@ async def test_a_client_finds_the_tools_and_calls_them() -> None:
         assert (text_of(result), result.is_error) == ("42", False)
 
 
-async def test_what_a_tool_raises_is_told_as_its_error() -> None:
+async def test_the_error_of_a_tool_is_its_result() -> None:
     async with asyncio.timeout(LIMIT), serving_tools([tool(add), tool(fail)]) as server, client_of(server) as client:
         result = await client.call_tool("fail", {"why": "numbers"})
         assert (text_of(result), result.is_error) == ("out of stock: numbers", True)
@@ -246,7 +246,7 @@ async def test_one_who_is_cancelled_while_it_closes_leaves_nothing() -> None:
         (b"POST /mcp HTTP/1.1\r\nauthorization: Bearer %s\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", b"400"),
     ],
 )
-async def test_what_is_no_request_is_refused_and_the_server_goes_on(sent: bytes, status: bytes) -> None:
+async def test_an_invalid_request_is_refused_and_the_server_continues(sent: bytes, status: bytes) -> None:
     async with asyncio.timeout(LIMIT), serving_tools([tool(add)]) as server:
         sent = sent.replace(b"%s", server.token.encode()).replace(b"%d", str(MAX_BODY + 1).encode())
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)

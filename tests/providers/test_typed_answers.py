@@ -121,7 +121,7 @@ def test_json_is_found_in_fences_and_prose(wrapping: str) -> None:
     st.text(alphabet=st.characters(exclude_characters='{["')),
     st.text(),
 )
-def test_what_was_written_is_read_whatever_stands_around_it(review: Review, before: str, after: str) -> None:
+def test_json_is_found_within_other_text(review: Review, before: str, after: str) -> None:
     said = before + msgspec.json.encode(review).decode() + after
     assert Wanted(Review).read_text(said) == review
 
@@ -149,9 +149,6 @@ def test_a_long_answer_that_was_cut_off_does_not_hold_everything_up(said: str) -
     with pytest.raises(UnreadableAnswerError):
         Wanted(Review).read_text(said)
     judge(time.process_time() - began, 10)  # by trying at each bracket: minutes
-
-
-# -- asking ----------------------------------------------------------------------------------------------------------
 
 
 class Agent:

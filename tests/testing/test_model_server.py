@@ -51,9 +51,6 @@ async def raw_bytes(server: ModelServer, protocol: Protocol, prompt: str, *, str
     return pieces, True
 
 
-# what the model says and does ------------------------------------------------------------------------------
-
-
 @each_protocol
 @streamed_or_whole
 async def test_text_thinking_and_a_tool_call_arrive(protocol: Protocol, stream: bool) -> None:
@@ -99,7 +96,7 @@ async def test_texts_with_a_pause_between_them_are_one_text(protocol: Protocol) 
 
 @each_protocol
 @streamed_or_whole
-async def test_tokens_are_told_as_the_protocol_counts_them(protocol: Protocol, stream: bool) -> None:
+async def test_tokens_are_counted_as_in_the_protocol(protocol: Protocol, stream: bool) -> None:
     turn = ["Hello.", Tokens(input=1000, output=500, cached=200, written=30)]
     async with ModelServer({"go": [turn]}) as server:
         answer = await ask(server, protocol, "@@go@@", stream=stream)
@@ -107,7 +104,7 @@ async def test_tokens_are_told_as_the_protocol_counts_them(protocol: Protocol, s
 
 
 @streamed_or_whole
-async def test_an_answer_says_why_it_ends(stream: bool) -> None:
+async def test_an_answer_has_the_reason_of_its_end(stream: bool) -> None:
     scripts: dict[str, Script] = {
         "done": "Done.",
         "call": Call("write"),
@@ -131,9 +128,6 @@ async def test_an_answer_of_8_mb_arrives_whole(protocol: Protocol) -> None:
     async with ModelServer({"go": Big(8_000_000)}) as server:
         answer = await ask(server, protocol, "@@go@@")
     assert len(answer.text) == 8_000_000
-
-
-# which turn is chosen --------------------------------------------------------------------------------------
 
 
 @each_protocol
@@ -171,7 +165,7 @@ async def test_a_request_without_tools_gets_the_side_text(protocol: Protocol) ->
     assert [call.script for call in server.calls] == [None, "plain"]
 
 
-async def test_a_prompt_without_a_script_says_so() -> None:
+async def test_a_prompt_with_an_unknown_script_gets_an_explanation() -> None:
     async with ModelServer({"hello": "Hello."}) as server:
         no_marker = await ask(server, Protocol.ANTHROPIC, "hello")
         misspelt = await ask(server, Protocol.ANTHROPIC, "@@helo@@")
@@ -204,7 +198,7 @@ async def test_of_several_tools_the_first_that_is_offered_is_called(protocol: Pr
     assert calls == [("Task", {"prompt": "go"}), ("create", {"path": "a"}), ("first", {})]
 
 
-async def test_an_input_can_quote_what_the_tool_said() -> None:
+async def test_an_input_can_quote_a_tool_result() -> None:
     script = ["", Call("write", {"list": [{"text": "<{{tool_result}}>"}], "n": 1})]
     async with ModelServer({"go": script}) as server:
         answer = await ask(server, Protocol.OPENAI_CHAT, "@@go@@", results=["{{model}}"])
@@ -219,9 +213,6 @@ async def test_many_at_once_do_not_disturb_each_other() -> None:
             *(ask(server, p, f"@@go@@ {n}", results=[f"r{i}" for i in range(s)]) for n, (p, s) in enumerate(wanted))
         )
     assert [a.text for a in answers] == [f"turn {s}: " + (f"r{s - 1}" if s else "") for _, s in wanted]
-
-
-# slowly ----------------------------------------------------------------------------------------------------
 
 
 @each_protocol
@@ -255,9 +246,6 @@ async def test_drops_come_one_by_one_and_a_client_that_hangs_up_is_noticed(proto
 async def test_a_drip_has_an_end() -> None:
     async with ModelServer({"go": Drip("w", times=3, every=0)}) as server:
         assert (await ask(server, Protocol.ANTHROPIC, "@@go@@", stream=False)).text == "w1 w2 w3 "
-
-
-# how it goes wrong -----------------------------------------------------------------------------------------
 
 
 @each_protocol
@@ -373,7 +361,7 @@ async def test_an_answer_can_be_cut_after_some_bytes(protocol: Protocol, stream:
 @each_protocol
 @streamed_or_whole
 @pytest.mark.parametrize("character", ["ü", "€", "😀"])
-async def test_half_a_character_comes_alone_and_then_the_rest(protocol: Protocol, stream: bool, character: str) -> None:
+async def test_half_a_character_is_sent_before_the_rest(protocol: Protocol, stream: bool, character: str) -> None:
     async with ModelServer({"go": [["before ", HalfCharacter(character), " after"]]}) as server:
         pieces, is_complete = await raw_bytes(server, protocol, "@@go@@", stream=stream)
         answer = await ask(server, protocol, "@@go@@", stream=stream)

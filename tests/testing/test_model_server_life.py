@@ -38,9 +38,6 @@ from tests.timing import judge
 each_protocol = pytest.mark.parametrize("protocol", list(Protocol))
 
 
-# what is noted ---------------------------------------------------------------------------------------------
-
-
 @each_protocol
 async def test_a_call_is_noted_with_all_that_a_test_asks(protocol: Protocol) -> None:
     async with ModelServer({"go": ["", "Done."]}) as server, client(server) as http:
@@ -54,7 +51,7 @@ async def test_a_call_is_noted_with_all_that_a_test_asks(protocol: Protocol) -> 
     assert str(call) == f"go[1] answered ({protocol}, scripted-1)"
 
 
-async def test_what_is_no_model_call_is_noted_apart() -> None:
+async def test_other_requests_are_listed_separately() -> None:
     async with ModelServer(models=["m1", "m2"]) as server, client(server) as http:
         models = (await http.get("/v1/models")).json()
         counted = (await http.post("/v1/messages/count_tokens", json={"messages": []})).json()
@@ -87,9 +84,6 @@ async def test_a_test_can_wait_for_a_call_and_is_told_what_came_instead() -> Non
         assert (await waiting).script == "late"
         with pytest.raises(NoSuchCallError, match=r"go\[0\] answered \(openai-chat, scripted-1\)"):
             await server.wait_for(lambda call: call.script == "never", timeout=0.05)
-
-
-# HTTP ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_connection_is_used_again_and_bodies_come_in_every_dress() -> None:
@@ -155,9 +149,6 @@ async def test_it_listens_on_loopback_only() -> None:
             socket.create_connection(("127.0.0.2", int(server.url.rpartition(":")[2])), timeout=LIMIT)
 
 
-# life ------------------------------------------------------------------------------------------------------
-
-
 def open_files() -> int:
     return len(os.listdir("/dev/fd"))
 
@@ -220,7 +211,7 @@ def test_it_runs_in_a_thread_for_tests_without_an_event_loop() -> None:
     assert (open_files(), threading.active_count()) == before
 
 
-def test_a_thread_that_cannot_start_says_why() -> None:
+def test_a_thread_that_cannot_start_raises_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"), in_thread(ModelServer(port=port)):

@@ -20,7 +20,7 @@ PATHS = {
 
 
 class Answer(msgspec.Struct):
-    """What a client made of an answer."""
+    """An answer as a client reads it."""
 
     status: int = 200
     text: str = ""
@@ -109,9 +109,6 @@ async def events(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
             yield json.loads(line.removeprefix("data: "))
 
 
-# streams ---------------------------------------------------------------------------------------------------
-
-
 def _read_anthropic(answer: Answer, event: dict[str, Any]) -> None:
     match event:
         case {"type": "message_start", "message": message}:
@@ -175,9 +172,6 @@ _READERS = {
     Protocol.OPENAI_CHAT: _read_chat,
     Protocol.OPENAI_RESPONSES: _read_responses,
 }
-
-
-# whole answers ---------------------------------------------------------------------------------------------
 
 
 def _whole(protocol: Protocol, body: dict[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""Where agents are tried over ACP: a home folder of its own, a work folder; and ways to look at a turn."""
+"""Run agents over ACP with their own home folder and work folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentEvent, AgentSession, SessionOptions, require_provider
 from atomic.testing.model_server import ModelServer, Script, copilot_env, opencode_env
 from tests.providers.conformance.playing import CACHE
-from tests.providers.heard import turn
+from tests.providers.turns import turn
 
 PUPPET = Path(__file__).with_name("puppet.py")
 
 
 class Stage:
-    """A home folder, a work folder, and a model that says what is scripted."""
+    """A home folder, a work folder and a scripted model."""
 
     def __init__(self, agent: str, server: ModelServer, folder: Path) -> None:
         self.agent, self.server = agent, server
@@ -52,5 +52,5 @@ def puppet(folder: Path, *flags: str, **options: Any) -> AbstractAsyncContextMan
 
 
 async def steps(session: AgentSession, *given: Mapping[str, Any]) -> list[AgentEvent]:
-    """A turn in which the puppet does that."""
+    """Run a turn with these steps of the puppet."""
     return await turn(session, json.dumps(given))

@@ -1,4 +1,4 @@
-"""Copilot over ACP, where it goes its own way; the rest is in the contract."""
+"""Test what is special about Copilot over ACP; the contract tests the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from atomic.providers import (
 )
 from atomic.testing.model_server import Call, Fail, Pause, Script
 from tests.providers.acp.stage import stage
-from tests.providers.heard import all_of, end_of, text_of, turn
+from tests.providers.turns import all_of, end_of, text_of, turn
 
 AGENT = "acp:copilot"
 
@@ -30,8 +30,8 @@ def bash(command: str) -> Call:
     return Call("bash", {"command": command, "description": "x"})
 
 
-async def test_what_the_program_says_is_not_the_models_answer(tmp_path: Path) -> None:
-    """It tells notices and errors as text of the model, and ends a failed turn as if it were done."""
+async def test_messages_of_the_program_are_not_the_answer(tmp_path: Path) -> None:
+    """Copilot sends notices and errors as text of the model, and ends a failed turn as done."""
     file = str(tmp_path / "a.txt")
     scripts: dict[str, Script] = {
         "write": [Call("create", {"path": file, "file_text": "alpha\n"}), "Written."],
@@ -87,13 +87,13 @@ async def test_subagents_have_their_own_text_tools_and_end(tmp_path: Path) -> No
 
 
 async def test_each_turn_has_its_own_usage(tmp_path: Path) -> None:
-    """It tells the sum of all turns."""
+    """Copilot reports the sum of all turns."""
     async with stage(AGENT, tmp_path, {"hi": "Hello."}) as place, place.open() as session:
         usages = [end_of(await turn(session, "@@hi@@ go")).usage for _ in range(3)]
     assert [(usage.input, usage.output) for usage in usages] == [(100, 20)] * 3
 
 
-async def test_the_system_prompt_is_repeated_behind_a_summary(tmp_path: Path) -> None:
+async def test_the_system_prompt_is_repeated_after_a_summary(tmp_path: Path) -> None:
     async with stage(AGENT, tmp_path, {"hi": "Hello."}) as place:
         async with place.open(system_prompt="You keep a lighthouse.") as session:
             for _ in range(2):

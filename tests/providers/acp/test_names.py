@@ -1,4 +1,4 @@
-"""Which agent a name means, whether it is there, and what it is given."""
+"""Test names of agents, their programs and their environments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from atomic.providers.acp.environment import environment
 from tests.providers.acp.stage import puppet_settings
 
 
-def test_an_unknown_agent_is_told_with_the_nearest_name() -> None:
+def test_an_unknown_agent_is_reported_with_the_nearest_name() -> None:
     with pytest.raises(UnknownProviderError, match='did you mean "acp:gemini"'):
         require_provider("acp:gemni", Settings())
     with pytest.raises(UnknownProviderError, match='did you mean "acp:puppet"'):
@@ -22,7 +22,7 @@ def test_an_unknown_agent_is_told_with_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex", "copilot", "gemini", "opencode"])
-async def test_a_missing_program_is_told_with_the_command_that_installs_it(
+async def test_a_missing_program_is_reported_with_its_install_command(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -42,13 +42,13 @@ async def test_a_missing_program_of_the_configuration_names_the_setting() -> Non
     assert "[acp.x] command" in health.remedy
 
 
-async def test_the_configuration_beats_a_known_name_and_its_version_is_told() -> None:
+async def test_the_configuration_overrides_a_known_agent() -> None:
     command = puppet_settings().acp["puppet"].command
     health = await require_provider("acp:gemini", Settings(acp={"gemini": AcpSettings(command)})).check()
     assert (health.ok, health.version, health.program) == (True, "1.2.3", command[0])
 
 
-def test_settings_that_have_no_meaning_are_refused() -> None:
+def test_meaningless_settings_are_refused() -> None:
     with pytest.raises(ProviderError, match="empty command"):
         require_provider("acp:x", Settings(acp={"x": AcpSettings([])}))
     with pytest.raises(ProviderError, match="accepts only env"):

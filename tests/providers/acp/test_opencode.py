@@ -1,4 +1,4 @@
-"""OpenCode over ACP, where it goes its own way; the rest is in the contract."""
+"""Test what is special about OpenCode over ACP; the contract tests the rest."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from atomic.providers.acp.environment import environment
 from atomic.testing.conformance.case import descendants
 from atomic.testing.model_server import Call, Script
 from tests.providers.acp.stage import Stage, stage
-from tests.providers.heard import all_of, end_of, text_of, turn
+from tests.providers.turns import all_of, end_of, text_of, turn
 
 AGENT = "acp:opencode"
 
 
 def without_permissions(place: Stage) -> dict[str, str]:
-    """The scripted configuration as a new user has it: OpenCode asks before it leaves the folder."""
+    """Return the configuration without permissions: OpenCode asks before it leaves the folder."""
     config = json.loads(place.env["OPENCODE_CONFIG_CONTENT"])
     del config["permission"]
     return {"OPENCODE_CONFIG_CONTENT": json.dumps(config)}
 
 
-async def test_it_neither_hangs_nor_opens_a_door_nor_swallows_a_prompt(tmp_path: Path) -> None:
+async def test_it_does_not_hang_expose_its_port_or_lose_a_prompt(tmp_path: Path) -> None:
     """One session for all of it: the program takes its time to start."""
     outside = tmp_path / "outside.txt"
     task = {"description": "x", "prompt": "@@part@@ go", "subagent_type": "general"}
@@ -63,7 +63,7 @@ async def test_it_neither_hangs_nor_opens_a_door_nor_swallows_a_prompt(tmp_path:
             await session.compact("numbers")
 
 
-async def test_a_users_prohibition_stays_one(tmp_path: Path) -> None:
+async def test_a_deny_rule_of_the_user_holds(tmp_path: Path) -> None:
     scripts: dict[str, Script] = {"go": [Call("bash", {"command": "touch made.txt", "description": "x"}), "Tried."]}
     async with stage(AGENT, tmp_path, scripts) as place:
         folder = place.home / ".config" / "opencode"
@@ -75,7 +75,7 @@ async def test_a_users_prohibition_stays_one(tmp_path: Path) -> None:
     assert not (place.work / "made.txt").exists()
 
 
-def test_all_is_allowed_but_what_the_user_prohibits(tmp_path: Path) -> None:
+def test_all_is_allowed_except_denials_of_the_user(tmp_path: Path) -> None:
     assert permission(tmp_path) == {"**": "allow"}
     assert permission(tmp_path, OPENCODE_PERMISSION='{"bash": "ask"}') == {"bash": "ask", "**": "allow"}
     for prohibition in ('{"permission": {"bash": "deny"}}', '{"tools": {"bash": false}}'):
@@ -99,7 +99,7 @@ def permission(folder: Path, *, trusted: bool = False, **variables: str) -> Any:
 
 
 def listening(pids: list[int]) -> list[int]:
-    """The ports on which these processes listen."""
+    """Return the ports on which these processes listen."""
     sockets = {os.readlink(link) for pid in pids for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]

@@ -33,7 +33,7 @@ from atomic.providers import (
 )
 from atomic.providers.session import LiveSession
 from tests.providers.acp.stage import puppet, steps
-from tests.providers.heard import all_of, end_of, text_of, turn
+from tests.providers.turns import all_of, end_of, text_of, turn
 
 
 def call(id: str = "t1", **fields: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ async def test_a_tool_that_is_open_at_the_end_ends_with_the_turn(tmp_path: Path)
     assert end_of(events).reason is EndReason.ERROR
 
 
-async def test_a_subagent_is_told_as_one(tmp_path: Path) -> None:
+async def test_a_subagent_is_reported_as_one(tmp_path: Path) -> None:
     given = {"subagent_type": "worker", "prompt": "Do it.", "description": "work"}
     inner = {"claudeCode": {"parentToolUseId": "t1", "toolName": "Bash"}}
     async with puppet(tmp_path) as session:
@@ -109,7 +109,7 @@ async def test_a_subagent_is_told_as_one(tmp_path: Path) -> None:
     assert end_of(events).text == "Behind."
 
 
-async def test_plans_and_skills_are_told(tmp_path: Path) -> None:
+async def test_plans_and_skills_are_reported(tmp_path: Path) -> None:
     entries = [{"content": "one", "priority": "high", "status": "completed"}]
     entries += [{"content": "two", "priority": "low", "status": "pending"}]
     skill = call("t3", rawInput={"skill": "commit"}, _meta={"claudeCode": {"toolName": "Skill"}})
@@ -312,7 +312,7 @@ async def test_an_answer_of_another_shape_is_told(tmp_path: Path) -> None:
         assert end_of(await steps(session, {"say": "Here."})).text == "Here."
 
 
-async def test_the_system_prompt_stands_behind_the_first_prompt(tmp_path: Path) -> None:
+async def test_the_system_prompt_follows_the_first_prompt(tmp_path: Path) -> None:
     async with puppet(tmp_path, system_prompt="Speak softly.") as session:
         first = await steps(session, {"prompt": True})
         second = await steps(session, {"prompt": True})
@@ -363,7 +363,7 @@ async def test_what_the_agent_cannot_do_is_refused_when_it_opens(tmp_path: Path)
             pass
 
 
-async def test_the_session_says_what_the_agent_can(tmp_path: Path) -> None:
+async def test_the_session_has_the_capabilities_of_the_agent(tmp_path: Path) -> None:
     async with puppet(tmp_path, "--forgetful", "--http") as session:
         assert isinstance(session, LiveSession)
         can = session.capabilities

@@ -16,7 +16,7 @@ from atomic.config import AcpSettings, Settings
 from atomic.providers import AgentSession, EndReason, SessionOptions, TextDelta, TurnEnded, require_provider
 from atomic.testing.conformance.case import descendants, gone
 from tests.providers.acp.stage import PUPPET, puppet, steps
-from tests.providers.heard import LIMIT, end_of, text_of
+from tests.providers.turns import LIMIT, end_of, text_of
 from tests.timing import judge
 
 BROKEN: dict[str, dict[str, Any]] = {
@@ -149,9 +149,7 @@ async def test_a_program_that_answers_as_it_dies_gets_no_other_prompt(tmp_path: 
         await stopping[0]
 
 
-async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_endless_retries_end_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("atomic.providers.acp.limits.PATIENCE", 0.5)
     line = (
         'level=ERROR message="stream error" providerID=x small={small} agent=build error.error="AI_APICallError: {why}"'
@@ -167,8 +165,8 @@ async def test_a_failed_call_that_is_tried_for_ever_ends_the_turn(
         assert end_of(await steps(session, title, {"pause": 3}, {"say": "Done."})).reason is EndReason.DONE
 
 
-async def test_what_a_tool_started_elsewhere_ends_with_the_session(tmp_path: Path) -> None:
-    """Agents run their shells in sessions of their own, where ending the agent's group does not reach them."""
+async def test_processes_in_other_sessions_end_with_the_session(tmp_path: Path) -> None:
+    """Agents run shells in their own process sessions, outside the agent's group."""
     async with puppet(tmp_path) as session:
         pid = int(end_of(await steps(session, {"spawn": True})).text)
         assert not await gone([pid], within=0.1)
@@ -176,7 +174,7 @@ async def test_what_a_tool_started_elsewhere_ends_with_the_session(tmp_path: Pat
         assert await gone([pid], within=LIMIT)
 
 
-async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+async def test_nothing_remains_after_a_session(tmp_path: Path) -> None:
     async with puppet(tmp_path) as session:  # what is loaded once does not count
         await steps(session, {"say": "Once."})
     before = things()
@@ -192,7 +190,7 @@ async def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 
 async def stopped(session: AgentSession, prompt: str) -> TurnEnded:
-    """The end of a turn that is interrupted at the first word."""
+    """Interrupt a turn at the first word and return its end."""
     stopping: list[asyncio.Task[None]] = []
     ends: list[TurnEnded] = []
     async with asyncio.timeout(LIMIT):
@@ -207,7 +205,7 @@ async def stopped(session: AgentSession, prompt: str) -> TurnEnded:
 
 
 def children() -> list[int]:
-    """The puppets that run."""
+    """Return the running puppets."""
     return [pid for pid in descendants(os.getpid()) if b"puppet.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 

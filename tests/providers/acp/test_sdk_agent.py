@@ -22,7 +22,7 @@ from atomic.providers import (
     Usage,
     require_provider,
 )
-from tests.providers.heard import LIMIT, end_of, text_of, turn
+from tests.providers.turns import LIMIT, end_of, text_of, turn
 
 AGENT = Path(__file__).with_name("sdk_agent.py")
 SETTINGS = Settings(acp={"sdk": AcpSettings([sys.executable, str(AGENT)])})

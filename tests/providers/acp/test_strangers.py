@@ -1,4 +1,4 @@
-"""A stranger's repository: what an agent would run of it, and that it does not come to that."""
+"""Test that agents run no code of an untrusted repository."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from atomic.providers.acp.agents import find_agent
 from atomic.providers.acp.environment import environment
 from atomic.testing.model_server import Call, Script
 from tests.providers.acp.stage import PUPPET, puppet_settings, stage
-from tests.providers.heard import end_of, turn
+from tests.providers.turns import end_of, turn
 from tests.support.repositories import git
 
 
@@ -70,7 +70,7 @@ async def test_copilot_runs_nothing_of_a_project_that_it_is_let_into(tmp_path: P
     assert not [name for name, canary in canaries.items() if canary.exists()]
 
 
-def test_the_word_that_makes_copilot_trust_a_folder_is_not_passed_on(tmp_path: Path) -> None:
+def test_the_variable_that_makes_copilot_trust_a_folder_is_changed(tmp_path: Path) -> None:
     agent, settings = find_agent("copilot", Settings()), Settings()
     given = {"COPILOT_ALLOW_ALL": "true"}
     assert environment(agent, settings, SessionOptions(env=given), tmp_path)["COPILOT_ALLOW_ALL"] == "1"
@@ -126,7 +126,7 @@ async def test_opencode_runs_nothing_of_a_project_that_it_is_let_into(tmp_path: 
         ("puppet", {".codex/config.toml": "x", ".gemini/.env": "x"}, [".codex/config.toml", ".gemini/.env"]),
     ],
 )
-async def test_what_an_agent_would_run_is_named(
+async def test_project_code_is_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, files: dict[str, Any], found: list[str]
 ) -> None:
     programs = tmp_path / "bin"
@@ -144,7 +144,7 @@ async def test_what_an_agent_would_run_is_named(
     assert PUPPET.exists()
 
 
-async def test_the_users_home_and_what_is_above_a_repository_are_no_strangers(
+async def test_the_users_home_and_folders_above_a_repository_are_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

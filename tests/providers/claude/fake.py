@@ -1,4 +1,4 @@
-"""A program that speaks as Claude Code does, and then says what it should not."""
+"""A fake Claude Code that sends invalid messages."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ def bash(command: str, **more: Any) -> Call:
 
 
 def agent(script: str, **more: Any) -> Call:
-    """A sub-agent that plays a script."""
+    """Return a sub-agent that plays a script."""
     given = {"description": script, "prompt": f"@@{script}@@ go", "subagent_type": "general-purpose", **more}
     return Call(("Agent", "Task"), given)
 
 
 def waits(seconds: int) -> str:
-    """A command that waits; Claude Code does not let a plain `sleep` run."""
+    """Return a command that waits; Claude Code refuses a plain `sleep`."""
     return f"python3 -c 'import time; time.sleep({seconds})'"

@@ -12,7 +12,7 @@ import pytest
 from atomic.providers import AnswerError
 from atomic.testing.model_server import Call, Fail, Word
 from tests.providers.claude.place import place
-from tests.providers.heard import LIMIT, end
+from tests.providers.turns import LIMIT, end
 
 pytestmark = pytest.mark.ci
 

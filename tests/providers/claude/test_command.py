@@ -50,7 +50,7 @@ def test_each_wish_is_one_word(given: dict[str, Any], expected: str) -> None:
 
 
 @pytest.mark.parametrize("given", [{"model": ""}, {"model": None}, {"denied_tools": []}, {"max_turns": None}])
-def test_what_nobody_wishes_is_not_said(given: dict[str, Any]) -> None:
+def test_unset_options_are_not_in_the_command_line(given: dict[str, Any]) -> None:
     assert words(**given) == words()
 
 

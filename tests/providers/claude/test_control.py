@@ -66,7 +66,7 @@ async def test_answers_find_their_questions_in_any_order() -> None:
         ({"subtype": "error"}, "Claude Code refused a request: no reason given"),
     ],
 )
-async def test_a_refusal_says_why(answer: Json, error: str) -> None:
+async def test_a_refusal_has_a_reason(answer: Json, error: str) -> None:
     wire = Wire()
     asking = asyncio.create_task(wire.control.request({"subtype": "set_model"}))
     await wire.told(1)

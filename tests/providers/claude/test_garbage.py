@@ -13,8 +13,8 @@ from atomic.config import ProviderSettings, Settings
 from atomic.providers import EndReason, Usage
 from tests.providers.claude.fake import fake_program
 from tests.providers.claude.place import place
-from tests.providers.heard import LIMIT, end, end_of, text_of, turn
 from tests.providers.processes import appears, find
+from tests.providers.turns import LIMIT, end, end_of, text_of, turn
 from tests.timing import judge
 
 

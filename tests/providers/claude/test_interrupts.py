@@ -25,8 +25,8 @@ from atomic.providers import (
 )
 from atomic.testing.model_server import Call, CallState, Drip, Pause, Say, Stop
 from tests.providers.claude.place import agent, bash, place, waits
-from tests.providers.heard import LIMIT, all_of, end, end_of
 from tests.providers.processes import appears, disappears, find
+from tests.providers.turns import LIMIT, all_of, end, end_of
 from tests.timing import judge
 
 pytestmark = [pytest.mark.ci, pytest.mark.timed]

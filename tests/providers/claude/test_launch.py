@@ -1,4 +1,4 @@
-"""What the program is told before the first prompt, and how long it may take to answer."""
+"""Test the first request to the program and its time limit."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from atomic.providers import (
 )
 from atomic.testing.model_server import Drip, Pause, Say
 from tests.providers.claude.place import agent, bash, place, waits
-from tests.providers.heard import LIMIT, all_of, end, end_of, turn
 from tests.providers.processes import appears, children, disappears, find
+from tests.providers.turns import LIMIT, all_of, end, end_of, turn
 
 pytestmark = pytest.mark.ci
 
@@ -69,7 +69,7 @@ async def test_killed_between_turns_it_is_started_again(tmp_path: Path) -> None:
         assert "4711" in str(here.server.calls[-1].body["messages"])
 
 
-async def test_killed_in_a_turn_the_turn_says_so_and_the_next_goes_on(tmp_path: Path) -> None:
+async def test_a_program_killed_in_a_turn_is_reported_and_the_next_turn_works(tmp_path: Path) -> None:
     scripts = {
         "first": [[Pause(LIMIT), Say("never")]],
         "text": [[Drip("w", 1000, 0.02)]],
@@ -94,7 +94,7 @@ async def test_killed_in_a_turn_the_turn_says_so_and_the_next_goes_on(tmp_path: 
         assert (await end(session, "@@say@@ go")).text == "hello"
 
 
-async def test_the_users_arguments_are_given_and_what_it_says_of_wrong_ones_is_told(tmp_path: Path) -> None:
+async def test_the_users_arguments_are_passed_and_errors_about_them_reported(tmp_path: Path) -> None:
     def settings(*args: str) -> Settings:
         return Settings(providers={"claude": ProviderSettings(args=args, env={"ANTHROPIC_CUSTOM_HEADERS": "x-us: y"})})
 
@@ -140,7 +140,7 @@ async def test_eight_sessions_at_once_leave_nothing_behind(tmp_path: Path) -> No
 
 
 def open_files() -> list[str]:
-    """What this process has open, but for the model server's connections."""
+    """Return what this process has open, without connections of the model server."""
     links = [f"/proc/self/fd/{entry}" for entry in os.listdir("/proc/self/fd")]
     names = [os.readlink(link) for link in links if os.path.lexists(link)]
     return sorted(name.split(":")[0] for name in names if not name.startswith("socket:"))

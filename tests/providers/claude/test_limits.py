@@ -13,12 +13,12 @@ from atomic.providers import EndReason, LimitReached, Notice
 from atomic.providers.claude.limits import reset_of
 from atomic.testing.model_server import Cut, Fail, HalfCharacter, Script
 from tests.providers.claude.place import place
-from tests.providers.heard import all_of, end, end_of, text_of, turn
+from tests.providers.turns import all_of, end, end_of, text_of, turn
 
 pytestmark = pytest.mark.ci
 
 
-async def test_each_error_is_told_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_each_error_is_reported_and_the_session_continues(tmp_path: Path) -> None:
     scripts: dict[str, Script] = {
         "bad": Fail(400, message="scripted bad request"),
         "key": Fail(401, message="invalid x-api-key"),

@@ -1,4 +1,4 @@
-"""What a session is told to be like, and that the user's own settings hold."""
+"""Test the options of a session and the settings of the user."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from atomic.providers.claude import provider
 from atomic.testing.model_server import Call, Say
 from tests.providers.claude import mcp_box
 from tests.providers.claude.place import bash, place
-from tests.providers.heard import all_of, end, end_of, turn
 from tests.providers.processes import find
+from tests.providers.turns import all_of, end, end_of, turn
 
 pytestmark = pytest.mark.ci
 
@@ -195,7 +195,7 @@ async def test_the_environment_is_ours_alone(tmp_path: Path, monkeypatch: pytest
     assert (program["PLAIN"], program["DISABLE_COST_WARNINGS"], program["PWD"]) == ("seen", "1", str(here.work))
 
 
-async def test_as_root_it_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_notice_about_root_is_shown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("IS_SANDBOX", "yes")  # which the program does not understand
     monkeypatch.setattr(provider, "_shown", set[str]())

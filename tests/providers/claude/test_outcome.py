@@ -1,4 +1,4 @@
-"""How a turn is judged by its results."""
+"""Test the outcome of a turn."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ import pytest
 
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import ProgramMissingError, SessionOptions, require_provider
-from tests.providers.heard import LIMIT
+from tests.providers.turns import LIMIT
 
 INSTALL = "npm install -g @anthropic-ai/claude-code"
 
 
 def program(folder: Path, version: str) -> Settings:
-    """A program that only tells its version."""
+    """Write a program that only prints its version."""
     path = folder / "claude"
     path.write_text(f"#!/bin/sh\n{version}\n")
     path.chmod(0o755)
@@ -27,7 +27,7 @@ def program(folder: Path, version: str) -> Settings:
 
 @pytest.fixture(autouse=True)
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user without any login."""
+    """Set up a user without a login."""
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -53,7 +53,7 @@ async def test_whether_it_can_be_used(tmp_path: Path, monkeypatch: pytest.Monkey
         ("exit 3", "", "it does not report a version"),
     ],
 )
-async def test_a_program_that_is_no_good(tmp_path: Path, says: str, version: str, remedy: str) -> None:
+async def test_an_unusable_program_is_reported(tmp_path: Path, says: str, version: str, remedy: str) -> None:
     health = await require_provider("claude", program(tmp_path, says)).check()
     assert (health.ok, health.version) == (False, version)
     assert health.remedy.startswith(remedy)

@@ -12,7 +12,7 @@ import pytest
 from atomic.providers import EndReason, Option, Question, QuestionAsked
 from atomic.testing.model_server import Call, Word
 from tests.providers.claude.place import place
-from tests.providers.heard import LIMIT, all_of, end, end_of, turn
+from tests.providers.turns import LIMIT, all_of, end, end_of, turn
 
 
 def asks(*questions: tuple[str, bool]) -> Call:

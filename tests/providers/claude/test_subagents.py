@@ -7,7 +7,7 @@ from pathlib import Path
 from atomic.providers import AgentSpec, EndReason, SubagentEnded, SubagentStarted, ToolEnded, ToolStarted, UsageReported
 from atomic.testing.model_server import Fail, Pause, Say
 from tests.providers.claude.place import agent, bash, place
-from tests.providers.heard import all_of, end_of, text_of, turn
+from tests.providers.turns import all_of, end_of, text_of, turn
 
 
 async def test_three_in_the_background_hold_the_turn_until_all_are_back(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A turn of the real program: what it says and does, and what is told of it."""
+"""Test turns of the real program and their events."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from atomic.providers import (
 )
 from atomic.testing.model_server import Big, Call, Fail, HalfCharacter, Pause, Say, Stop, Think, Tokens
 from tests.providers.claude.place import bash, place
-from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
 from tests.providers.processes import find
+from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
 
 pytestmark = pytest.mark.ci
 
@@ -112,7 +112,7 @@ async def test_the_older_to_do_list(tmp_path: Path) -> None:
         assert [plan.items for plan in plans] == [(PlanItem("one", "in_progress"),)]
 
 
-async def test_a_refusal_is_told_as_one(tmp_path: Path) -> None:
+async def test_a_refusal_ends_the_turn_as_refused(tmp_path: Path) -> None:
     scripts = {"no": [["I", Stop("refusal")], ["can", Stop("refusal")]], "say": "fine"}
     async with place(tmp_path, scripts) as here, here.open() as session:
         events = await turn(session, "@@no@@ go")

@@ -50,7 +50,7 @@ WORDS = {
 
 
 def read_results(file: Path) -> dict[tuple[str, str], str]:
-    """(agent, case) to what came of it."""
+    """Return the result of each agent and case."""
     results: dict[tuple[str, str], str] = {}
     for test in ElementTree.parse(file).getroot().iter("testcase"):
         module, name = test.get("classname", ""), test.get("name", "")
@@ -63,7 +63,7 @@ def read_results(file: Path) -> dict[tuple[str, str], str]:
 
 
 def _agent_of(module: str) -> str | None:
-    """The agent that a test module plays the suite on."""
+    """Return the agent of a test module."""
     room, _, name = module.rpartition(".test_")
     if room.endswith("acp") and name.endswith("_contract"):
         return f"acp:{name.removesuffix('_contract')}"

@@ -1,4 +1,4 @@
-"""A program that speaks as Copilot does, and then says what it should not."""
+"""A fake Copilot that sends invalid messages."""
 
 from __future__ import annotations
 

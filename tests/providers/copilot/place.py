@@ -61,6 +61,6 @@ def bash(command: str, **more: Any) -> Call:
 
 
 def task(script: str, *, agent: str = "general-purpose", mode: str = "sync") -> Call:
-    """A sub-agent that plays a script."""
+    """Return a sub-agent that plays a script."""
     given = {"name": script, "description": script, "prompt": f"@@{script}@@ go", "agent_type": agent, "mode": mode}
     return Call("task", given)

@@ -13,7 +13,7 @@ import pytest_asyncio
 from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions, TextDelta, require_provider
 from tests.providers.copilot.fake import fake_program
 from tests.providers.copilot.place import settings
-from tests.providers.heard import LIMIT, end, end_of, turn
+from tests.providers.turns import LIMIT, end, end_of, turn
 
 NO_LOGIN_NEEDED = {"GH_TOKEN": "nobody"}
 

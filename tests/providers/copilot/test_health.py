@@ -54,7 +54,7 @@ async def test_it_is_well_with_a_token_a_login_or_an_endpoint(
     assert (await health()).ok
 
 
-async def test_what_is_wrong_with_the_program_is_said_with_the_remedy(tmp_path: Path) -> None:
+async def test_a_problem_of_the_program_is_reported_with_the_remedy(tmp_path: Path) -> None:
     assert "nowhere" in (await health(tmp_path / "nowhere")).remedy
     old = await health(fake_program(tmp_path, "old"))
     assert (old.ok, old.version, old.remedy) == (False, "0.9.1", OLD)
@@ -96,7 +96,7 @@ async def test_the_model_is_bound_to_the_schema_of_an_answer(tmp_path: Path) -> 
     assert "default" not in review["properties"]["findings"]
 
 
-async def test_a_schema_that_binds_nobody_is_said_in_words(tmp_path: Path) -> None:
+async def test_a_schema_that_is_not_strict_is_put_into_the_prompt(tmp_path: Path) -> None:
     with pytest.raises(LooseSchemaError):
         strict(
             {"type": "object", "properties": {"value": {"type": "object", "additionalProperties": {"type": "integer"}}}}

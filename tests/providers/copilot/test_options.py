@@ -16,7 +16,7 @@ from atomic.providers.copilot.environment import own_endpoint
 from atomic.testing.model_server import Call, Script
 from tests.providers.claude.mcp_box import over_http
 from tests.providers.copilot.place import CACHE, PROGRAM, Place, bash, furnished, place, settings
-from tests.providers.heard import end
+from tests.providers.turns import end
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,7 +40,7 @@ async def test_a_server_of_tools_can_be_an_address(here: Place) -> None:
             assert (await end(session, "@@add@@")).text == "Sum: 42 sesame"
 
 
-async def test_what_the_caller_brings_is_available_beside_the_named_tools(here: Place) -> None:
+async def test_additions_of_the_caller_are_available_with_a_list_of_tools(here: Place) -> None:
     async def ask(questions: object) -> list[list[str]]:
         return []
 

@@ -13,7 +13,7 @@ from atomic.providers import EndReason, Question
 from atomic.providers.copilot.questions import Form
 from atomic.testing.model_server import Call, Script
 from tests.providers.copilot.place import Place, furnished, task
-from tests.providers.heard import end, end_of, turn
+from tests.providers.turns import end, end_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

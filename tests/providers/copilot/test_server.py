@@ -14,8 +14,8 @@ from pathlib import Path
 from atomic.providers import EndReason, ToolStarted
 from atomic.testing.model_server import Drip, Script
 from tests.providers.copilot.place import PROGRAM, bash, place
-from tests.providers.heard import LIMIT, end, end_of, turn
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
+from tests.providers.turns import LIMIT, end, end_of, turn
 
 ALONE = """
 import asyncio, os, sys
@@ -47,7 +47,7 @@ async def test_sessions_share_a_server_that_has_no_port_and_ends_with_the_last(t
         assert not with_home(here.home, "--headless")
 
 
-async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+async def test_nothing_remains_after_a_session(tmp_path: Path) -> None:
     async with place(
         tmp_path, {"say": "hello", "slow": Drip("w", 1000, 0.05), "run": [[bash("echo 1")], "done"]}
     ) as here:

@@ -21,7 +21,7 @@ from atomic.providers import (
 from atomic.providers.copilot.launch import set_up
 from atomic.testing.model_server import Call, Fail, Script
 from tests.providers.copilot.place import Place, bash, furnished, task
-from tests.providers.heard import all_of, end_of, text_of, turn
+from tests.providers.turns import all_of, end_of, text_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -92,7 +92,7 @@ async def test_one_that_is_woken_again_begins_and_ends_again(here: Place) -> Non
     assert (ended.id, ended.text) == (started[0].id, "second")
 
 
-async def test_one_that_fails_says_why_and_the_turn_goes_on(here: Place) -> None:
+async def test_the_failure_of_a_subagent_has_a_reason_and_the_turn_continues(here: Place) -> None:
     async with here.open() as session:
         events = await turn(session, "@@failing@@")
     [ended] = all_of(SubagentEnded, events)

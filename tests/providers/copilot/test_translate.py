@@ -31,7 +31,7 @@ IDLE: Said = ("session.idle", {})
 
 
 async def heard(*events: Said, ending: bool = False) -> list[AgentEvent]:
-    """What a turn tells about these events."""
+    """Return the events of a turn for these messages."""
     turn = Turn("copilot")
     turn.ending = ending
     translator = Translator(turn, "mine", Subagents())
@@ -100,7 +100,7 @@ async def test_a_quota_says_when_it_is_filled_again() -> None:
     assert (events[-1].reason, events[-1].error) == (EndReason.LIMIT, "You have no requests left")
 
 
-async def test_a_limit_that_only_the_end_tells_of_is_told_too() -> None:
+async def test_a_limit_that_only_the_end_reports_is_emitted() -> None:
     error = {"errorType": "rate_limit", "message": "Come back later", "originatingMessageId": "mine"}
     events = await heard(PROMPT, ("session.error", error), IDLE)
     assert events[0] == LimitReached(None, "Come back later")

@@ -13,7 +13,7 @@ from atomic.testing.conformance.cases.tools import MCP_SERVER
 from atomic.testing.model_server import Call, Script
 from tests.providers.copilot.canaries import Canaries
 from tests.providers.copilot.place import Place, bash, place, settings, task
-from tests.providers.heard import all_of, end, end_of, turn
+from tests.providers.turns import all_of, end, end_of, turn
 
 pytestmark = pytest.mark.ci
 

@@ -22,8 +22,8 @@ from atomic.providers import (
 )
 from atomic.testing.model_server import Call, Fail, Protocol, Say, Script, Stop, Tokens
 from tests.providers.copilot.place import Place, bash, furnished, place
-from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
 from tests.providers.processes import appears, disappears
+from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,7 +50,7 @@ async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place
         yield here
 
 
-async def test_a_running_command_is_heard_and_its_end_is_told(here: Place) -> None:
+async def test_output_and_end_of_a_command_are_emitted(here: Place) -> None:
     async with here.open() as session:
         events = await turn(session, "@@run@@")
     [started], [ended] = all_of(ToolStarted, events), all_of(ToolEnded, events)

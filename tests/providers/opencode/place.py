@@ -28,7 +28,7 @@ def provider(program: Path = PROGRAM, *, liveness: float | None = None) -> Openc
 
 
 def imitation(folder: Path, module: str) -> Path:
-    """A program that runs a module of these tests."""
+    """Write a program that runs a module of these tests."""
     program = folder / "opencode"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name(module)}" "$@"\n')
     program.chmod(0o755)
@@ -72,5 +72,5 @@ def bash(command: str) -> Call:
 
 
 def task(script: str, *, agent: str = "general") -> Call:
-    """A sub-agent that plays a script."""
+    """Return a sub-agent that plays a script."""
     return Call("task", {"description": script, "prompt": f"@@{script}@@ go", "subagent_type": agent})

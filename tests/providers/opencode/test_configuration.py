@@ -31,7 +31,7 @@ SECRETS = {
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user with many secrets and no configuration."""
+    """Set up a user with many secrets and no configuration."""
     for name in ("XDG_CONFIG_HOME", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -51,9 +51,6 @@ def passed(plan: ServerPlan) -> set[str]:
 
 def configure(home: Path, text: str, name: str = "opencode.json") -> None:
     (home / ".config" / "opencode" / name).write_text(text)
-
-
-# keys ----------------------------------------------------------------------------------------------------------
 
 
 def test_without_any_configuration_the_keys_of_models_are_passed_and_no_others(home: Path) -> None:
@@ -91,10 +88,7 @@ def test_what_the_users_settings_pass_is_passed(home: Path) -> None:
     assert (found.env["EXTRA"], found.env["OPTION"], found.args) == ("1", "2", ("--log-level", "DEBUG"))
 
 
-# what Atomic adds ----------------------------------------------------------------------------------------------
-
-
-def test_what_is_asked_is_allowed_and_what_is_denied_stays_denied() -> None:
+def test_ask_becomes_allow_and_deny_stays() -> None:
     user = {
         "permission": {"bash": {"*": "ask", "rm *": "deny"}, "edit": "ask", "webfetch": "deny"},
         "agent": {"mine": {"permission": "ask", "prompt": "ask"}},
@@ -137,7 +131,7 @@ def test_a_stranger_gets_no_configuration_no_formatter_and_no_language_server(ho
     assert "OPENCODE_DISABLE_PROJECT_CONFIG" not in plan(trusted=True).env
 
 
-def test_content_that_is_no_json_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_is_not_json_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", "{model: x}")
     with pytest.raises(ProviderError, match="OPENCODE_CONFIG_CONTENT is not JSON"):
         plan()
@@ -157,7 +151,7 @@ def test_a_sub_agent_without_a_model_of_its_own_has_that_of_the_session(home: Pa
     assert "model" not in content["agent"]["a"]
 
 
-def test_what_a_caller_says_is_not_taken_for_a_reference(
+def test_references_in_options_of_the_caller_are_not_expanded(
     home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENCODE_CONFIG_CONTENT", '{"username": "{env:USER}"}')
@@ -202,9 +196,6 @@ def test_settings_that_cannot_be_read_are_one_sentence(home: Path, tmp_path: Pat
     assert str(caught.value) == f"OpenCode's settings cannot be read: {file}: {reason} ({remedy})"
 
 
-# which sessions share a server ---------------------------------------------------------------------------------
-
-
 def test_sessions_with_the_same_needs_share_a_server(home: Path) -> None:
     def add(a: int) -> int:
         return a
@@ -225,8 +216,6 @@ def test_sessions_with_the_same_needs_share_a_server(home: Path) -> None:
     ]
     assert len({plan(**one).key for one in needs}) == len(needs)
 
-
-# JSON with comments --------------------------------------------------------------------------------------------
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

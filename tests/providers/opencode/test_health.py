@@ -1,4 +1,4 @@
-"""`check` says in one line what is missing, and what to do."""
+"""Test that `check` reports a problem and its remedy in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.providers.opencode.place import PROGRAM, provider
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new user."""
+    """Set up a new user."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_CONFIG_CONTENT"):
         monkeypatch.delenv(name, raising=False)
@@ -27,7 +27,7 @@ def program(folder: Path, script: str) -> Path:
     return file
 
 
-async def test_a_missing_program_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_program_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     health = await require_provider("opencode", Settings()).check()
     assert not health.ok

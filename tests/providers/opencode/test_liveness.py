@@ -19,9 +19,9 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, Drip, Script
-from tests.providers.heard import LIMIT, all_of, end_of, text_of, turn
 from tests.providers.opencode.place import PROGRAM, bash, imitation, place, provider, task
 from tests.providers.processes import with_home
+from tests.providers.turns import LIMIT, all_of, end_of, text_of, turn
 
 QUESTION = {"question": "Which?", "header": "H", "options": [{"label": "A", "description": "a"}]}
 TODOS = [{"content": "one", "status": "completed", "priority": "high"}]
@@ -41,7 +41,7 @@ WORDS = "".join(f"word{number} " for number in range(1, 41))
 LAST = "".join(f"last{number} " for number in range(1, 41))
 
 
-async def test_what_was_said_while_nobody_could_hear_it_is_told_once(tmp_path: Path) -> None:
+async def test_text_missed_during_a_gap_is_emitted_once(tmp_path: Path) -> None:
     mute = tmp_path / "mute"
     asked: list[str] = []
 

@@ -17,9 +17,9 @@ import pytest
 from atomic.config import ProviderSettings, Settings
 from atomic.providers import AgentSession, EndReason, ProviderError, SessionOptions, ToolStarted, require_provider
 from atomic.testing.model_server import CallState, Drip
-from tests.providers.heard import LIMIT, end, end_of, turn
 from tests.providers.opencode.place import PROGRAM, bash, place, provider
 from tests.providers.processes import appears, children, disappears, find, listening, with_home
+from tests.providers.turns import LIMIT, end, end_of, turn
 
 LOOPBACK = "0100007F"  # 127.0.0.1
 ALONE = """
@@ -63,7 +63,7 @@ async def test_sessions_share_a_server_that_nobody_else_can_use_and_that_ends_wi
         assert not with_home(here.home, "serve --hostname")
 
 
-async def test_nothing_is_left_behind(tmp_path: Path) -> None:
+async def test_nothing_remains_after_a_session(tmp_path: Path) -> None:
     async with place(tmp_path, SCRIPTS) as here:
         async with here.open() as session:  # what is loaded once does not count
             await end(session, "@@say@@")

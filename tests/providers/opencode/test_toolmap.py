@@ -1,4 +1,4 @@
-"""Which tools a session may use, said in denials alone."""
+"""Test the tools of a session, which are sent as denials."""
 
 from __future__ import annotations
 

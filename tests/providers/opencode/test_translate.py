@@ -88,9 +88,6 @@ class Stage:
         return next(iter(self.of(TurnEnded)), None)
 
 
-# the end -------------------------------------------------------------------------------------------------------
-
-
 def test_idle_is_not_the_end_before_the_prompt_was_taken_up_and_worked_on() -> None:
     stage = Stage()
     stage.idle()  # of the turn before
@@ -106,7 +103,7 @@ def test_idle_is_not_the_end_before_the_prompt_was_taken_up_and_worked_on() -> N
     assert stage.end.reason is EndReason.DONE
 
 
-def test_what_was_told_to_stop_and_went_on_is_interrupted_all_the_same() -> None:
+def test_a_turn_that_continues_after_an_abort_is_interrupted() -> None:
     stage = Stage().begin()
     stage.complete("a")
     stage.turn.ending = True
@@ -157,7 +154,7 @@ def test_a_turn_that_cannot_even_begin_is_an_error() -> None:
     assert (stage.end.reason, stage.end.error) == (EndReason.ERROR, "UnknownError: no such agent")
 
 
-def test_a_reason_that_comes_behind_the_idle_is_heard() -> None:
+def test_an_error_after_the_idle_event_is_used() -> None:
     stage = Stage().begin()
     stage.idle()
     assert stage.end is None
@@ -221,9 +218,6 @@ def test_where_a_value_was_wanted_a_text_is_for_the_caller_to_judge() -> None:
     assert (stage.end.reason, stage.end.text) == (EndReason.DONE, "I would rather not.")
 
 
-# texts ---------------------------------------------------------------------------------------------------------
-
-
 def test_text_is_told_once_and_only_the_agents() -> None:
     stage = Stage().begin()
     stage.part("p", PROMPT, type="text", text="what the user said")
@@ -236,7 +230,7 @@ def test_text_is_told_once_and_only_the_agents() -> None:
     assert [event.text for event in stage.of(TextDelta)] == ["Hello ", "there."]
 
 
-def test_behind_a_gap_the_rest_of_a_text_is_told_when_it_is_complete() -> None:
+def test_after_a_gap_the_rest_of_a_text_is_emitted_when_complete() -> None:
     stage = Stage().begin()
     stage.message("a")
     stage.part("t", "a", type="text", text="")
@@ -250,7 +244,7 @@ def test_behind_a_gap_the_rest_of_a_text_is_told_when_it_is_complete() -> None:
     assert "".join(event.text for event in stage.of(TextDelta)) == "Hello More.dear reader, goodbye."
 
 
-def test_a_summary_is_no_answer() -> None:
+def test_a_summary_is_not_an_answer() -> None:
     stage = Stage().begin()
     stage.complete("a", finish="tool-calls", tokens={"input": 1000, "output": 50})
     stage.message("s", summary=True)
@@ -259,9 +253,6 @@ def test_a_summary_is_no_answer() -> None:
     stage.say("session.compacted")
     assert not stage.of(TextDelta)
     assert stage.of(Compacted) == [Compacted(1100, 70)]
-
-
-# tools ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_tool_starts_when_its_input_is_complete_and_ends_once() -> None:
@@ -314,9 +305,6 @@ def test_each_call_of_the_model_is_paid_once() -> None:
     assert stage.of(UsageReported) == [UsageReported(Usage(137, 25, 30, 0.5))]
 
 
-# sub-agents ----------------------------------------------------------------------------------------------------
-
-
 def begin_subagent(stage: Stage, call: str, child: str, message: str = "a", session: str = ROOT) -> None:
     given = {"subagent_type": "worker", "prompt": f"do {child}"}
     stage.tool(call, message, "running", session, "task", input=given, metadata={"sessionId": child})
@@ -367,9 +355,6 @@ def test_sub_agents_end_with_the_turn() -> None:
     stage.complete("a", error={"name": "MessageAbortedError", "data": {}})
     stage.idle()
     assert stage.told[1:] == [SubagentEnded("call", "", "interrupted"), TurnEnded(EndReason.INTERRUPTED)]
-
-
-# stopping it ---------------------------------------------------------------------------------------------------
 
 
 def test_too_many_calls_of_the_model_end_the_turn() -> None:

@@ -14,8 +14,8 @@ import pytest
 from atomic.providers import SessionOptions, UntrustedProjectError
 from atomic.providers.opencode.project_files import project_code
 from atomic.testing.model_server import Call
-from tests.providers.heard import LIMIT, end
 from tests.providers.opencode.place import place, provider
+from tests.providers.turns import LIMIT, end
 
 PLUGIN = ".opencode/plugin/x.js"
 
@@ -66,7 +66,7 @@ async def test_code_that_opencode_would_run_is_found_and_nothing_is_started(
         ("plugin/x.js", "x"),
     ],
 )
-def test_what_opencode_leaves_alone_is_no_reason_to_refuse(tmp_path: Path, name: str, text: str) -> None:
+def test_files_that_opencode_does_not_run_are_accepted(tmp_path: Path, name: str, text: str) -> None:
     assert not list(project_code(repository(tmp_path / "repo", {name: text})))
 
 
@@ -90,9 +90,6 @@ def test_the_users_own_plugins_are_no_strangers(tmp_path: Path, monkeypatch: pyt
     (tmp_path / ".opencode" / "plugin" / "x.js").write_text("x")
     (tmp_path / "work").mkdir()
     assert not list(project_code(tmp_path / "work"))
-
-
-# the real program ------------------------------------------------------------------------------------------------
 
 
 def canaries(ran: Path) -> tuple[dict[str, str], dict[str, str]]:

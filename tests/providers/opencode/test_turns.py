@@ -28,9 +28,9 @@ from atomic.providers import (
     UsageReported,
 )
 from atomic.testing.model_server import Call, CallState, Drip, Fail, Script
-from tests.providers.heard import LIMIT, all_of, end, end_of, text_of, turn
 from tests.providers.opencode.place import Place, bash, place, task
 from tests.providers.processes import appears, disappears
+from tests.providers.turns import LIMIT, all_of, end, end_of, text_of, turn
 from tests.timing import judge
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -97,7 +97,7 @@ def _filled(script: Script, folder: Path) -> Script:
     return script
 
 
-async def test_what_the_user_would_be_asked_is_allowed_and_what_is_denied_is_not(here: Place) -> None:
+async def test_ask_rules_allow_and_deny_rules_deny(here: Place) -> None:
     async with here.open() as session:
         events = await turn(session, "@@rules@@")
     ended = all_of(ToolEnded, events)

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from atomic.providers import AgentSession, EndReason, ProgramFailedError, SessionOptions
-from tests.providers.heard import end, text_of, turn
 from tests.providers.opencode.place import imitation, provider
+from tests.providers.turns import end, text_of, turn
 
 
 @pytest_asyncio.fixture

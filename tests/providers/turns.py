@@ -1,4 +1,4 @@
-"""Ways to look at a turn of a real agent; the tests of all adapters use them."""
+"""Run a turn of a real agent and select its events; used by the tests of all adapters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EventT = TypeVar("EventT")
 
 
 async def turn(session: AgentSession, prompt: str) -> list[AgentEvent]:
-    """All events of a turn; it has one end, which is the last."""
+    """Return all events of a turn; the only end is the last."""
     async with asyncio.timeout(LIMIT):
         events = [event async for event in session.send(prompt)]
     assert [event for event in events if isinstance(event, TurnEnded)] == events[-1:]
