@@ -168,7 +168,7 @@ async def test_whatever_an_adapter_raises_ends_the_turn_with_the_reason(error: B
         assert (await end_of(session)).reason is EndReason.DONE
 
 
-async def test_an_end_cannot_be_told_as_an_event() -> None:
+async def test_an_end_cannot_be_emitted_as_an_event() -> None:
     async def play(session: ScriptedSession, turn: Turn) -> None:
         turn.emit(TurnEnded(EndReason.DONE))
 
@@ -439,7 +439,7 @@ async def test_a_session_takes_one_prompt_at_a_time() -> None:
         await read(session)
 
 
-async def test_nothing_is_left_running_behind_a_turn() -> None:
+async def test_nothing_runs_after_a_turn() -> None:
     before = asyncio.all_tasks()
     async with session_of(until_stopped, say_and_end) as session:
         await interrupted(session)

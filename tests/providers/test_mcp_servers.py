@@ -84,7 +84,7 @@ async def test_a_disabled_server_is_neither_passed_nor_loaded(project: Project) 
     assert (found.servers, sorted(found.disabled), found.notices) == ([], ["u-atomic", "u-claude"], [])
 
 
-async def test_a_notice_says_what_an_agent_does_not_support(project: Project) -> None:
+async def test_a_notice_names_what_an_agent_does_not_support(project: Project) -> None:
     project.switch_mcp_server("u-claude", False)
     gemini = await servers_for("acp:gemini", project)
     assert (gemini.servers, gemini.disabled) == ([], ())

@@ -77,7 +77,7 @@ def project(tmp_path: Path) -> Path:
     return new_repository(tmp_path / "project", {"a": "1\n"})
 
 
-async def test_a_call_is_a_line_with_all_that_happened(tmp_path: Path, project: Path) -> None:
+async def test_a_call_is_recorded_as_one_line(tmp_path: Path, project: Path) -> None:
     def work() -> None:
         write(project, {"b": "new\n"})
         commit(project, "Add b")
@@ -213,7 +213,7 @@ async def test_keys_in_the_settings_are_secrets_too(tmp_path: Path, project: Pat
     assert lines(file)[1]["events"][0][1]["text"] == "[redacted]"
 
 
-async def test_bytes_of_a_picture_stay_as_they_are(
+async def test_the_bytes_of_an_image_stay_as_they_are(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture = random.Random(1).randbytes(20_000)

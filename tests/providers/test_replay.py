@@ -329,7 +329,7 @@ async def test_time_passes_as_it_did_or_as_fast_as_wanted(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("speed", ["fast", "0", "-1", "nan"])
-async def test_a_speed_that_is_none_is_refused(tmp_path: Path, speed: str) -> None:
+async def test_an_invalid_speed_is_refused(tmp_path: Path, speed: str) -> None:
     provider = ReplayProvider(recording(tmp_path))
     with pytest.raises(ProviderError, match="ATOMIC_REPLAY_SPEED"):
         async with provider.open(SessionOptions(env={"ATOMIC_REPLAY_SPEED": speed})):

@@ -57,7 +57,7 @@ async def test_one_is_handed_to_all_and_ends_with_the_last() -> None:
         assert third == 2
 
 
-async def test_whoever_came_first_may_leave_first() -> None:
+async def test_the_first_user_may_leave_first() -> None:
     servers, leave = Servers(), asyncio.Event()
 
     async def first() -> None:

@@ -86,7 +86,7 @@ async def test_without_the_token_nothing_is_answered(headers: Mapping[str, str],
         assert not response.content
 
 
-async def test_it_listens_on_loopback_alone() -> None:
+async def test_it_listens_only_on_loopback() -> None:
     async with serving_tools([tool(add)]) as server:
         address = urlsplit(server.url)
         assert address.hostname == "127.0.0.1"
@@ -267,7 +267,7 @@ async def test_an_invalid_request_is_refused_and_the_server_continues(sent: byte
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nobody"}}', -32602),
     ],
 )
-async def test_what_is_no_message_gets_an_error(body: bytes, code: int) -> None:
+async def test_an_invalid_message_gets_an_error(body: bytes, code: int) -> None:
     async with asyncio.timeout(LIMIT), serving_tools([tool(add)]) as server, authorized(server) as client:
         assert f'"code":{code}' in (await client.post(server.url, content=body)).text
 

@@ -76,7 +76,7 @@ async def test_a_tool_begins_when_its_input_is_there_and_ends_once(tmp_path: Pat
     assert end_of(events).text == "Behind."
 
 
-async def test_a_tool_that_fails_says_why(tmp_path: Path) -> None:
+async def test_a_failed_tool_has_a_reason(tmp_path: Path) -> None:
     async with puppet(tmp_path) as session:
         events = await steps(session, call(), progress(status="failed", rawOutput={"error": "no such file"}))
     assert all_of(ToolEnded, events) == [ToolEnded("t1", "no such file", "no such file")]
@@ -159,7 +159,7 @@ async def test_a_refused_prompt_is_an_error_and_the_session_goes_on(tmp_path: Pa
         assert end_of(await steps(session, {"say": "Here."})).text == "Here."
 
 
-async def test_a_limit_is_told_with_its_end(tmp_path: Path) -> None:
+async def test_a_limit_is_reported_with_its_end(tmp_path: Path) -> None:
     refusal = {"code": -32603, "message": "429 rate limit reached, try again in 90 seconds"}
     async with puppet(tmp_path) as session:
         events = await steps(session, {"refuse": refusal})

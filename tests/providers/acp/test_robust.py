@@ -106,7 +106,7 @@ async def test_a_program_that_cannot_take_up_a_session_says_so(tmp_path: Path) -
         assert "cannot resume a session" in (end.error or "")
 
 
-async def test_an_agent_that_listens_is_asked_to_stop(tmp_path: Path) -> None:
+async def test_a_responsive_agent_is_asked_to_stop(tmp_path: Path) -> None:
     async with puppet(tmp_path) as session:
         [before] = children()
         assert (await stopped(session, '[{"say": "a"}, {"wait": true}]')).reason is EndReason.INTERRUPTED

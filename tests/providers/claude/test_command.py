@@ -54,5 +54,5 @@ def test_unset_options_are_not_in_the_command_line(given: dict[str, Any]) -> Non
     assert words(**given) == words()
 
 
-def test_the_users_own_words_come_last() -> None:
+def test_the_users_arguments_come_last() -> None:
     assert words(model="opus", more=["--model", "haiku"])[-3:] == ["--model=opus", "--model", "haiku"]

@@ -100,7 +100,7 @@ async def test_the_end_of_the_program_answers_all_who_wait() -> None:
     assert await asyncio.gather(*asking, return_exceptions=True) == [gone, gone]
 
 
-async def test_what_cannot_be_said_fails_at_once() -> None:
+async def test_an_unsendable_message_fails_at_once() -> None:
     wire = Wire()
     wire.failure = ProgramFailedError("it has gone", provider="claude")
     with pytest.raises(ProgramFailedError, match="it has gone"):

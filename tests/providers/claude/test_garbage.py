@@ -65,7 +65,7 @@ async def test_half_a_character_does_no_harm(tmp_path: Path) -> None:
         assert (await end(session, "\ud83d half a prompt")).reason is EndReason.DONE
 
 
-async def test_an_older_program_that_tells_less(tmp_path: Path) -> None:
+async def test_an_older_program_that_reports_less(tmp_path: Path) -> None:
     async with place(tmp_path, {}) as here, here.open(settings=settings_for(fake_program(tmp_path))) as session:
         ended = await end(session, "old")
         assert (ended.reason, ended.text, ended.usage) == (EndReason.DONE, "old", Usage(3, 2))

@@ -56,7 +56,7 @@ async def test_limits_without_a_time(tmp_path: Path) -> None:
         assert (await end(session, "@@say@@ go")).text == "hello"
 
 
-async def test_a_usage_window_tells_when_it_opens_again(tmp_path: Path) -> None:
+async def test_a_usage_window_has_the_time_of_its_reset(tmp_path: Path) -> None:
     opens = int(time.time()) + 3600
     headers = {
         "anthropic-ratelimit-unified-status": "rejected",

@@ -96,7 +96,7 @@ async def test_a_question_that_cannot_be_answered_ends_the_turn_and_not_the_sess
 
 
 @pytest.mark.ci
-async def test_an_interrupt_while_a_person_thinks(tmp_path: Path) -> None:
+async def test_an_interrupt_during_a_question(tmp_path: Path) -> None:
     asked, gone = asyncio.Event(), asyncio.Event()
 
     async def ask(questions: Sequence[Question]) -> Sequence[Sequence[str]]:

@@ -136,7 +136,7 @@ async def test_killed_between_turns_it_is_started_again(tmp_path: Path) -> None:
         assert "4713" in str(here.server.calls[-1].body)
 
 
-async def test_what_a_session_left_running_ends_with_it(tmp_path: Path) -> None:
+async def test_background_processes_end_with_their_session(tmp_path: Path) -> None:
     scripts = {"run": [[bash("sleep 4714", mode="async", detach=True)], "started"], "say": "hello"}
     async with place(tmp_path, scripts) as here, here.open() as other:
         async with here.open() as session:

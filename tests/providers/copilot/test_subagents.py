@@ -55,7 +55,7 @@ async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place
         yield here
 
 
-async def test_one_in_another_is_told_as_its_own(here: Place) -> None:
+async def test_a_nested_subagent_has_its_own_events(here: Place) -> None:
     async with here.open() as session:
         events = await turn(session, "@@outer@@")
     mid, leaf = all_of(SubagentStarted, events)

@@ -86,7 +86,7 @@ async def test_a_login_that_is_not_accepted_is_said_with_the_remedy() -> None:
     assert "copilot login" in str(ended.error)
 
 
-async def test_a_quota_says_when_it_is_filled_again() -> None:
+async def test_a_quota_has_the_time_of_its_refill() -> None:
     reset = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
     quotas = {
         "chat": {"remainingPercentage": 80.0, "resetDate": (reset + timedelta(days=9)).isoformat()},
@@ -125,7 +125,7 @@ async def test_tries_against_a_limit_are_given_up_in_the_end(monkeypatch: pytest
     assert (end.reason, end.error) == (EndReason.LIMIT, "overloaded_error")
 
 
-async def test_a_smaller_context_is_told_with_its_size() -> None:
+async def test_a_summary_is_reported_with_the_context_size() -> None:
     tokens = {"inputTokens": 900.0, "outputTokens": 50.0}
     summary = {
         "success": True,

@@ -95,7 +95,7 @@ async def test_the_users_own_hooks_servers_agents_and_skills_hold(tmp_path: Path
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-async def test_what_the_user_denies_stays_denied(tmp_path: Path, trusted: bool) -> None:
+async def test_denials_of_the_user_hold(tmp_path: Path, trusted: bool) -> None:
     work: Script = [
         [bash("git push origin main"), bash("curl -s http://127.0.0.1:9/secret"), bash("echo fine")],
         "done",

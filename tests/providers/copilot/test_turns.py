@@ -117,7 +117,7 @@ async def test_the_to_do_list_is_the_plan(here: Place) -> None:
     ]
 
 
-async def test_a_skill_is_told_when_it_is_taken_up(here: Place) -> None:
+async def test_a_skill_is_reported_when_it_is_loaded(here: Place) -> None:
     folder = here.copilot_home / "skills" / "knack"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: knack\ndescription: a knack\n---\nDo it so.")

@@ -78,7 +78,7 @@ def test_a_variable_that_the_configuration_names_is_passed(
     assert passed(plan()) == {"DATABASE_PASSWORD", "GITHUB_TOKEN", "OPENCODE_API_KEY"}
 
 
-def test_what_the_users_settings_pass_is_passed(home: Path) -> None:
+def test_variables_in_the_users_settings_are_passed(home: Path) -> None:
     settings = Settings(
         env=EnvSettings(pass_=["DATABASE_PASSWORD"]),
         providers={"opencode": ProviderSettings(env={"EXTRA": "1"}, args=["--log-level", "DEBUG"])},
@@ -240,7 +240,7 @@ def test_comments_and_trailing_commas_are_passed_over_but_not_in_texts() -> None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1, "a": 2}', '{"a" 1}', "/* {", "[" * 100_000])
-def test_what_is_no_object_is_an_error(text: str) -> None:
+def test_a_value_that_is_not_an_object_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         jsonc.parse(text)
 

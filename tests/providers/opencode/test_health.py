@@ -34,7 +34,7 @@ async def test_a_missing_program_is_reported_with_its_install_command(monkeypatc
     assert "npm install -g opencode-ai" in health.remedy
 
 
-async def test_without_any_key_it_says_how_to_log_in(home: Path) -> None:
+async def test_without_a_key_the_remedy_is_a_login(home: Path) -> None:
     health = await provider().check()
     assert not health.ok
     assert "opencode auth login" in health.remedy

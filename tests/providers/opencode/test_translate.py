@@ -179,7 +179,7 @@ def test_an_error_after_the_idle_event_is_used() -> None:
         ({"error": {"name": "MessageOutputLengthError", "data": {}}}, EndReason.ERROR),
     ],
 )
-def test_the_last_message_says_why_it_ended(info: dict[str, Any], reason: EndReason) -> None:
+def test_the_last_message_has_the_reason_of_the_end(info: dict[str, Any], reason: EndReason) -> None:
     stage = Stage().begin()
     stage.complete("a", finish="tool-calls")
     stage.complete("b", **info)
@@ -218,7 +218,7 @@ def test_where_a_value_was_wanted_a_text_is_for_the_caller_to_judge() -> None:
     assert (stage.end.reason, stage.end.text) == (EndReason.DONE, "I would rather not.")
 
 
-def test_text_is_told_once_and_only_the_agents() -> None:
+def test_text_is_emitted_once_and_only_the_agents() -> None:
     stage = Stage().begin()
     stage.part("p", PROMPT, type="text", text="what the user said")
     stage.message("a")
@@ -282,14 +282,14 @@ def test_of_a_long_output_only_the_end_is_shown_and_what_is_new_is_told() -> Non
     assert "".join(event.text for event in stage.of(ToolOutput)) == "".join(lines[:150])
 
 
-def test_a_tool_that_fails_says_why() -> None:
+def test_a_failed_tool_has_a_reason() -> None:
     stage = Stage().begin()
     stage.message("a")
     stage.tool("t", "a", "error", input={"command": "x"}, error="it is denied")
     assert stage.of(ToolEnded) == [ToolEnded("t", "", "it is denied")]
 
 
-def test_a_plan_is_told_when_it_changes() -> None:
+def test_a_plan_is_emitted_when_it_changes() -> None:
     stage = Stage().begin()
     for status in ("pending", "pending", "completed"):
         stage.say("todo.updated", todos=[{"content": "one", "status": status, "priority": "high"}])
@@ -435,7 +435,7 @@ def test_who_interrupts_gets_an_interruption_whatever_the_program_says() -> None
     assert stage.end.reason is EndReason.INTERRUPTED
 
 
-def test_what_is_not_known_is_counted() -> None:
+def test_unknown_messages_are_counted() -> None:
     stage = Stage().begin()
     stage.say("session.juggled", balls=3)
     stage.say("session.diff", diff=[])

@@ -77,14 +77,14 @@ def test_the_repository_is_the_border(tmp_path: Path) -> None:
     assert list(project_code(inner)) == [outer / PLUGIN]
 
 
-def test_without_a_repository_there_is_none(tmp_path: Path) -> None:
+def test_without_a_repository_all_parent_folders_are_searched(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     (tmp_path / "opencode.json").write_text('{"plugin": ["x"]}')
     assert list(project_code(folder)) == [tmp_path / "opencode.json"]
 
 
-def test_the_users_own_plugins_are_no_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_plugins_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".opencode" / "plugin").mkdir(parents=True)
     (tmp_path / ".opencode" / "plugin" / "x.js").write_text("x")
