@@ -182,7 +182,9 @@ def carry_code(repository: Path, canaries: Path) -> Path:
     return canaries
 
 
-async def test_secrets_and_variables_of_an_outer_session_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_and_variables_of_an_outer_session_are_not_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outer = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "outer", "GITLAB_TOKEN": "hush", "OPENAI_API_KEY": "hush"}
     for name, value in {**outer, "PLAIN": "seen", "DISABLE_COST_WARNINGS": "1"}.items():
         monkeypatch.setenv(name, value)
