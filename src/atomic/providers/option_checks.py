@@ -1,4 +1,7 @@
-"""Refuse session options that a provider does not support, before the session opens."""
+"""Check session options before the session opens, and apply the list of tools.
+
+The list of tools also selects the MCP servers of the user's configuration.
+"""
 
 from __future__ import annotations
 

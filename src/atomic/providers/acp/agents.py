@@ -1,4 +1,4 @@
-"""The known agents: how to start each, its features, and its deviations from the protocol.
+"""Agents by name: programs, features, and deviations from the protocol.
 
 The quirks of OpenCode and Copilot were observed on the real programs. An agent that
 only the user's configuration names has none: it follows the protocol.

@@ -1,4 +1,4 @@
-"""The life of a session's program: start, resume after an end, and end."""
+"""The life of a session's program: start, model, resume after an end, and end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages of the protocol, as far as Atomic reads them.
 
 Only needed fields are read: agents add others, and newer ones other kinds of updates.
-`untyped.read` reads them: a field with a default may be missing, null, or of an unknown
+`read` reads them: a field with a default may be missing, null, or of an unknown
 shape.
 """
 

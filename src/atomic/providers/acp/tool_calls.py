@@ -1,4 +1,4 @@
-"""Combine the updates of each tool call into one start, its output and one end."""
+"""Combine the updates of tool calls and sub-agents into one start, output and one end."""
 
 from __future__ import annotations
 

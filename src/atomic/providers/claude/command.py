@@ -1,4 +1,4 @@
-"""Build the command line of Claude Code."""
+"""Build the command line of Claude Code, with a JSON Schema that it accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Translate parts of messages into events: none twice, and none lost after a gap."""
+"""Translate parts of messages and sub-agents into events.
+
+No event is emitted twice, and none is lost after a gap.
+"""
 
 from __future__ import annotations
 

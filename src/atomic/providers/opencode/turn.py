@@ -1,4 +1,4 @@
-"""Run one turn of OpenCode."""
+"""Run one turn of OpenCode, and request events that a gap in the stream lost."""
 
 from __future__ import annotations
 
