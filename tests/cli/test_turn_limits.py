@@ -32,7 +32,7 @@ async def test_one_turn_cannot_spend_six_hundred_dollars_under_a_cap_of_one(play
     await player.plays(call(1, *figures(*[0.5] * 1200)))
     code, ended = await player.run("--max-cost", "1")
     assert (code, ended["status"], ended["reason"]) == (6, "paused", "max_cost")
-    assert "the turn at work was interrupted, and what it did is kept" in str(ended["message"])
+    assert "the running turn was interrupted, and its work is kept" in str(ended["message"])
     (cut,) = player.calls
     assert cut["reason"] == "interrupted"
     assert 2.0 < cut["usage"]["cost"] < 600  # the first turn of a role may take twice the cap
@@ -63,7 +63,7 @@ async def test_a_turn_that_never_ends_is_interrupted_after_max_time_and_the_grac
     player.user.sets('[caps]\ngrace = "1s"\n')
     code, ended = await player.run("--max-time", "1s")
     assert (code, ended["reason"]) == (6, "max_time")
-    assert "--max-time is reached: 2s of 1s spent; the turn at work was interrupted" in str(ended["message"])
+    assert "--max-time is reached: 2s of 1s spent; the running turn was interrupted" in str(ended["message"])
     (limit,) = [one for one in player.said if one["type"] == "limit_reached"]
     assert limit["kind"] == "max_time"
     player.records(call(1), call(2), call(3))

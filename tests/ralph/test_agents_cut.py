@@ -65,7 +65,7 @@ async def test_a_run_goes_on_after_each_signal_and_repeats_nothing(stage: Stage)
     worked = ["worker 1 1", *["worker 2 1"] * 3]
     assert stage.model.begun == ["planner 1", *worked, "reviewer 1", "reviewer 1"]
     again = [call for call in stage.model.turns if cue_in(call.user_text) == ("worker", "2", "1")][1:]
-    assert all("cut off before its end" in call.user_text for call in again)
+    assert all("An earlier turn on this was interrupted" in call.user_text for call in again)
 
 
 @pytest.mark.full

@@ -208,7 +208,7 @@ async def test_a_turn_that_loses_a_ref_of_the_user_brings_it_back(tmp_path: Path
     assert said in outcome.warnings
     assert "worker 1 2" in theatre.cast
     assert theatre.refs == theatre.before
-    assert "are not as you left them" not in theatre.report
+    assert "Branches, tags or stashes of yours" not in theatre.report
 
 
 @pytest.mark.ci
@@ -258,7 +258,7 @@ async def test_what_the_user_or_a_worker_may_do_with_refs_is_no_loss(tmp_path: P
     theatre.git("stash", "drop", "-q", "stash@{2}")
     assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
     assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
-    assert "are not as you left them" not in theatre.report
+    assert "Branches, tags or stashes of yours" not in theatre.report
 
 
 @pytest.mark.ci

@@ -264,7 +264,7 @@ async def test_max_time_interrupts_a_check_and_the_attempt_has_not_failed(tmp_pa
     outcome = await theatre.ralph("--max-time", "8s", "--verify", check, GOAL, timeout=200)
     judge(time.monotonic() - began, 100)
     assert outcome.status == ("paused", "max_time", 6)
-    assert "the check at work was interrupted" in outcome.end["message"]
+    assert "the running check was interrupted" in outcome.end["message"]
     assert "attempt 1" not in outcome.warnings
     assert not late.exists()
     quick.touch()

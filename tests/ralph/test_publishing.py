@@ -407,7 +407,7 @@ async def test_what_will_keep_a_run_from_publishing_is_said_before_the_work(tmp_
     has_forge(theatre)
     lonely = await theatre.ralph("--pr", "--dry-run", GOAL)
     assert (
-        "there will be no pull request unless you help before the end: the repository has no remote" in lonely.warnings
+        "there will be no pull request unless you fix this before the end: the repository has no remote" in lonely.warnings
     )
     theatre.git("remote", "add", "origin", ADDRESS)
     ready = await theatre.ralph("--pr", "--dry-run", GOAL)

@@ -127,7 +127,7 @@ async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None
     assert green["blocking"]
     assert "false: red before the run, and ignored" in outcome.warnings
     told = theatre.prompts[1]["prompt"]
-    assert "`false` (failed before this run, so it stops nobody; make it pass only if you are asked to)" in told
+    assert "`false` (failed before this run, so it does not block; make it pass only if the task requires it)" in told
     assert "red before" in theatre.report
 
 
@@ -568,7 +568,7 @@ async def test_workers_of_the_settings_are_no_warning_of_yolo(tmp_path: Path) ->
     assert outcome.status == DONE
     assert "share one checkout" not in outcome.warnings
     assert theatre.report.startswith(
-        "# Ralph completed, not verified: the agent says that it is done after 1 turn, not "
+        "# Ralph completed, not verified: the agent reports that it is done after 1 turn, not "
     )
 
 
@@ -609,7 +609,7 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
     ("words", "why"),
     [
         ((), "give a prompt"),
-        (("nowhere.md",), "nowhere.md: there is no such file"),
+        (("nowhere.md",), "nowhere.md does not exist: give the path of a spec"),
         (("--tasks", "nowhere.json"), "nowhere.json"),
         (("--tasks", "cycle.json"), "cycle"),
         (("--isolate", "worktree", GOAL), "does not exist yet"),
@@ -667,7 +667,7 @@ async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None
     theatre = Theatre(tmp_path, *turns)
     assert (await theatre.ralph("--yolo", "--verify", CLEAN, GOAL)).status == DONE
     assert theatre.cast == ["worker 1", "worker 2"]
-    assert "checks say that it is not" in theatre.prompts[1]["prompt"]
+    assert "You promised that all is done, but checks fail" in theatre.prompts[1]["prompt"]
 
 
 @pytest.mark.ci
@@ -752,11 +752,11 @@ async def test_the_last_words_of_a_failed_attempt_reach_the_next_one_and_the_rep
     outcome = await theatre.ralph(GOAL)
     assert outcome.status == ("blocked", "stuck", 5)
     second = next(one for one in theatre.prompts if one["role"] == "worker" and one["attempt"] == "2")
-    assert "said at its end, unproven" in second["prompt"]
+    assert "The last message of that attempt, unproven" in second["prompt"]
     assert "Cannot be done because the" in second["prompt"]
     assert "\x1b" not in second["prompt"]
     report = theatre.report
-    assert report.count("the worker said, unproven: Cannot be done because the") == 1
+    assert report.count("the worker's last message, unproven: Cannot be done because the") == 1
     assert "\x1b" not in report
 
 
@@ -767,7 +767,7 @@ async def test_the_last_words_of_a_turn_without_a_promise_reach_the_next_one(tmp
     outcome = await theatre.ralph("--yolo", "write a parser")
     assert outcome.status == ("blocked", "stuck", 5)
     assert "The second half is left" in theatre.prompts[1]["prompt"]
-    assert "the worker said, unproven: The second half is left" in theatre.report
+    assert "the worker's last message, unproven: The second half is left" in theatre.report
 
 
 @pytest.mark.ci

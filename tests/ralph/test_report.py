@@ -220,7 +220,7 @@ def test_a_completed_task_without_evidence_is_not_taken_for_proven(finished: Run
     finished.spans["t4"] = [Span(FolderSnapshot(START, "e" * 40), FolderSnapshot(START, "f" * 40))]
     report = finished.report()
     assert "4 of 4 tasks are done (1 of them before this run)" in report
-    assert "nobody has verified it here" in report.partition("### `t3`")[2].partition("###")[0]
+    assert "this run did not verify it" in report.partition("### `t3`")[2].partition("###")[0]
     assert "**There is no evidence**" in report.partition("### `t4`")[2].partition("\n## ")[0]
 
 
@@ -465,8 +465,8 @@ def test_which_task_ended_first_does_not_change_the_report(tmp_path: Path) -> No
     one, other = (shared_run(tmp_path / name, turned=name == "b").report() for name in "ab")
     assert one == other
     assert "2 workers shared one checkout" in one
-    assert "All that changed: `t1.py`, `t2.py`" in one
-    assert "their commits cannot be told apart" in section(one, "Commands to accept or undo")
+    assert "All changed files: `t1.py`, `t2.py`" in one
+    assert "their commits cannot be assigned to tasks" in section(one, "Commands to accept or undo")
     assert FIRST not in one
 
 

@@ -197,7 +197,7 @@ async def test_free_text_does_not_decide_about_a_red_check(tmp_path: Path) -> No
     async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
         await terminal.shows("What should the run do?")
         terminal.type("later\n")
-        await terminal.shows('"later" does not say what to do')
+        await terminal.shows('"later" is not one of the answers')
         terminal.type("2\n")
         assert await terminal.exit_code() == 0
     assert len(theatre.cast) == 4
@@ -211,7 +211,7 @@ async def test_an_answer_from_elsewhere_decides_about_a_red_check(tmp_path: Path
     assert record["status"] == "paused"
     outcome = await theatre.atomic("answer", id, "later", "--json")
     assert outcome.status == ("paused", "question", 5)
-    assert '"later" does not say what to do: choose one of the answers.' in outcome.end["message"]
+    assert '"later" is not one of the answers. Choose one.' in outcome.end["message"]
     assert outcome.end["resume"] == f'atomic answer {id} "ANSWER"'
     assert (await theatre.atomic("answer", id, "It is the goal", "--json")).status == DONE
 

@@ -135,7 +135,7 @@ async def test_a_worker_does_not_replace_bytes_of_which_no_copy_can_be_kept(tmp_
     theatre = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
     await theatre.ralph("--verify", "true", GOAL)
     assert (theatre.project / "draft.md").read_text() == f"{secret}\n"
-    assert "draft.md: no copy can be kept of what is there now" in theatre.prompts[2]["prompt"]
+    assert "draft.md: its current content cannot be copied" in theatre.prompts[2]["prompt"]
 
 
 @pytest.mark.ci

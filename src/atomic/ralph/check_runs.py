@@ -25,7 +25,7 @@ from atomic.tasks import Task
 from atomic.workflows.task_loop import COMES_FIRST
 
 ResultT = TypeVar("ResultT")
-MAX_RUNS = 3  # of the checks, if files change meanwhile
+MAX_RUNS = 3  # of the checks, if files change while they run
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -146,9 +146,6 @@ async def is_known_green(run: RunFolder, state: RalphState, now: FolderSnapshot)
     return state.start is not None and not await moved_files(run, state.start, now)
 
 
-# repairs -------------------------------------------------------------------------------------------------------------
-
-
 def repair_task(run: RunFolder, red: Sequence[CheckResult]) -> Task:
     """Return a task for red checks. No other task begins before it is done."""
     known = {task.id for task in run.tasks.tasks}  # a list may have a task of such a name
@@ -168,9 +165,6 @@ def _ended(result: CheckResult) -> str:
     if result.exit_code == NOT_FOUND:
         return f"was not found (exit code {NOT_FOUND})"
     return f"ended with exit code {result.exit_code}"
-
-
-# new projects --------------------------------------------------------------------------------------------------------
 
 
 async def look_for_check(ctx: Ralph, run: RunFolder) -> None:

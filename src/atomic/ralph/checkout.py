@@ -1,7 +1,7 @@
 """The user's checkout between turns: its branch, its history, and the user's uncommitted files.
 
 A turn may only add commits to the current branch. It may not leave the branch, rewrite it, or touch the user's
-uncommitted files. A change of the branch while no turn runs comes from the user: the run pauses and says so.
+uncommitted files. A change of the branch while no turn runs comes from the user: the run pauses with a message.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ GONE = "Your turn has deleted the folder .git, and with it the history of the pr
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A commit and its branch; None if there is none."""
+    """A commit and its branch, either of which may be missing."""
 
     head: str | None
     branch: str | None
 
     @property
     def name(self) -> str:
-        """Return the branch in words."""
+        """Return a readable name of the branch."""
         if self.branch is None:
             return f"no branch (HEAD is {str(self.head)[:12]})"
         return self.branch.removeprefix("refs/heads/")
@@ -89,7 +89,7 @@ class Known(msgspec.Struct, frozen=True):
     seen: Seen | None = None  # None while a turn runs
     hooks: list[str] = []  # that may refuse a commit
     uncommitted: list[str] = []  # files in no commit, if there are such hooks
-    told: Position | None = None  # the position that the user was asked about
+    told: Position | None = None  # the position that the last pause was about
 
 
 def _read_known(fact: Any) -> Known:
@@ -110,7 +110,7 @@ def index_after_turn(facts: Mapping[str, Any]) -> tuple[str | None, dict[str, En
 
 
 def is_turn_open(facts: Mapping[str, Any]) -> bool:
-    """Return whether a turn or a check began and did not end: what it touched is not known."""
+    """Return whether a turn or a check began and did not end, so its changes are not known."""
     found = facts.get(POSITION)
     if facts.get(CHECKING):
         return True
@@ -136,8 +136,6 @@ class Checkout:
     @property
     def files(self) -> UsersFiles:
         return read_users_files(self._facts)
-
-    # at the start --------------------------------------------------------------------------------------------------
 
     async def begin(self, now: FolderSnapshot) -> None:
         """Record the branch of the work and the user's uncommitted files, before any check runs.
@@ -169,7 +167,7 @@ class Checkout:
                 "HEAD is detached: the commits of this run will be on no branch. git switch -c NAME gives them one"
             )
         self._note(Known(position, Seen(position, now.tree)))
-        # Without a commit the user's files and the project cannot be told apart: all belong to the project.
+        # Without a commit nothing separates the user's files from the project: all belong to it.
         if position.head is None:
             await self._keep_existing(repository.root, now, "git add -A && git commit")
             return
@@ -204,8 +202,6 @@ class Checkout:
             f"file back.{kept}"
         )
 
-    # around checks -------------------------------------------------------------------------------------------------
-
     async def begin_checks(self, before: FolderSnapshot) -> None:
         """Attribute the changes since the last turn to the user, so that later changes belong to the checks."""
         known = self._known()
@@ -221,7 +217,7 @@ class Checkout:
             self._facts.set(CHECKING, True)
 
     async def end_checks(self, before: FolderSnapshot) -> FolderSnapshot:
-        """Report what the checks have done to the user's files, and return a snapshot after them."""
+        """Report changes of the user's files by checks, and return a snapshot after them."""
         _open_checks[self._run.session] -= 1
         after = await self._run.snapshots.take() if self._run.cwd.is_dir() else before
         known = self._known()
@@ -254,20 +250,18 @@ class Checkout:
         return bool(self._facts.get(CHECKING)) and not _open_checks[self._run.session]
 
     async def _recover_checks(self, known: Known, repository: Repository) -> Known:
-        """Separate what killed checks did to the user's files from what the user has changed since."""
+        """Separate changes of the user's files by killed checks from later changes by the user."""
         known = await self._adopt_after_kill(known, repository)
         await self._report_checks(known, repository)
         self._facts.set(CHECKING, False)
         return known
 
-    # around a turn -------------------------------------------------------------------------------------------------
-
     @asynccontextmanager
     async def turn(self, task: str, *, is_repair: bool, hidden_as: str = "") -> AsyncGenerator[None]:
-        """Watch a turn, and set `failed` to what it did and must not do. Raises Suspend if the branch has changed.
+        """Watch a turn, and set `failed` to a forbidden change that it made.
 
-        `is_repair`: the turn is to undo what the one before it has moved. `hidden_as`: the name for `hidden_changes`,
-        if it is not that of the task.
+        `is_repair`: the turn must undo a change of the turn before it. `hidden_as`: the name
+        for `hidden_changes`, if it is not the task. Raises Suspend if the branch has changed.
         """
         repository = self._repository()
         if (known := self._known()) is not None and repository is not None and not self._others(task):
@@ -323,7 +317,7 @@ class Checkout:
         seen = Seen(position, snapshot.tree, await self._staged(repository, position), self._inner(repository))
         hooks = await repository.commit_hooks()
         loose = sorted(await self._run.snapshots.uncommitted(snapshot))[:MOST_FILES] if hooks else []
-        if self._others(task):  # a turn has begun meanwhile: its changes are not the user's
+        if self._others(task):  # a turn has begun since: its changes are not the user's
             return
         self._note(msgspec.structs.replace(known, seen=seen, hooks=hooks, uncommitted=loose))
 
@@ -403,7 +397,7 @@ class Checkout:
         return known
 
     async def _judge(self, task: str) -> Try | None:
-        """Return what the turn did and must not do, with the commands that undo it; None if there is nothing."""
+        """Return a forbidden change of the turn, with the commands that undo it, or None."""
         known = self._known()
         repository = find_repository(self._run.cwd)
         if known is None:
@@ -453,7 +447,7 @@ class Checkout:
         return Try("git", text, f"your uncommitted work was touched: {reason}{more} (by the turn, or by you)")
 
     async def _adopt_own_commits(self, since: str, head: str, repository: Repository) -> None:
-        """Attribute files to the project that the user has probably committed during the turn; the report says so.
+        """Attribute files to the project that the user has probably committed during the turn; the report lists them.
 
         The earlier content of such a file is kept if the commit has changed it.
         """
@@ -474,7 +468,7 @@ class Checkout:
         self._facts.set(FACT, to_fact(msgspec.structs.replace(again, committed=committed, versions=versions)))
 
     async def _find_troubles(self, since: str, repository: Repository, task: str) -> dict[str, Trouble]:
-        """Record what is wrong with the user's files now, and keep their current content."""
+        """Record unwanted changes of the user's files, and keep their current content."""
         files = self.files
         troubles = await troubles_of(files, repository, since, task)
         for path, trouble in troubles.items():
@@ -507,7 +501,7 @@ class Checkout:
 
 
 def _with_old_troubles(files: UsersFiles, before: UsersFiles) -> UsersFiles:
-    """Return the list with those files of an earlier one that are still as a check left them."""
+    """Return the list, with files of an earlier one that are still as a check left them."""
     root = Path(files.root)
     troubles = {path: one for path, one in before.troubles.items() if content_of(root / path) == one.content}
     known = {**files.files, **{path: before.files[path] for path in troubles}}

@@ -33,32 +33,6 @@ NOT_FOUND = 127  # exit code of sh
 _EXTRA = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1"}
 
 
-# run a check ---------------------------------------------------------------------------------------------------------
-
-
-class _Run(msgspec.Struct, frozen=True):
-    """How one run of a check ended."""
-
-    exit_code: int
-    seconds: float
-    timed_out: bool
-    output_sha256: str
-    output_tail: str
-
-    def result(self, command: str, *, baseline: int | None, blocking: bool, flaky: bool) -> CheckResult:
-        return CheckResult(
-            command,
-            self.exit_code,
-            self.seconds,
-            self.timed_out,
-            self.output_sha256,
-            self.output_tail,
-            baseline,
-            blocking,
-            flaky,
-        )
-
-
 class _Output:
     """The hash and the end of a check's output."""
 
@@ -110,10 +84,11 @@ def _one_at_a_time() -> asyncio.Lock:
     return _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
-async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> _Run:
+async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> CheckResult:
     """Run a check once. Raises ExecError if it cannot be started, because the folder is gone.
 
-    It gets the user's environment without secrets, and the secrets that `passed` names.
+    It gets the user's environment without secrets, and the secrets that `passed` names. The
+    caller completes the result: it knows the baseline, and whether a failure blocks.
     """
     output = _Output()
     began = monotonic()
@@ -129,19 +104,8 @@ async def _run(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -
         exit_code = KILLED
         timed_out = True
     seconds = round(monotonic() - began, 3)
-    return _Run(exit_code, seconds, timed_out, output.hash.hexdigest(), output.tail())
-
-
-async def _run_twice(command: str, cwd: Path, timeout: float, passed: Sequence[str]) -> tuple[_Run, bool]:
-    """Run a check, and once more if it fails. Return the last run, and whether the check is flaky."""
-    first = await _run(command, cwd, timeout, passed)
-    if first.exit_code == 0 or first.timed_out:
-        return first, False
-    second = await _run(command, cwd, timeout, passed)
-    return second, second.exit_code == 0
-
-
-# the checks of a session ---------------------------------------------------------------------------------------------
+    digest = output.hash.hexdigest()
+    return CheckResult(command, exit_code, seconds, timed_out, digest, output.tail(), None, blocking=False)
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -266,12 +230,12 @@ class CheckHistory:
                 known = self.baseline.get(gate.command)
                 if known == 0 or (known is not None and not again):
                     continue
-                run = await _run(gate.command, cwd, timeout, self._variables)
+                result = await _run(gate.command, cwd, timeout, self._variables)
                 record = self._read()
-                baseline = {**record.baseline, gate.command: run.exit_code}
+                baseline = {**record.baseline, gate.command: result.exit_code}
                 self._write(msgspec.structs.replace(record, baseline=baseline))
-                if run.exit_code != 0:
-                    red.append(run.result(gate.command, baseline=run.exit_code, blocking=False, flaky=False))
+                if result.exit_code != 0:
+                    red.append(msgspec.structs.replace(result, baseline_exit_code=result.exit_code))
         return red
 
     async def check(self, cwd: Path, timeout: float) -> list[CheckResult]:
@@ -279,16 +243,21 @@ class CheckHistory:
         return [await self._check(gate.command, cwd, timeout) for gate in self.gates]
 
     async def _check(self, command: str, cwd: Path, timeout: float) -> CheckResult:
+        is_flaky = False
         async with _one_at_a_time():
-            run, flaky = await _run_twice(command, cwd, timeout, self._variables)
-        if run.exit_code == 0:
-            self._note_pass(command)
-        return run.result(command, baseline=self.baseline.get(command), blocking=self.is_blocking(command), flaky=flaky)
-
-    def _note_pass(self, command: str) -> None:
+            result = await _run(command, cwd, timeout, self._variables)
+            if result.exit_code != 0 and not result.timed_out:
+                result = await _run(command, cwd, timeout, self._variables)
+                is_flaky = result.exit_code == 0
         record = self._read()
-        if command not in record.passed_once:
+        if result.exit_code == 0 and command not in record.passed_once:
             self._write(msgspec.structs.replace(record, passed_once=(*record.passed_once, command)))
+        return msgspec.structs.replace(
+            result,
+            baseline_exit_code=record.baseline.get(command),
+            blocking=self.is_blocking(command),
+            flaky=is_flaky,
+        )
 
     def _read(self) -> _Record:
         # Read each time: parallel tasks have their own objects on the same facts.

@@ -45,7 +45,7 @@ RALPH = WorkflowDefinition(
         "prepare": "look at the project and its checks",
         "plan": "split the goal into tasks",
         "work": "work on the task",
-        "gate": "run the checks on what the worker left",
+        "gate": "run the checks on the worker's files",
         "review": "review the change",
         "turn": "work on the prompt",
         "look": "check whether the promise was kept",

@@ -1,4 +1,4 @@
-"""The report of a dry run: what would be done. It does not claim that anything is done."""
+"""The report of a dry run: the plan, and the command that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evidence of a task's work, as the engine observed it: one fact of the run for each task."""
+"""The evidence of a task's work, as Atomic observed it: one fact of the run for each task."""
 
 from __future__ import annotations
 
@@ -66,9 +66,6 @@ def diffstat(changes: Iterable[FileChange]) -> Diffstat:
     )
 
 
-# Facts of the run ---------------------------------------------------------------------------------------------------
-
-
 def evidence_name(facts: Mapping[str, Any], task_id: str) -> str:
     """Return the name of a task's fact, with a hash if another task has the same name."""
     *names, last = (f"{_FOLDER}{name}.json" for name in _names(task_id))
@@ -99,8 +96,6 @@ def _names(task_id: str) -> Iterator[str]:
     yield digest
 
 
-# Files that decide whether work counts as good ------------------------------------------------------------------------
-
 _TEST_FOLDERS = {"test", "tests", "__tests__", "testdata", "__snapshots__", "spec", "specs", "e2e"}
 _TEST_NAMES = (
     *("test_*.py", "*_test.py", "tests.py", "*_test.go", "*_test.rs", "test_*.rs", "tests.rs"),
@@ -108,48 +103,20 @@ _TEST_NAMES = (
     *("*Test.java", "*Tests.java", "Test*.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Test.php", "*Tests.cs"),
 )
 _STEERING_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".buildkite", ".husky", ".cargo")
-_STEERING_NAMES = (
-    *(".gitignore", ".gitattributes"),  # can hide changes
-    *(
-        ".gitignore",
-        ".gitattributes",
-        "conftest.py",
-        "pytest.ini",
-        ".pytest.ini",
-        "pytest.toml",
-        "tox.ini",
-        "setup.cfg",
-        "setup.py",
-        "pyproject.toml",
-    ),
-    *(
-        "noxfile.py",
-        "sitecustomize.py",
-        "usercustomize.py",
-        "*.pth",
-        ".coveragerc",
-        "mypy.ini",
-        "ruff.toml",
-        ".ruff.toml",
-    ),
-    *(
-        "package.json",
-        ".npmrc",
-        ".yarnrc*",
-        ".pnpmfile.*",
-        "bunfig.toml",
-        "tsconfig*.json",
-        "jest.config.*",
-        "vitest.*",
-    ),
-    *("vite.config.*", "babel.config.*", ".babelrc*", ".mocharc*", "karma.conf.*", "playwright.config.*"),
-    *("cypress.config.*", "eslint.config.*", ".eslintrc*", ".eslintignore", "biome.json*"),
-    *("Cargo.toml", "build.rs", "clippy.toml", "nextest.toml"),
-    # Versions of the tools that run the tests: another tool of the same name could report anything.
-    *("*.lock", "*.lockb", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum", "requirements*.txt"),
-    *("go.mod", "pom.xml", "build.gradle*", "settings.gradle*"),
-    *("Makefile", "makefile", "GNUmakefile", "*.mk", "justfile", "Justfile", "Taskfile.y*ml", "Rakefile"),
-    *(".gitlab-ci.yml", ".travis.yml", "azure-pipelines*.yml", "Jenkinsfile", ".pre-commit-config.yaml"),
+# Lock files have the versions of the tools that run the tests: another tool of the same
+# name could report anything. Ignore rules can hide changes.
+_STEERING_NAMES = tuple(
+    """
+    .gitignore .gitattributes conftest.py pytest.ini .pytest.ini pytest.toml tox.ini setup.cfg setup.py
+    pyproject.toml noxfile.py sitecustomize.py usercustomize.py *.pth .coveragerc mypy.ini ruff.toml
+    .ruff.toml package.json .npmrc .yarnrc* .pnpmfile.* bunfig.toml tsconfig*.json jest.config.* vitest.*
+    vite.config.* babel.config.* .babelrc* .mocharc* karma.conf.* playwright.config.* cypress.config.*
+    eslint.config.* .eslintrc* .eslintignore biome.json* Cargo.toml build.rs clippy.toml nextest.toml go.mod
+    pom.xml build.gradle* settings.gradle* Makefile makefile GNUmakefile *.mk justfile Justfile
+    Taskfile.y*ml Rakefile .gitlab-ci.yml .travis.yml azure-pipelines*.yml Jenkinsfile
+    .pre-commit-config.yaml
+    *.lock *.lockb package-lock.json npm-shrinkwrap.json pnpm-lock.yaml go.sum requirements*.txt
+    """.split()  # noqa: SIM905  # easier to read without quotes
 )
 
 
@@ -190,7 +157,7 @@ def _is_named(path: str, word: str) -> bool:
 def _named_files(command: str) -> Iterator[str]:
     """Yield the words of a command that could be files, also in quotes, after a sign, or run as modules."""
     pieces = re.split(r"[\s;|&()<>\"'`=,:]+", command)
-    with suppress(ValueError):  # a quote is not closed: sh will say so
+    with suppress(ValueError):  # a quote is not closed: sh reports that
         pieces += shlex.split(command)
     for module in re.findall(r"-m\s*([\w.]+)", command):
         pieces += (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py")

@@ -49,7 +49,7 @@ class Listing(msgspec.Struct, frozen=True):
     cut: str = ""  # the first folder beyond the limit
 
     def differing(self, other: Listing) -> set[str]:
-        """Return the files that differ, of those that both listings cover."""
+        """Return the files that differ and that both listings cover."""
         differing = {digest for _, digest in self.digests} ^ {digest for _, digest in other.digests}
         paths = {path for path, digest in (*self.digests, *other.digests) if digest in differing}
         return {path for path in paths if self._has_seen(path) and other._has_seen(path)}
@@ -64,7 +64,7 @@ class Hidden(msgspec.Struct, frozen=True):
     """The last listing and the changes by task; a fact of the run."""
 
     listing: Listing = Listing()
-    changed: dict[str, list[str]] = {}  # by task: what its turns have changed
+    changed: dict[str, list[str]] = {}  # by task: the files that its turns have changed
     since: float = 0.0  # when the first open turn began
 
 
@@ -104,21 +104,21 @@ class HiddenFiles:
             since = time.time()
             found = await asyncio.to_thread(list_files, self._root, self._commands)
             known = self._known
-            if not known.since:  # no other turn has begun meanwhile
+            if not known.since:  # no other turn has begun during the listing
                 cut = "" if known.listing.cut else found.cut
                 self._facts.set(FACT, Hidden(found, known.changed, since))
         _open_turns[self._session] += 1
         return cut
 
     async def end_turn(self, task: str) -> None:
-        """Record what the turn has changed, and remove the caches that it has left."""
+        """Record the files that the turn has changed, and remove caches that it has left."""
         try:
             if since := self._known.since:
                 await self._remove_caches(since - SLACK)
             found = await asyncio.to_thread(list_files, self._root, self._commands)
         finally:
             _open_turns[self._session] -= 1
-        known = self._known  # another turn may have ended meanwhile
+        known = self._known  # another turn may have ended during the listing
         new = sorted({*known.changed.get(task, ()), *known.listing.differing(found)})
         changed = {**known.changed, task: new} if new else known.changed
         since = known.since if _open_turns[self._session] else 0.0
@@ -176,7 +176,7 @@ def _is_tool_folder(folder: str) -> bool:
 
 
 def _files_of_git(root: Path) -> dict[str, Path]:
-    """Return the rules and hooks of git. A linked worktree shares those of its repository."""
+    """Return the rules and hooks of git. A linked worktree shares them with its repository."""
     repository = find_repository(root)
     if repository is None:
         return {}

@@ -87,8 +87,8 @@ def check_resume(params: ResumeParams) -> None:
     red_checks_of(given)
     if "red_checks" in given and params.has_worked:
         raise StartError(
-            "--red-checks says what a check means that is red before the run, and this run has begun its work: make"
-            f" the check green and run atomic resume {params.run}, or start a new run with --red-checks"
+            "--red-checks has no effect: it decides about checks that are red before the run, and this run has begun"
+            f" its work. Make the check green and run atomic resume {params.run}, or start a new run with --red-checks"
         )
     if "review_rounds" not in given:
         return
@@ -144,11 +144,10 @@ def read_list(path: Path) -> TaskList:
     if not tasks.tasks:
         raise StartError(f"{path} has no tasks: add one, or give another list")
     if all(task.status.is_done for task in tasks.tasks):
-        raise StartError(f"all {len(tasks.tasks)} tasks in {path} are completed already: nothing is left to do")
+        raise StartError(
+            f"all {len(tasks.tasks)} tasks in {path} are completed already: add a task, or give another list"
+        )
     return tasks
-
-
-# words and numbers -------------------------------------------------------------------------------------------------
 
 
 def _check_words(config: Mapping[str, Any]) -> None:
@@ -196,7 +195,7 @@ def check_trust(params: WorkflowStateParams, options: Options) -> None:
 def check_operation(cwd: str, *, then: str = "start again") -> None:
     """Refuse a checkout with an unfinished merge or rebase, which a worker's commit would finish. Raises StartError.
 
-    `then` says how the run continues once the operation is finished.
+    `then` is the next command once the operation is finished.
     """
     repository = find_repository(cwd)
     operation = "" if repository is None else repository.operation()
@@ -233,7 +232,7 @@ def _users_own(params: WorkflowStateParams) -> set[str]:
 
 
 def project_check(project: str, cwd: str) -> CheckCommand | None:
-    """Return the check that the project's files define, as it is run from `cwd`; None if there is none."""
+    """Return the check that the project's files define, as it is run from `cwd`, or None."""
     found = find_check(Path(project))
     if found is None or os.path.realpath(project) == os.path.realpath(cwd):
         return found
@@ -265,9 +264,6 @@ def _commands(given: Any) -> Sequence[str]:
     if not all(isinstance(command, str) and command.strip() for command in commands):
         raise StartError('--verify needs a command, such as --verify "make test"')
     return list(dict.fromkeys(commands))
-
-
-# where the work comes from -----------------------------------------------------------------------------------------
 
 
 def _source(
@@ -308,7 +304,7 @@ def _spec(prompt: str, cwd: Path) -> tuple[str, str]:
     except (OSError, ValueError):  # not a possible file name
         return prompt, ""
     if prompt.endswith(_SPEC_ENDINGS) and " " not in prompt:
-        raise StartError(f"{prompt}: there is no such file")
+        raise StartError(f"{prompt} does not exist: give the path of a spec, or a prompt in quotes")
     return prompt, ""
 
 
@@ -318,7 +314,7 @@ def _read_spec(path: Path) -> str:
     except OSError as error:
         raise StartError(f"{path}: {error.strerror or error}") from error
     if not text.strip():
-        raise StartError(f"{path} is empty: it does not say what to do")
+        raise StartError(f"{path} is empty: write the goal into it, or give another file")
     if len(text) > MAX_SPEC:
         raise StartError(f"{path} is longer than {MAX_SPEC:,} characters: give a shorter spec")
     return text

@@ -89,7 +89,7 @@ def plan_in(text: str) -> TaskList:
 
 
 def plan_tool(submit: Callable[[Any], None]) -> CustomTool:
-    """Return the tool with which a planner submits its plan; it answers with what is wrong."""
+    """Return the tool with which a planner submits its plan; it answers with the problems."""
 
     async def run(arguments: Mapping[str, Any]) -> str:
         given = msgspec.to_builtins(arguments)

@@ -51,7 +51,7 @@ _MEANINGS = {
     "goal": "goal",
     STOP.casefold(): "",
 }
-_ASKED = "asked"  # how many questions about red checks were asked
+_ASKED = "asked"  # the number of questions about red checks
 _CLOSED = "stops"  # how many of them led to no decision
 _REFUSED = "refused"  # the last answer, if it was not one of the options
 MAX_OUTPUT = 600  # characters of a red check's output
@@ -75,10 +75,10 @@ async def prepare(ctx: Ralph) -> NodeResult:
     if run.options.workers > 1:
         run.say(
             f"{run.options.workers} workers share one checkout, which is risky: each sees the half-done work of the "
-            "others, a check may fail because of another's work, and changes cannot be told apart"
+            "others, a check may fail because of another's work, and changes cannot be assigned to tasks"
         )
     if run.options.pr and (why := await obstacle(run.cwd)):
-        run.say(f"there will be no pull request unless you help before the end: {why}")
+        run.say(f"there will be no pull request unless you fix this before the end: {why}")
     untouched = await run.snapshots.take()
     await Checkout(run).begin(untouched)
     if run.options.dry_run:
@@ -136,8 +136,8 @@ def _warn_of_others(run: RunFolder) -> None:
         is_other = record.id != run.session.name and record.status is SessionStatus.RUNNING and record.cwd
         if is_other and not record.is_conversation and _checkout(Path(record.cwd)) == here:
             run.say(
-                f"{record.workflow} {record.id} works in this checkout at the same time: each may spoil or be credited "
-                f"with the work of the other. atomic stop {record.id} pauses it"
+                f"{record.workflow} {record.id} works in this checkout at the same time: each may damage the work "
+                f"of the other, or be credited with it. atomic stop {record.id} pauses it"
             )
 
 
@@ -147,7 +147,7 @@ def _checkout(folder: Path) -> Path:
 
 
 async def _decide(ctx: Ralph, run: RunFolder, red: Sequence[CheckResult]) -> None:
-    """Decide what red checks before the run mean. Raises Suspend if the run is to stop."""
+    """Decide what red checks before the run mean. Raises Suspend if the run must stop."""
     said = red_checks_of(ctx.deps.config)
     missing = [check for check in red if check.exit_code in (NOT_FOUND, NOT_EXECUTABLE)]
     if not said and run.options.mode == "yolo" and not missing:  # a misspelled command never passes
@@ -180,7 +180,7 @@ async def _ask_about(ctx: Ralph, run: RunFolder, red: Sequence[CheckResult]) -> 
     """Ask what red checks mean; an empty result means stop. Each question has its own id."""
     for check in red:
         if output := _output(check):
-            run.say(f"{check.command} says: {output}")
+            run.say(f"{check.command} printed: {output}")
     while True:
         number = ctx.remembered(_CLOSED, 0) + 1
         await ctx.remember(_ASKED, number)
@@ -201,13 +201,13 @@ def _id_of(number: int) -> str:
 
 def _question(red: Sequence[CheckResult], number: int, refused: str) -> Question:
     """Return the question without the checks' output: a recorded answer is found by the question's text."""
-    again = f'"{one_line(refused)[:60]}" does not say what to do: choose one of the answers. ' if refused else ""
+    again = f'"{one_line(refused)[:60]}" is not one of the answers. Choose one. ' if refused else ""
     return Question(
         f"{again}{' '.join(_described(check) for check in red)} What should the run do?",
         id=_id_of(number),
         header="Red check",
         options=[
-            Option(IGNORE, "work without it; the report says so"),
+            Option(IGNORE, "work without it; the report mentions that"),
             Option(GOAL, "the run is completed only when it is green"),
             Option(STOP, "nothing has been paid yet"),
         ],
@@ -239,9 +239,9 @@ def _stopped(run: RunFolder, red: Sequence[CheckResult]) -> str:
     for check in red:
         sentences.append(_described(check))
         if output := _output(check):
-            sentences.append(f'It says: "{output}".')
+            sentences.append(f'It printed: "{output}".')
     return (
-        f"{' '.join(sentences)} Nothing was paid. Fix it and run `atomic resume {id}`, or say what it means:"
+        f"{' '.join(sentences)} Nothing was paid. Fix it and run `atomic resume {id}`, or decide what it means:"
         f" `atomic resume {id} --red-checks goal` (completed only when it is green) or `--red-checks ignore`"
         " (do not count it). For another command start a new run with --verify"
     )

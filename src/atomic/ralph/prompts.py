@@ -1,8 +1,10 @@
-"""The prompts of each turn: the data that a role needs for it.
+"""The prompts of each turn: the data that a role needs.
 
-How a role works is in its agent file (`entities/builtin/agents/`, or the user's). A prompt adds what that file cannot
-know, and the rules that hold whichever file is used. Its first line names the role and the task for logs, recordings
-and replay. Text from files, checks and agents is fenced and labelled, so that no one takes it for an instruction.
+How a role works is in its agent file (`entities/builtin/agents/`, or the user's).
+A prompt adds the
+facts of the run, and the rules that hold for every agent file. Its first line names the
+role and the task for logs, recordings and replay. Text from files, checks and agents is
+fenced and labelled, so that no agent takes it for an instruction.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ MAX_TASKS = 40_000  # characters of all tasks together
 
 
 class PromptContext(msgspec.Struct, frozen=True):
-    """What all roles must know about the project."""
+    """Facts about the project that all roles need."""
 
     cwd: str
     notes: str  # the file for notes from one worker to the next
@@ -71,15 +73,12 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"{title}:\n" + "\n".join(f"- {line}" for line in lines) if lines else ""
 
 
-# planner -----------------------------------------------------------------------------------------------------------
-
-
 def planner_prompt(goal: str, origin: str, context: PromptContext, *, attempt: int, problem: str = "") -> str:
     """Ask for the tasks of a goal."""
     check = ""
     if not context.checks:
         check = (
-            "In `check`, beside `tasks`, name the command that must pass when all tasks are done (such as "
+            "In `check`, next to `tasks`, name the command that must pass when all tasks are done (such as "
             "`cargo test`). One task must make it work."
         )
     return _paragraphs(
@@ -89,7 +88,7 @@ def planner_prompt(goal: str, origin: str, context: PromptContext, *, attempt: i
         goal,
         "# What to do",
         "Read the project and split the goal into tasks that workers can do one by one, each with its tests. "
-        "Change nothing. Nobody answers questions.",
+        "Change nothing. You cannot ask questions.",
         _checks(context, "After each task a program runs"),
         check,
         _rules(context),
@@ -97,9 +96,6 @@ def planner_prompt(goal: str, origin: str, context: PromptContext, *, attempt: i
         "Submit the plan with the tool `submit_plan` if you have it. Otherwise answer only with JSON: "
         '`{"tasks": […]}`.',
     )
-
-
-# worker and fixer --------------------------------------------------------------------------------------------------
 
 
 def worker_prompt(
@@ -119,7 +115,7 @@ def worker_prompt(
     role = role_of(task)
     if role == "fixer" and is_check_repair(task):
         kind = "Repair"
-        text = f"The project's checks are red, and nobody else works until they pass.\n\n{task.description}"
+        text = f"The project's checks are red. All other work waits until they pass.\n\n{task.description}"
     elif role == "fixer":
         kind = "Finding"
         text = _finding(task)
@@ -154,11 +150,11 @@ def _finding(task: Task) -> str:
     facts = "Priority: not given, so it blocks" if priority is None else f"Priority: P{priority}"
     if location := finding.get("location"):
         facts += f"\nLocation: {location}"
-    return f"{facts}\n\nWhat the reviewer says:\n\n{quoted(task.description, end=False)}"
+    return f"{facts}\n\nThe reviewer's text:\n\n{quoted(task.description, end=False)}"
 
 
 def aim_of(goal: str, tasks: Sequence[Task]) -> str:
-    """Return what a fix must not break: the goal, and the tasks with their acceptance."""
+    """Return the goal and the tasks with their acceptance, which a fix must not break."""
     texts: list[str] = []
     if goal:
         texts.append(f"The run's goal:\n\n{quoted(goal, most=4_000, end=False)}")
@@ -168,7 +164,7 @@ def aim_of(goal: str, tasks: Sequence[Task]) -> str:
 
 
 def _details(task: Task) -> str:
-    """Return what else the author of a task list wrote about a task, such as steps or a category."""
+    """Return other fields of a task in its list, such as steps or a category."""
     more = {key: value for key, value in task.metadata.items() if key not in ("role", "finding")}
     if not more or role_of(task) == "fixer":
         return ""
@@ -181,10 +177,10 @@ def _last_attempt(context: PromptContext, attempt: int, trouble: str, said: str,
     if trouble:
         texts.append(f"# Attempt {attempt - 1} failed\n\n{trouble}")
     if said:
-        texts.append(f"The agent of that attempt said at its end, unproven:\n\n{quoted(said)}")
+        texts.append(f"The last message of that attempt, unproven:\n\n{quoted(said)}")
     if cut_off:
         look = "`git status` and `git log` show" if context.is_git else "the files show"
-        texts.append(f"An earlier turn on this was cut off before its end: {look} what it left. Continue from there.")
+        texts.append(f"An earlier turn on this was interrupted: {look} its changes. Continue from there.")
     return "\n\n".join(texts)
 
 
@@ -195,16 +191,16 @@ def _checks(context: PromptContext, when: str) -> str:
     for check in context.checks:
         remark = ""
         if check in context.red_before:
-            remark = " (failed before this run, so it stops nobody; make it pass only if you are asked to)"
+            remark = " (failed before this run, so it does not block; make it pass only if the task requires it)"
         elif check in context.wanted:
             remark = " (has not passed yet; it must pass when all tasks are done)"
         lines.append(f"- `{check}`{remark}")
     listed = "\n".join(lines)
-    return f"{when}, in `{context.cwd}`:\n{listed}\nOnly its exit code counts, not what you say about it."
+    return f"{when}, in `{context.cwd}`:\n{listed}\nOnly its exit code counts, not your description of it."
 
 
 def _work_rules(context: PromptContext) -> str:
-    commit = "This folder is in no git repository: leave the files as they should be."
+    commit = "This folder is not in a git repository: leave the files in their final state."
     if context.is_git:
         commit = (
             "Commit your work on the current branch, in one commit, and only the files of this task, by name: "
@@ -221,8 +217,8 @@ def _work_rules(context: PromptContext) -> str:
         commit += " Others work in the same checkout at the same time: do not touch their files and commits."
     return (
         f"{commit}\n"
-        f"Add what the next worker must know to `{context.notes}` (a few lines; read it first if it exists).\n"
-        "Nobody answers questions. Do not weaken tests, checks or CI: a reviewer sees every such change."
+        f"Add notes for the next worker to `{context.notes}` (a few lines; read it first if it exists).\n"
+        "You cannot ask questions. Do not weaken tests, checks or CI: a reviewer sees every such change."
     )
 
 
@@ -245,9 +241,6 @@ def check_output(results: Sequence[CheckResult]) -> str:
     return "\n\n".join(parts)
 
 
-# reviewer ----------------------------------------------------------------------------------------------------------
-
-
 class Change(msgspec.Struct, frozen=True):
     """The change that a reviewer judges."""
 
@@ -268,7 +261,7 @@ def reviewer_prompt(
     before: Sequence[Finding] = (),
     problem: str = "",
 ) -> str:
-    """Ask for a review of the change. The prompt has nothing that workers said about it."""
+    """Ask for a review of the change. The prompt has no claims of workers."""
     task_lines: list[str] = []
     for task in tasks:
         task_lines.append(_summary(task, len(tasks)))
@@ -325,16 +318,13 @@ def _patch(change: Change, context: PromptContext) -> str:
     base = f"The run began at commit `{change.base}`. " if change.base else ""
     cut = f" It is cut here; the whole is in `{change.patch_file}`." if change.cut else ""
     patch = quoted(change.patch, most=MAX_PATCH, end=False)
-    return f"{base}This is all that changed in `{context.cwd}` since, committed or not.{cut}\n\n{patch}"
-
-
-# yolo --------------------------------------------------------------------------------------------------------------
+    return f"{base}These are all changes in `{context.cwd}` since then, committed or not.{cut}\n\n{patch}"
 
 
 def yolo_prompt(
     goal: str, context: PromptContext, *, attempt: int, trouble: str = "", said: str = "", cut_off: bool = False
 ) -> str:
-    """Ask for the goal, again and again in fresh contexts, until the promise is kept."""
+    """Ask for the goal, each time in a fresh context, until the promise is kept."""
     return _paragraphs(
         head("worker", None, attempt),
         goal,
@@ -342,8 +332,8 @@ def yolo_prompt(
         _checks(context, "When you promise that all is done, a program runs"),
         _work_rules(context),
         _rules(context),
-        "You may be asked again, without any memory of this turn: only files, commits and notes remain. "
+        "You may get this prompt again, without any memory of this turn: only files, commits and notes remain. "
         "Do the next useful piece of the work completely.",
-        f"Only when everything above is done and checked, end your answer with this line, alone:\n{PROMISE}\n"
-        "If anything is left, do not write it; say what is left.",
+        f"Only when everything above is done and checked, end your answer with exactly this line:\n{PROMISE}\n"
+        "If anything is left, do not write it; list the rest.",
     )

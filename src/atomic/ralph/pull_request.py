@@ -58,7 +58,7 @@ class PublishError(AtomicError):
 
 
 class _Refusal(Exception):
-    """There is no pull request; the message says why."""
+    """There is no pull request; the message is the reason."""
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ async def obstacle(cwd: Path) -> str | None:
 
 
 async def _publish(ctx: Ralph, run: RunFolder) -> str | None:
-    """Return the address of the pull request; None if there is nothing to publish."""
+    """Return the address of the pull request; None without commits to publish."""
     repository = _repository(run.cwd)
     head, _ = await repository.head()
     left_over = await _uncommitted(repository)
@@ -129,9 +129,6 @@ async def _publish(ctx: Ralph, run: RunFolder) -> str | None:
         run.say(f"not in the pull request, because not committed: {_named(left_over)}")
     await _push(repository, target)
     return found or await _create(ctx, run, target)
-
-
-# git -----------------------------------------------------------------------------------------------------------------
 
 
 def _environment() -> dict[str, str]:
@@ -221,9 +218,6 @@ async def _push(repository: Repository, target: _Target) -> None:
         raise _Refusal(f"git push to {target.remote} failed: {_end_of(error.reason)}") from error
 
 
-# gh ------------------------------------------------------------------------------------------------------------------
-
-
 async def _forge(repository: Repository, address: RemoteAddress) -> str:
     """Return the repository in gh's words, HOST/OWNER/NAME. A fork opens its pull request where it came from."""
     remotes = await repository.remotes()
@@ -239,7 +233,7 @@ async def _host(address: RemoteAddress) -> str:
     if address.is_ssh:
         try:
             asked = await execute("ssh", "-G", "--", host, env=_environment(), timeout=_LOCAL_TIMEOUT)
-        except ExecError:  # without ssh the push fails, and says so
+        except ExecError:  # without ssh the push fails and reports it
             return host
         named = [line.split()[1] for line in asked.stdout.splitlines() if line.startswith("hostname ")]
         host = named[0].lower() if named and asked.exit_code == 0 else host
@@ -287,7 +281,7 @@ async def _create(ctx: Ralph, run: RunFolder, target: _Target) -> str:
     said = await _gh("pr", "create", "-R", target.forge, *words)
     urls = [line.strip() for line in said.splitlines() if line.strip().startswith(("https://", "http://"))]
     if not urls:
-        raise _Refusal(f"gh pr create did not say where it is: {plain(said)}")
+        raise _Refusal(f"gh pr create printed no address: {plain(said)}")
     return urls[-1]
 
 

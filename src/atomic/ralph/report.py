@@ -1,7 +1,8 @@
-"""The report of a run: what is done and what proves it, what is not done, and how to continue, accept or undo it.
+"""The report of a run: the work and its proof, open tasks, and how to continue or undo it.
 
-The report depends only on the session folder and the ending. Only hashes, times and the section about cost depend on
-which of several parallel tasks ended first, so that two runs can be compared.
+The report depends only on the session folder and the ending. Only hashes, times and the
+section about cost depend on which of several parallel tasks ended first, so that two runs
+can be compared.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def report_of(session_dir: Path, ending: RunEnd) -> str:
 
 
 def pull_request_body(data: ReportData) -> str:
-    """Return the parts of a report that belong in a pull request: what is done, and what proves it."""
+    """Return the parts of a report that belong in a pull request: the work and its proof."""
     return paragraphs(f"{line(sentence(data, completed=True), 500)}.", warnings(data), done_section(data)) + "\n"
 
 
@@ -89,7 +90,7 @@ def _yolo_result(data: ReportData, completed: bool) -> str:
         return f"the promise is not kept{turns}"
     if data.verifying:
         return f"the promise was kept{turns}"
-    return f"the agent says that it is done{turns}"
+    return f"the agent reports that it is done{turns}"
 
 
 def _tasks_result(data: ReportData) -> str:
@@ -106,7 +107,7 @@ def _tasks_result(data: ReportData) -> str:
 
 
 def _proof(data: ReportData) -> str:
-    """Return what verified the work, and whether it was reviewed."""
+    """Return which checks verified the work, and whether it was reviewed."""
     verified = "not verified by a check"
     if data.verifying:
         verified = f"verified by {' and '.join(plain(command) for command in data.verifying)}"
@@ -149,7 +150,7 @@ def _head(data: ReportData, ending: RunEnd) -> str:
 
 def _status_words(data: ReportData, ending: RunEnd) -> str:
     if ending.status == "completed" and data.options.dry_run:
-        return ""  # only the plan is complete: the sentence says so
+        return ""  # only the plan is complete, and `sentence` has that
     if ending.status == "completed":
         unproven = "" if data.verifying else ", not verified"
         ignored = ", with red checks ignored" if data.checks.ignored else ""
@@ -162,16 +163,16 @@ _NEXT_STEPS = {
     "question": 'answer it (`atomic answer {id} "ANSWER"`), or continue with `atomic resume {id}`.',
     "nothing_runnable": "see below why each task is not done, fix the cause, then "
     "`atomic resume {id}`: failed tasks get three more attempts.",
-    "stuck": "see below what happened, change the task, the check or the agent, then "
+    "stuck": "read the attempts below, change the task, the check or the agent, then "
     "`atomic resume {id}`: it gets three more attempts.",
-    "check_red": "see below what the check says; make it green, then `atomic resume {id}`: it is checked again.",
+    "check_red": "see the output of the check below; make it green, then `atomic resume {id}`: it is checked again.",
     "moving_tree": "find out what changes the files, stop it, then `atomic resume {id}`: they are checked and reviewed "
     "again.",
     "same_blocker": "the fixers cannot fix it, or it is not a defect: decide, fix it yourself if needed, then "
     "`atomic resume {id}`: the work is reviewed again from the start.",
     "review_rounds": "decide about the open findings; `atomic resume {id}` reviews again with as many rounds "
     "(`atomic resume {id} --review-rounds N` for more).",
-    "not_approved": "read below what the reviewer says; `atomic resume {id}` reviews again.",
+    "not_approved": "read the review below; `atomic resume {id}` reviews again.",
     "no_plan": "describe the goal more precisely and start again, or give a list with `--tasks`; `atomic resume "
     "{id}` asks the planner again.",
     "branch_changed": "switch back to the branch of the run, then `atomic resume {id}`; otherwise it continues where "
@@ -185,15 +186,15 @@ _NEXT_STEPS = {
 }
 
 _RED_BEFORE_THE_RUN = (
-    "see above what the check says; repair it, then `atomic resume {id}`, or say what it means: "
+    "see the output of the check above; repair it, then `atomic resume {id}`, or decide what it means: "
     "`atomic resume {id} --red-checks goal` (or `ignore`). For another command start a new run with `--verify`."
 )
 
 
 def _next_step(data: ReportData, ending: RunEnd) -> str:
     if ending.status == "cancelled":
-        return "the run was cancelled for good and cannot be resumed; start a new run to work on what is left."
-    text = _NEXT_STEPS.get(ending.reason, "`atomic resume {id}`: what is finished is not done again.")
+        return "the run was cancelled for good and cannot be resumed; start a new run for the rest."
+    text = _NEXT_STEPS.get(ending.reason, "`atomic resume {id}`: finished steps are not repeated.")
     if ending.reason == "check_red" and not data.calls:
         text = _RED_BEFORE_THE_RUN
     return text.format(id=data.id)

@@ -42,8 +42,8 @@ def done_section(data: ReportData) -> str:
     if parts and data.is_shared and data.proofs:
         files = sorted({path for proof in data.proofs for path in proof.changed_files})
         shared = (
-            f"{data.options.workers} workers shared one checkout: what changed cannot be told apart by task. "
-            f"All that changed: {_files(files)}."
+            f"{data.options.workers} workers shared one checkout: changes cannot be assigned to tasks. "
+            f"All changed files: {_files(files)}."
         )
     return paragraphs("## Done, with evidence", shared, *(parts or ["Nothing."]))
 
@@ -55,14 +55,14 @@ def _title(task: Task) -> str:
 def _proof(data: ReportData, task: Task) -> list[str]:
     evidence = data.evidence.get(task.id)
     if task.status is TaskStatus.SKIPPED:
-        return ["Skipped, as its list says: nothing was done or verified."]
+        return ["Skipped by its list: nothing was done or verified."]
     if evidence is not None and evidence.status == "passed":
         return _evidence(data, evidence)
     if evidence is not None:
-        return [f"**Its evidence does not say that it is done**: {line(evidence.reason, MAX_REASON)}"]
+        return [f"**Its evidence does not show that it is done**: {line(evidence.reason, MAX_REASON)}"]
     if data.worked_on(task):
         return ["**There is no evidence** of it in the session's folder."]
-    return ["It was completed in the list that this run was given; nobody has verified it here."]
+    return ["Its list has it as completed; this run did not verify it."]
 
 
 def _evidence(data: ReportData, evidence: Evidence) -> list[str]:
@@ -129,7 +129,7 @@ def open_section(data: ReportData) -> str:
 def _yolo_open(data: ReportData) -> list[str]:
     evidence = data.evidence.get(YOLO)
     said = "" if data.state is None else data.state.said.get(YOLO, "")
-    unproven = f"the worker said, unproven: {line(said, MAX_REASON)}" if said else ""
+    unproven = f"the worker's last message, unproven: {line(said, MAX_REASON)}" if said else ""
     if evidence is None:
         return [bullets(["The agent has not given its promise.", unproven])]
     if evidence.status == "passed":
@@ -143,7 +143,7 @@ def _open(data: ReportData, task: Task, waiting: str | None) -> str:
     facts = [f"{_STATES.get(task.status, 'not done')}: {line(why, MAX_REASON)}"]
     tries = [] if data.state is None else data.state.tries.get(task.id, [])
     for said in dict.fromkeys(one.said for one in tries if one.said):  # each message once
-        facts.append(f"the {role_of(task)} said, unproven: {line(said, MAX_REASON)}")
+        facts.append(f"the {role_of(task)}'s last message, unproven: {line(said, MAX_REASON)}")
     red: list[str] = []
     if evidence is not None and evidence.status == "failed":
         red = _red_checks(data, evidence)
@@ -248,7 +248,7 @@ def _check(data: ReportData, check: CheckCommand) -> str:
     has_passed = command in data.checks.passed_once
     before = data.checks.baseline.get(command)
     if before is None and command in data.checks.late:
-        result = f"there was none before the run: it has {'' if has_passed else 'not '}passed"
+        result = f"added during the run: it has {'' if has_passed else 'not '}passed"
     elif before is None:
         result = "it has not been run"
     elif before == 0:
@@ -298,14 +298,14 @@ def cost_section(data: ReportData) -> str:
     title = "## Cost and time by role"
     rows = [_row(role, calls) for role, calls in data.by_role()]
     if not rows:
-        return paragraphs(title, "No agent was called to the end of a turn.")
+        return paragraphs(title, "No turn of an agent has ended.")
     table = [
         "| role | calls | tokens read | tokens written | cost | time |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
         *rows,
         _row("all", data.calls),
     ]
-    time = f"The run took {duration(data.spent.seconds)}, not counting time spent waiting for people and for limits."
+    time = f"The run took {duration(data.spent.seconds)}, not counting time spent waiting for answers and for limits."
     return paragraphs(title, "\n".join(table), time, *_cost_notes(data))
 
 

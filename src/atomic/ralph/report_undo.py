@@ -15,13 +15,13 @@ _INTRODUCTION = "In the root of the repository. None of these commands has been 
 
 
 def undo_section(data: ReportData) -> str:
-    """Return the commands for each task, or for the whole run where tasks cannot be told apart."""
+    """Return the commands for each task, or for the whole run if commits cannot be assigned to tasks."""
     if not data.all_evidence:
         return paragraphs(_TITLE, f"No task left a change; {code('git status')} shows the current state.")
     if all(evidence.commit is None for evidence in data.all_evidence):
         return _outside_git(data)
     if data.is_shared:
-        shared = f"{data.options.workers} workers shared one checkout: their commits cannot be told apart by task."
+        shared = f"{data.options.workers} workers shared one checkout: their commits cannot be assigned to tasks."
         return paragraphs(_TITLE, f"{_INTRODUCTION} {shared}", _whole_run(data))
     order = "A later task may build on an earlier one: undo the latest first."
     tasks = [_task(data, evidence) for evidence in data.all_evidence]
@@ -127,7 +127,7 @@ def _whole_run(data: ReportData) -> str:
 
 def _undo_whole_run(data: ReportData) -> list[str]:
     """Return the commands that undo the commits of the run and keep those that the user made between its turns."""
-    if data.is_shared:  # the turns overlap, so that their ranges do not say who made a commit
+    if data.is_shared:  # turns overlap, so their ranges do not show who made a commit
         return ["git revert --no-edit COMMIT  # for each commit of the run in that list, newest first"]
     spans = [] if data.state is None else [span for turns in data.state.spans.values() for span in turns]
     ranges: list[tuple[str, str]] = []

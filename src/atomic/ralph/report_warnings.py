@@ -1,4 +1,4 @@
-"""The start of a report: block quotes about what may be lost, or may make the rest of the report untrue."""
+"""The start of a report: warnings about lost work, and about changed tests or records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atomic.ralph.users_files import CHECKS, MOST_NAMED, Trouble, UsersFile, des
 
 
 def warnings(data: ReportData) -> str:
-    """Return what the reader must look at first; empty if there is nothing."""
+    """Return the warnings that the user must read first; empty if there are no warnings."""
     texts = (
         _touched_files(data),
         _existing_files(data),
@@ -35,7 +35,7 @@ def late_warning(data: ReportData) -> str:
 
 
 def _touched_files(data: ReportData) -> str:
-    """Say what happened to uncommitted files of the user, and how to get them back."""
+    """List touched uncommitted files of the user, and how to restore them."""
     if not data.users.troubles:
         return ""
     troubles = list(data.users.troubles.items())[:MOST_NAMED]
@@ -51,7 +51,7 @@ def _touched_files(data: ReportData) -> str:
         introduction = "To take a file out of the branch again and keep it as yours, in the root of the repository:"
         way_out = paragraphs(introduction, shell(*commands))
     return paragraphs(
-        "**Your uncommitted work is not as it was.** You may have changed it yourself during a turn or a check.",
+        "**Your uncommitted work has changed.** You may have changed it yourself during a turn or a check.",
         bullets(_touched_file(path, files[path], trouble) for path, trouble in troubles),
         way_out,
         f"{code(f'atomic salvage {data.id}')} puts back what can be restored and prints these commands again.",
@@ -68,7 +68,7 @@ def _touched_file(path: str, file: UsersFile, trouble: Trouble) -> str:
 
 
 def _existing_files(data: ReportData) -> str:
-    """Say that the run began without a commit, and which files are gone."""
+    """Report that the run began without a commit, and which files are gone."""
     files = data.existing.files
     if not files:
         return ""
@@ -113,7 +113,7 @@ def _lost_refs(data: ReportData) -> str:
         return ""
     refs = data.lost_refs[:MOST_NAMED]
     return paragraphs(
-        "**Branches, tags or stashes of yours are not as you left them.**",
+        "**Branches, tags or stashes of yours were moved or deleted.**",
         bullets(f"{line(ref.said)}; {code(ref.way_back, 1000)} brings it back" for ref in refs),
     )
 
@@ -148,7 +148,7 @@ def _changed_copies(data: ReportData) -> str:
 
 
 def harm(data: ReportData) -> str:
-    """Return what may have been lost or left out, as the end of a sentence."""
+    """Return possible losses and omissions, as the end of a sentence."""
     parts: list[str] = []
     if files := data.uncommitted:
         number = "1 file is" if len(files) == 1 else f"{len(files)} files are"

@@ -17,12 +17,12 @@ from atomic.base.errors import AtomicError
 from atomic.providers.base import CustomTool
 from atomic.tasks import Task
 
-SAME_BLOCKER = 3  # a finding in this many rounds needs a person
+SAME_BLOCKER = 3  # a finding in this many rounds needs the user
 REPORTED_ONLY = 3  # the priority that does not block
 
 Verdict = Literal["approve", "request_changes"]
 
-# What a reviewer must know about its answer, whichever file has its instructions.
+# The format of an answer, for reviewers with any instructions.
 ANSWER_FORMAT = (
     "Submit the review with the tool `submit_review` if you have it. Otherwise answer only with JSON: "
     '`{"verdict": "approve" or "request_changes", "findings": […], "summary": "…"}`. '
@@ -82,7 +82,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Review(msgspec.Struct, frozen=True):
-    """A review; `problem` says why an answer could not be read as one."""
+    """A review; `problem` is the reason why an answer could not be read as one."""
 
     verdict: Verdict = "request_changes"
     findings: tuple[Finding, ...] = ()
@@ -112,7 +112,7 @@ def read_review(source: object) -> Review:
         raise ReviewError(f'verdict is {verdict!r:.60}; give "approve" or "request_changes"')
     items = data.get("findings")
     if not isinstance(items, list):
-        raise ReviewError('findings is not a list; give "findings": [] if there are none')
+        raise ReviewError('findings is not a list; without findings give "findings": []')
     findings = tuple(_finding(item, number) for number, item in enumerate(cast("list[Any]", items), 1))
     return Review(cast("Verdict", verdict), findings, str(data.get("summary") or ""))
 
@@ -138,7 +138,7 @@ def _finding(item: Any, number: int) -> Finding:
 
 
 def _priority(value: Any, number: int) -> int | None:
-    """Return 0 to 3, also for "P1". Other words give None, which blocks."""
+    """Return 0 to 3, also for "P1". Other text gives None, which blocks."""
     text = "" if value is None else str(value).strip().lower().removeprefix("p")
     if text in ("0", "1", "2", "3", "0.0", "1.0", "2.0", "3.0"):
         return int(float(text))
@@ -150,8 +150,8 @@ def _priority(value: Any, number: int) -> int | None:
 def review_in(text: str) -> Review:
     """Read the review in an answer: all of it, a fenced block, or JSON somewhere in it. Raises ReviewError.
 
-    Of several reviews the strictest counts. An approval does not count beside something that looks like a review and
-    cannot be read: that may be the rejection that quotes it.
+    Of several reviews the strictest counts. An approval does not count if the answer also
+    has an unreadable review: that may be the rejection that quotes it.
     """
     reviews: list[Review] = []
     problem = ReviewError("the answer has no JSON in it that can be read: look for a comma or a quote too many")
@@ -229,11 +229,8 @@ def review_tool(submit: Callable[[Review], None]) -> CustomTool:
     return CustomTool(name="submit_review", description="Submit the review.", schema=_SCHEMA, run=run, replayed=True)
 
 
-# several reviews ---------------------------------------------------------------------------------------------------
-
-
 def blockers_of(reviews: Iterable[Review]) -> list[Finding]:
-    """Return the blocking findings, each once, most urgent first; those without a priority come last."""
+    """Return the blocking findings, each once, most urgent first, without a priority last."""
     found: dict[str, Finding] = {}
     for review in reviews:
         for finding in review.blockers:
@@ -248,7 +245,7 @@ def _urgency(finding: Finding) -> int:
 
 
 def repeated_blockers(rounds: Sequence[Sequence[Finding]]) -> list[Finding]:
-    """Return the blockers of the last round that came back so often that a person is needed."""
+    """Return the blockers of the last round that came back so often that the user must decide."""
     if not rounds:
         return []
     counts = Counter(key for findings in rounds for key in {finding.key for finding in findings})

@@ -1,4 +1,4 @@
-"""The nodes after the work: the checks on the whole, the reviews, and what follows from them."""
+"""The nodes after the work: checks on the whole, reviews, and decisions from them."""
 
 from __future__ import annotations
 
@@ -84,11 +84,8 @@ async def _add_tasks(ctx: Ralph, run: RunFolder, tasks: Sequence[Task]) -> None:
     run.write_tasks(TaskList([*known.tasks, *new], metadata=known.metadata))
 
 
-# review ------------------------------------------------------------------------------------------------------------
-
-
 async def review(ctx: Ralph) -> NodeResult:
-    """Ask for one review. An unreadable answer is asked for once more, then counts as not approved."""
+    """Ask for one review, and again after an unreadable answer; a second one is not approved."""
     run = RunFolder(ctx)
     key = _key(ctx)
     problem = ctx.state.asked_again.get(key, "")
@@ -175,7 +172,7 @@ async def _change(ctx: Ralph, run: RunFolder) -> Change:
 
 
 async def judge(ctx: Ralph) -> NodeResult:
-    """Decide from the reviews: the run is done, findings are to be fixed, or a person is needed."""
+    """Decide from the reviews: the run is done, findings must be fixed, or the user must decide."""
     state = ctx.state
     run = RunFolder(ctx)
     await Checkout(run).stay()
@@ -236,7 +233,7 @@ def _not_approved(reviews: Sequence[Review]) -> str:
 
 
 async def halt(ctx: Ralph) -> NodeResult:
-    """Wait for a person, if one is needed. After a resume the work is reviewed again, from the start."""
+    """Wait for the user, if that is needed. After a resume the work is reviewed again, from the start."""
     found = ctx.state.halt
     if found is None:
         return NodeResult()

@@ -1,4 +1,4 @@
-"""What the nodes of a run share: the project's folder, the session's folder and the facts."""
+"""The parts that the nodes of a run share: its folders, facts, checks, calls and notes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ITERATIONS = "iterations.json"
 FIRST_RULES = "first_rules"
 SNAPSHOTS = "pictures"  # a folder of the session
 TASKS = "tasks.json"
-NOTES = "notes.md"  # what workers write for each other, outside of the session's folder
+NOTES = "notes.md"  # a file in which workers write to each other, outside of the session's folder
 MAX_NOTES = 256 * 1024  # bytes that are kept with the session
 MAX_SAID = 2_000  # characters of an agent's last message that are kept
 AnswerT = TypeVar("AnswerT")
@@ -97,7 +97,7 @@ class RunFolder:
         write_evidence(self.facts, evidence)
 
     def prompt_context(self) -> PromptContext:
-        """Return what prompts say about the project."""
+        """Return the facts about the project that prompts have."""
         checks = self.checks
         return PromptContext(
             cwd=str(self.cwd),

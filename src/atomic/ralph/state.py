@@ -26,17 +26,17 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Try(msgspec.Struct, frozen=True):
-    """A failed attempt at a task; `kind` says what was missing, `trouble` goes into the next prompt."""
+    """A failed attempt at a task; `kind` is the reason, `trouble` goes into the next prompt."""
 
     kind: Literal["unchanged", "gate", "error", "git"]
     trouble: str
-    reason: str = ""  # in one line, for people
+    reason: str = ""  # in one line, for the user
     cut_off: bool = False  # the turn was interrupted by a limit
     said: str = ""  # the agent's last message, which proves nothing
 
 
 class Halt(msgspec.Struct, frozen=True):
-    """Why the run needs a person: the reason code, and a sentence."""
+    """Why the run needs the user: the reason code, and a sentence."""
 
     code: str
     reason: str
@@ -50,7 +50,7 @@ class RalphState(State):
     session_dir: str = ""
     start: FolderSnapshot | None = None  # the folder before the first change
 
-    plan_problem: str = ""  # what was wrong with the last plan
+    plan_problem: str = ""  # why the last plan was refused
     planned: bool = False
 
     spans: Annotated[dict[str, list[Span]], reducers.merge] = {}  # by task: its turns

@@ -1,4 +1,4 @@
-"""The nodes of one task: a turn, and the checks on what it left."""
+"""The nodes of one task: a turn, and the checks after it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from atomic.workflows.errors import TurnCutError, TurnFailedError
 
 UNCHANGED = (
     "no file has changed, so nothing counts as done. Do the work. If it cannot be done, or is done already, change no"
-    " file and end your answer with the reason: a person reads it in the report."
+    " file and end your answer with the reason: the user reads it in the report."
 )
 
 
@@ -57,7 +57,7 @@ class ChecksRedError(TaskFailedError):
 
 
 async def begin(ctx: Ralph) -> NodeResult:
-    """Run the checks before a worker begins: what is red then is not the fault of this task.
+    """Run the checks before a worker begins: this task did not cause a failure then.
 
     Raises Postpone if they are red: a repair comes first. A repair ends here if they are green.
     """
@@ -243,10 +243,10 @@ async def evidence_of(
     results: Sequence[CheckResult],
     reason: str,
 ) -> Evidence:
-    """Return the evidence of one attempt, from what the engine observed."""
+    """Return the evidence of one attempt."""
     changes = await changes_of(run.snapshots, spans)
     uncommitted = frozenset[str]()
-    if has_moved(spans) and run.options.workers == 1:  # several workers in one checkout cannot be told apart
+    if has_moved(spans) and run.options.workers == 1:  # with several workers the owner of a file is not known
         uncommitted = await run.snapshots.uncommitted(now)
     return Evidence(
         task=task,
@@ -264,7 +264,7 @@ async def evidence_of(
 
 
 def _protected(run: RunFolder, task: str, changes: Sequence[FileChange]) -> list[str]:
-    """Return the changed files that decide about checks, also those that git ignores."""
+    """Return the changed files that decide about checks, including files that git ignores."""
     seen = protected(changes, [check.command for check in run.checks.gates])
     return sorted({*seen, *Checkout(run).hidden_changes(task)})
 

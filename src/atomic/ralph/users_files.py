@@ -50,7 +50,7 @@ class UsersFile(msgspec.Struct, frozen=True, omit_defaults=True):
     is_removed: bool = False  # the index has removed it
     staged_content: str = ""  # the hash of the staged bytes, where they are kept
     not_kept: str = ""  # why there is no copy
-    submodule: str = ""  # its submodule; what is staged or committed there is not compared
+    submodule: str = ""  # its submodule; its index and commits are not compared
 
     @property
     def is_staged(self) -> bool:
@@ -58,7 +58,7 @@ class UsersFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is wrong with a file of the user."""
+    """An unwanted change of a file of the user."""
 
     kind: Kind
     task: str  # the task of the turn, or CHECKS
@@ -82,15 +82,12 @@ class UsersFiles(msgspec.Struct, frozen=True):
     unlisted: int = 0  # files beyond the limit
     troubles: dict[str, Trouble] = {}
     unreadable: list[str] = []  # submodules that git cannot read
-    versions: dict[str, list[Version]] = {}  # content that a worker was told to replace
+    versions: dict[str, list[Version]] = {}  # content that a worker had to replace
     committed: dict[str, str] = {}  # file to commit, for commits during turns that have only files of the user
 
     @property
     def paths(self) -> list[str]:
         return list(self.files)
-
-
-# one file -----------------------------------------------------------------------------------------------------------
 
 
 def content_of(path: Path) -> str:
@@ -221,9 +218,6 @@ def with_versions(known: UsersFiles, troubles: Mapping[str, Trouble], store: Sto
     return msgspec.structs.replace(known, versions=versions)
 
 
-# all files --------------------------------------------------------------------------------------------------------
-
-
 async def list_users_files(
     repository: Repository, commit: str, uncommitted: Iterable[str], store: Store, *, without: Iterable[str] = ()
 ) -> UsersFiles:
@@ -296,7 +290,7 @@ async def _listed(
 
 
 async def troubles_of(known: UsersFiles, repository: Repository, since: str, task: str) -> dict[str, Trouble]:
-    """Return what is wrong with the user's files now; `since` is the last commit without such trouble."""
+    """Return the unwanted changes of the user's files; `since` is the last good commit."""
     head, _ = await repository.head()
     committed = set[str]() if head is None or head == since else await repository.differing(since, head)
     staged = {} if head is None else await repository.staged(head)
@@ -353,11 +347,8 @@ async def own_commits(known: UsersFiles, repository: Repository, since: str, hea
     return {path: commit for path, commit in own.items() if path not in others}
 
 
-# text --------------------------------------------------------------------------------------------------------------
-
-
 def shown(path: str) -> str:
-    """Return the name of a file for people; an unprintable one is quoted as git does."""
+    """Return a printable name of a file, quoted as git does if needed."""
     if path.isprintable():
         return path
     escapes = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -389,7 +380,7 @@ def named(paths: Sequence[str], *, most: int = MOST_NAMED) -> str:
 
 
 def describe(name: str, trouble: Trouble) -> str:
-    """Return what is wrong with one file; `name` is how the file is shown."""
+    """Describe the change of one file; `name` is how the file is shown."""
     when = " while a check ran" if trouble.task == CHECKS else ""
     match trouble.kind:
         case "committed":
@@ -433,14 +424,16 @@ def way_back(known: UsersFiles, troubles: Mapping[str, Trouble], since: str, sto
         script = notes / "put-files-back.sh"
         replace_file(script, os.fsencode("\n".join(lines) + "\n"), durable=False)
         lines = [f"sh -e {quote(str(script))}"]
-    told = "\n".join(f"- {describe(f'`{shown(path)}`', one)}" for path, one in list(troubles.items())[:MOST_COMMANDS])
+    changes = "\n".join(
+        f"- {describe(f'`{shown(path)}`', one)}" for path, one in list(troubles.items())[:MOST_COMMANDS]
+    )
     if len(troubles) > MOST_COMMANDS:
-        told += f"\n- and {len(troubles) - MOST_COMMANDS} more"
+        changes += f"\n- and {len(troubles) - MOST_COMMANDS} more"
     return (
         "While your turn ran, files of the user that were uncommitted before this run were touched:\n"
-        f"{told}\n\n"
+        f"{changes}\n\n"
         "If you did that, put them back: they must be as the user left them, in the files, in the index, and in no "
-        "commit of yours. If you did not touch a file, the user has worked on it: leave it alone. "
+        "commit of yours. If you did not touch a file, the user has worked on it: leave it. "
         "These commands put the files back:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"
         "Then finish the task without them."
     )
@@ -455,7 +448,7 @@ def _put_back_lines(
             why = file.not_kept or (COPY_CHANGED if store.is_changed(file.content) else "none was kept")
             yield f"# {shown(path)}: there is no copy, because {why}; undo your change by hand"
         elif trouble.content != "special" and not store.can_give(trouble.content):
-            yield f"# {shown(path)}: no copy can be kept of what is there now; undo your change by hand"
+            yield f"# {shown(path)}: its current content cannot be copied; undo your change by hand"
         elif file.content == _GONE:
             yield f"rm -f -- {word}"
         else:
@@ -472,8 +465,6 @@ def _put_back_lines(
     elif trouble.kind == "committed":
         yield f"git restore --staged --source={since} -- {word}"
 
-
-# facts ----------------------------------------------------------------------------------------------------------------
 
 # A name may have bytes that are not UTF-8. Python keeps them as surrogates, which JSON cannot contain. In facts they
 # are characters of a private range.

@@ -33,7 +33,7 @@ class LostRef(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Return the ref in words."""
+        """Return a readable name of the ref."""
         if self.name.startswith(_STASH):
             return f"the stash {shown(self.message) or self.object[:12]}"
         kind = {_BRANCH: "branch", _TAG: "tag"}.get("/".join(self.name.split("/")[:2]) + "/", "ref")
@@ -41,7 +41,7 @@ class LostRef(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """Return what happened to it."""
+        """Return a sentence about the loss."""
         when = " while a check ran" if self.task == CHECKS else ""
         return f"{self.title} was {'moved' if self.now else 'deleted'}{when}"
 
@@ -59,7 +59,7 @@ class LostRef(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """The refs of the user and those that are lost; a fact of the run."""
+    """The refs of the user, and the lost ones; a fact of the run."""
 
     refs: Refs = Refs()  # at the start of the last turn, without refs that turns made
     made: list[str] = []  # names of refs that turns made
@@ -100,7 +100,7 @@ class UsersRefs:
     async def end(self, repository: Repository, task: str, branch: str | None) -> list[LostRef]:
         """Record the refs that are lost since the beginning, and return the new ones. `branch` may move.
 
-        A lost ref fails only one attempt: the user may have deleted it, and the report says so anyway.
+        A lost ref fails only one attempt: the user may have deleted it, and the report mentions it anyway.
         """
         record = _read(self._facts)
         now = await _now(repository)
@@ -157,10 +157,10 @@ async def _has_grown(repository: Repository, name: str, old: str, new: str) -> b
 
 def way_back(lost: list[LostRef]) -> str:
     """Return the prompt for a worker that has deleted or moved refs of the user."""
-    told = "\n".join(f"- {one.said}" for one in lost)
+    changes = "\n".join(f"- {one.said}" for one in lost)
     commands = "\n".join(one.way_back for one in lost)
     return (
-        f"While your turn ran, branches, tags or stashes of the user changed:\n{told}\n\n"
-        "If you did that, bring them back with these commands. If you did not, leave them alone: the user did it.\n\n"
+        f"While your turn ran, branches, tags or stashes of the user changed:\n{changes}\n\n"
+        "If you did that, bring them back with these commands. If you did not, the user did it: leave them.\n\n"
         f"```sh\n{commands}\n```"
     )

@@ -112,7 +112,7 @@ def _is_over(state: RalphState) -> bool:
 
 
 async def show(ctx: Ralph) -> NodeResult:
-    """End a dry run; the report says what would be done."""
+    """End a dry run; the report has the plan."""
     return NodeResult(goto=END) if RunFolder(ctx).options.dry_run else NodeResult()
 
 

@@ -94,7 +94,7 @@ async def look(ctx: Ralph) -> NodeResult:
         denial = _denial(red)
         denials = state.denials_in_row + 1 if denial and denial == state.denial else 1
         facts |= {"denial": denial, "denials_in_row": denials}
-        trouble = f"You promised that all is done, but the checks say that it is not.\n\n{check_output(red)}"
+        trouble = f"You promised that all is done, but checks fail.\n\n{check_output(red)}"
     if reason:  # the run may pause before the next turn, and its report needs this evidence
         now = await run.snapshots.take()
         run.write_evidence(await evidence_of(run, TASK, state.iteration, state.spans[TASK], now, (), reason))
@@ -147,7 +147,7 @@ def _stuck(state: RalphState) -> Halt | None:
 
 
 async def rest(ctx: Ralph) -> NodeResult:
-    """Wait for a person if the work is stuck; a resume gives three more turns."""
+    """Wait for the user if the work is stuck; a resume gives three more turns."""
     found = ctx.state.halt
     if found is None:
         return NodeResult()

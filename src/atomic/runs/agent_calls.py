@@ -1,7 +1,7 @@
 """All calls of agents that a run makes.
 
-A provider is wrapped, so that every session goes through this module: that of `turn`, of
-a sub-agent, and the named ones. The budget reserves before a call and settles after it.
+A provider is wrapped, so that every session goes through this module: those of `turn` and
+sub-agents, and the named ones. The budget reserves before a call and settles after it.
 The call is logged, its events are published, the agent's questions reach the user or
 pause the run, and a rate limit is recognised.
 """
@@ -130,7 +130,7 @@ class StepCalls:
 
 
 class CallInfo(msgspec.Struct, frozen=True):
-    """What is known of a call before it starts."""
+    """The description of a call before it starts."""
 
     caller: Caller
     provider: str
@@ -149,7 +149,7 @@ class Call:
         self._calls = calls
         self._spending = spending
         self._usage = Usage()  # of the turns that have ended
-        self._interim = Usage()  # of the turn at work
+        self._interim = Usage()  # of the running turn
         self._limit: LimitReached | None = None
         self._ended: TurnEnded | None = None
         self._suspend: Suspend | None = None
@@ -192,7 +192,7 @@ class Call:
         self._began = perf_counter()
 
     def line(self) -> dict[str, Any]:
-        """Return what is known when the call starts, as a line of `agent-calls.jsonl`."""
+        """Return the start of the call as a line of `agent-calls.jsonl`."""
         about = self.about
         caller = about.caller
         file = {} if caller.file is None else {"file": caller.file}
@@ -249,7 +249,7 @@ class Call:
             self._log(TurnEnded(EndReason.INTERRUPTED), usage)
 
     async def ask(self, questions: Sequence[Question]) -> Sequence[Sequence[str]]:
-        """Ask the user what the agent asks. Without a user the turn is interrupted and the run pauses."""
+        """Forward an agent's questions. Without a user, interrupt the turn and pause the run."""
         try:
             with self._watch.asking(), self._calls.run.budget.asking(), self._calls.ctx.resting():
                 return [await self._ask(question) for question in questions]
@@ -268,7 +268,7 @@ class Call:
         return [answer] if isinstance(answer, str) else answer
 
     async def check(self) -> None:
-        """Raise what the end of the turn means for its step.
+        """Raise the error or pause that the end of the turn means for its step.
 
         Suspend: a question waits, or a cap has interrupted the turn. TurnCutError: the turn
         has passed its own limit. ProviderLimited: the agent is rate-limited.

@@ -1,11 +1,11 @@
 """The budget of a run: decides whether a turn of an agent may start, and when.
 
-Money is reserved before a turn and settled after it. The reserve is what the most
-expensive turn of the same role has taken so far. If it does not fit, the turn waits for
-the turns at work, which may take less. If no turn is at work and a cap is reached, the
-run pauses. So a cap is exceeded by one turn per parallel worker at most.
+Money is reserved before a turn and settled after it. The reserve is the cost of the most
+expensive turn of the same role so far. If it does not fit, the turn waits for the running
+turns, which may cost less. If no turn is running and a cap is reached, the run pauses. So
+a cap is exceeded by one turn per parallel worker at most.
 
-A turn at work is interrupted only if it goes far beyond what was left (`cut_for`).
+A running turn is interrupted only if it greatly exceeds the rest of a cap (`cut_for`).
 
 Turns of a rate-limited provider wait until the wall clock reaches its reset. So a
 suspended machine or a restarted Atomic continues at the same time.
@@ -61,14 +61,14 @@ class CallDetails(TypedDict, total=False):
 
 
 class TurnMaximum(msgspec.Struct, frozen=True):
-    """What one turn may take before it is interrupted; None: any amount."""
+    """The most that one turn may cost before it is interrupted; None: any amount."""
 
     usd: float | None = None
     tokens: float | None = None
 
 
 class TurnSpending:
-    """What one turn takes. Each report covers the whole turn so far; late ones count too."""
+    """The cost of one turn. Each report covers the whole turn so far; late ones count too."""
 
     def __init__(
         self, budget: Budget, call: CallRecord, reserved: Amount, maximum: TurnMaximum, *, priced: bool
@@ -95,7 +95,7 @@ class TurnSpending:
         return self.call.amount
 
     def report(self, usage: Usage, *, is_final: bool = True, estimated: bool = False) -> None:
-        """Record what the turn has taken so far. Not final: a price may follow."""
+        """Record the usage of the turn so far. Not final: a price may follow."""
         self._budget.record_usage(self, usage, is_final=is_final, estimated=estimated)
 
     def end(self, reason: str, seconds: float) -> None:
@@ -104,7 +104,7 @@ class TurnSpending:
 
     @property
     def committed(self) -> Amount:
-        """The larger of what the turn has taken and what is reserved for it."""
+        """Return the larger of the cost of the turn and its reserve."""
         return self.amount.at_least(self.reserved)
 
 
@@ -112,7 +112,7 @@ class Budget:
     """Keeps a run within its caps and its providers' limits.
 
     `warn` shows a message to the user. `open` connects the budget with the journal, which
-    keeps what a kill must not lose. `clock` is the wall clock.
+    survives a kill. `clock` is the wall clock.
     """
 
     def __init__(
@@ -144,10 +144,10 @@ class Budget:
         self._warned: set[str] = set()
 
     def open(self, facts: Facts, *, before: Amount | None = None) -> None:
-        """Read what earlier processes have spent, and keep what this one spends.
+        """Read the spending of earlier processes, and keep that of this one.
 
-        `before` is what a run of an older version has spent and kept elsewhere. Raises
-        JournalError.
+        `before` is the total of a run of an older version, which kept it elsewhere.
+        Raises JournalError.
         """
         self._facts = facts
         if before and before != Amount() and not any(True for _ in read_calls(facts)):
@@ -160,11 +160,9 @@ class Budget:
         for known in (self._dearest, self._finished):
             known.update({role: amount.at_least(known.get(role, Amount())) for role, amount in past.dearest.items()})
 
-    # money and time ----------------------------------------------------------------------------------------
-
     @property
     def spent(self) -> Spent:
-        """What the run has spent, including the turns at work."""
+        """Return the total of the run, including running turns."""
         total = sum((turn.amount for turn in self._live), self._settled)
         return Spent(total.usd, total.input_tokens, total.output_tokens, self._watch.seconds, total.unpriced)
 
@@ -184,7 +182,7 @@ class Budget:
         the agent reports any usage.
 
         Raises:
-            CapReached: a cap is reached, and no turn is at work that could change that.
+            CapReached: a cap is reached, and no running turn can change that.
             Parked: the provider is rate-limited, and the run must not wait.
         """
         await self._wait_for(provider)
@@ -244,13 +242,11 @@ class Budget:
             self._changed.clear()
             await self._changed.wait()
 
-    # turns that take too much ------------------------------------------------------------------------------
-
     def _maximum(self, role: str, committed: Amount) -> TurnMaximum:
-        """Return the maximum of a turn that starts now: what is left, plus an extra.
+        """Return the maximum of a turn that starts now: the rest of the cap, plus an extra.
 
         The extra is twice the most expensive finished turn of the role. If the role has none,
-        it is what is left, or twice the most expensive turn of any role if that is more.
+        it is the rest of the cap, or twice the most expensive turn of any role if that is more.
         """
         known = self._finished.get(role)
         extra = known or _dearest_of(self._finished.values())
@@ -286,7 +282,7 @@ class Budget:
 
     @property
     def seconds_to_cut(self) -> float | None:
-        """The seconds that turns at work may still take by `--max-time`; None: no limit."""
+        """Return the seconds that running turns may still take; None: no limit."""
         end = self._time_to_cut
         if end is None:
             return None
@@ -352,7 +348,7 @@ class Budget:
         turn.written = turn.call
 
     def _write_if_possible(self, turn: TurnSpending) -> None:
-        """Write what a turn took. If that fails, keep its work: the next turn cannot start then."""
+        """Write the cost of a turn. If that fails, keep its work: the next turn cannot start then."""
         with suppress(JournalError, RunOwnedError):
             self._write(turn)
 
@@ -383,11 +379,9 @@ class Budget:
             self._warn(text)
         self._warned.add(text)
 
-    # pauses ------------------------------------------------------------------------------------------------
-
     @contextmanager
     def resting(self) -> Generator[None]:
-        """Count no time in the body while no turn is at work."""
+        """Count no time in the body while no turn is running."""
         self._watch.rest(1)
         try:
             yield
@@ -396,7 +390,7 @@ class Budget:
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """Count a turn as not at work while its agent waits for the user."""
+        """Count a turn as not running while its agent waits for the user."""
         self._watch.work(-1)
         try:
             yield
@@ -409,11 +403,9 @@ class Budget:
         if self._facts is not None:
             self._facts.set(WORKED, round(self._watch.seconds, 3))
 
-    # rate-limited providers ---------------------------------------------------------------------------------
-
     @property
     def parked_until(self) -> float | None:
-        """The Unix time of the last reset of a rate-limited provider; None if there is none."""
+        """The Unix time of the last reset of a rate-limited provider, or None."""
         now = self._clock()
         return max((until for until in self._parked.values() if until > now), default=None)
 
@@ -484,7 +476,7 @@ class Budget:
 
 
 class _Stopwatch:
-    """Counts the seconds of work. It stops while something rests and no turn is at work."""
+    """Counts the seconds of work. It stops while something rests and no turn is running."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

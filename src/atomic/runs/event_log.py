@@ -53,7 +53,7 @@ _Delta = TextDelta | ThinkingDelta | ToolOutput
 
 
 class EventLog:
-    """Publishes what the engine and the runtime of one run report."""
+    """Publishes the events of the engine and the runtime of one run."""
 
     def __init__(self, session: Session, graph: CompiledGraph[Any], descriptions: Mapping[str, str]) -> None:
         self.queue = EventQueue(session.id)
@@ -87,8 +87,6 @@ class EventLog:
     def warn(self, text: str, node: str = "") -> None:
         """Publish a message for the user."""
         self.emit(Warning, text=text, node=node)
-
-    # steps, as the engine reports them ------------------------------------------------------------
 
     def handle_live(self, node: str, event: Event) -> None:
         """Publish the start or retry of a step, or a question."""
@@ -156,8 +154,6 @@ class EventLog:
             status=status, seconds=round(seconds, 6), error=error,
         )  # fmt: skip
 
-    # questions ------------------------------------------------------------------------------------
-
     def _ask(self, node: str, question: Question) -> None:
         labels = [option.label for option in question.options]
         self.questions[question.id] = OpenQuestion(
@@ -175,8 +171,6 @@ class EventLog:
         """Remove an answered question from `session.json`."""
         if self.questions.pop(id, None) is not None:
             self._session.save(questions=tuple(self.questions.values()))
-
-    # calls of agents, as the runtime reports them -------------------------------------------------
 
     def agent_activity(self, caller: Caller, event: AgentEvent) -> None:
         """Publish an event of an agent."""
@@ -321,7 +315,7 @@ class _Item:
 
 
 class ProgressLines:
-    """Formats events and calls as lines; None if there is nothing to show to people."""
+    """Formats events and calls as lines; None if an event has no line."""
 
     def __init__(self) -> None:
         self._tasks: Mapping[str, Task] = {}

@@ -106,7 +106,7 @@ class RunEnded(_RunEvent, frozen=True, kw_only=True, tag="run_ended"):
 
     @property
     def said(self) -> str:
-        """The message for people."""
+        """The message for the user."""
         return self.plain or self.message
 
 

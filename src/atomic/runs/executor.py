@@ -1,7 +1,7 @@
 """`run_workflow`, with which every host runs every workflow.
 
 The run executes in its own task, and the host reads its events. A stopped run is cancelled:
-the engine records what is done, the session becomes `paused`, and the last event has the
+the engine records the finished steps, the session becomes `paused`, and the last event has the
 command that resumes the run.
 """
 
@@ -59,7 +59,7 @@ def run_workflow(
     model: str | None = None,
     max_iterations: int | None = None,
 ) -> WorkflowRun:
-    """Run a workflow, or resume that of a session, and return its events, RunEnded last.
+    """Run a workflow, or resume a session, and return the events, RunEnded last.
 
     `config` overrides the config of the settings or of the resumed run. Raises
     UnknownRoleError, and what `definition.load()` and the workflow's `check_start` raise,

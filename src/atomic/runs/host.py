@@ -1,4 +1,4 @@
-"""What a host gives to a run: folders, agents, entities, settings, flags, and a person to ask."""
+"""The interface between a host and a run: folders, agents, settings, flags, the user."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Prepare = Callable[["AgentProvider", SessionOptions, Callable[[str], object]], A
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """What a host gives to a run."""
+    """The parts of a run that its host provides."""
 
     store: SessionStore
     project: Path
@@ -78,7 +78,7 @@ class Runtime(msgspec.Struct, frozen=True):
     record: str | None = None
     untrusted: Untrusted | None = None  # checks of the project that the user has not approved
     trusted: bool = False  # the project's own hooks, plugins and MCP servers may run
-    prepare: Prepare | None = None  # adds to each session what the user has configured
+    prepare: Prepare | None = None  # adds the user's configuration to each session
     person: Person | None = None
     clock: Callable[[], float] = time.time
     approved: bool = False  # the project was approved at the start, so the run records its own changes to it
@@ -100,7 +100,7 @@ class Runtime(msgspec.Struct, frozen=True):
 
 
 class HostBroker:
-    """Asks the person at the host. An answer from another process is accepted too."""
+    """Asks the user at the host. An answer from another process is accepted too."""
 
     def __init__(self, person: Person, budget: Budget, events: EventLog) -> None:
         self._person = person
@@ -109,7 +109,7 @@ class HostBroker:
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
 
     async def ask(self, question: Question) -> Answer:
-        """Return the answer. Raises Suspend if the person does not want to answer now."""
+        """Return the answer. Raises Suspend if the user does not want to answer now."""
         elsewhere: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = elsewhere
         here = asyncio.create_task(self._person.ask(question))

@@ -1,4 +1,4 @@
-"""The task list of a run: in the journal, with `tasks.json` as a copy for people.
+"""The task list of a run: in the journal, with `tasks.json` as a readable copy.
 
 The list is one fact. Each later change of a status is its own fact, so that a long list
 is not written again for each change. The copy is read only for a run that an older
@@ -90,18 +90,18 @@ class KeptTasks:
         self._facts = facts
         self._clean = clean
         self._written: tuple[int, ...] | None = None  # the stamp of the copy that this process wrote
-        self._last: TaskList | None = None  # what the journal has, so that it is not read for each change
+        self._last: TaskList | None = None  # the list in the journal, cached for the next change
 
     @property
     def exists(self) -> bool:
         return _LIST in self._facts or self.path.exists()
 
     def is_at(self, path: str | os.PathLike[str]) -> bool:
-        """Return whether a path is that of the session's list."""
+        """Return whether a path is the session's list."""
         return os.path.realpath(path) == os.path.realpath(self.path)
 
     def read(self) -> TaskList:
-        """Return the list. Raises TaskFileError if there is none."""
+        """Return the list. Raises TaskFileError if it does not exist."""
         kept = read_kept_tasks(self._facts)
         return TaskList.read(self.path) if kept is None else kept
 
@@ -159,7 +159,7 @@ class KeptTasks:
             return False
 
     def _note_if_changed(self) -> None:
-        """Note that another program changed the copy. A copy that is one change behind was left by a kill."""
+        """Note that another program changed the copy. A kill may leave a copy that lacks the last change."""
         kept = _list_in(self._facts)
         if kept is None or self._facts.is_unwritten(COPY) or self._is_copy_of(kept):
             return
@@ -230,8 +230,6 @@ class RunTasks:
             self._kept.write(tasks)
         else:
             self._clean.write(path, tasks)
-
-    # what the engine reports ----------------------------------------------------------------------
 
     def resume_loop(self) -> None:
         """Ignore the list of the restored state: it is the plan, and the loop's list is further."""

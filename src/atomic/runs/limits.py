@@ -1,4 +1,4 @@
-"""The caps of a run and the limits of its turns."""
+"""The caps of a run, the limits of its turns, and the errors when one is reached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from atomic.base.text import duration
 OnLimit = Literal["wait", "stop", "switch"]
 
 CHARACTERS_PER_TOKEN = 3  # for an agent that reports no tokens; source code has fewer per token than prose
-GRACE = 120.0  # seconds that a turn at work has after --max-time
+GRACE = 120.0  # seconds that a running turn has after --max-time
 TURN_LIMIT = 2 * 3600.0
 SHORT_TURN_LIMIT = 1800.0  # of roles that only read
 SHORT_ROLES = ("planner", "reviewer")
@@ -29,7 +29,7 @@ class Caps(msgspec.Struct, frozen=True):
     max_time: float | None = None  # seconds
     turn_limit: float | None = None  # seconds of one turn; None: by role; 0: no limit
     idle_limit: float | None = None  # seconds without activity of the agent; 0 or None: no limit
-    grace: float | None = None  # seconds after max_time until a turn at work is interrupted
+    grace: float | None = None  # seconds after max_time until a running turn is interrupted
 
     def turn_limit_of(self, role: str) -> float | None:
         """Return the seconds that a turn of a role may take; None: no limit."""
@@ -53,7 +53,7 @@ class CapReached(AtomicError):
         shown = _SHOWN[kind]
         self.remedy = f"{self.flag} {_argument(kind, 2 * max(limit, spent))}"
         self.raise_with = f"atomic resume {run or 'ID'} {self.remedy}"
-        cut = f"; the {cut} at work was interrupted, and what it did is kept" if cut else ""
+        cut = f"; the running {cut} was interrupted, and its work is kept" if cut else ""
         super().__init__(
             f"{self.flag} is reached: {shown(spent)} of {shown(limit)} spent{note}{cut}"
             f" (to continue: {self.raise_with})"
@@ -67,7 +67,7 @@ class Parked(AtomicError):
         self.provider = provider
         self.reset_at = reset_at
         self.remedy = "--on-limit wait"
-        who = provider or "the provider"
+        who = provider or "the agent"
         super().__init__(
             f"{who} has reached its usage limit until {local_time(reset_at)}"
             f" (to wait for it: atomic resume {run or 'ID'} {self.remedy})"

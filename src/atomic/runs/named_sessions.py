@@ -95,7 +95,7 @@ class NamedSessions:
         self._open_sessions[name] = kept
         try:
             return await kept.session()
-        except BaseException:
+        except BaseException:  # also a cancellation: its task would hold the session open
             del self._open_sessions[name]
             await kept.close()
             raise
@@ -120,7 +120,7 @@ class NamedSessions:
     async def between_turns(
         self, name: str, opening: MeteredProvider, options: SessionOptions
     ) -> AsyncGenerator[MeteredSession | None]:
-        """Yield the session between two turns; None if there is none, or if it cannot be resumed.
+        """Yield the session between two turns; None if it does not exist or cannot be resumed.
 
         A session from before a restart is closed again after the body, because the next turn
         opens it with other options.
@@ -149,10 +149,10 @@ class NamedSessions:
         try:
             await kept.session()
         except AtomicError as error:
-            self._warn(f'the session "{name}" cannot be continued and starts fresh: {error}')
+            self._warn(f'the session "{name}" cannot be continued, so a new one starts: {error}')
             await kept.close()
             return None
-        except BaseException:
+        except BaseException:  # also a cancellation: its task would hold the session open
             await kept.close()
             raise
         return kept

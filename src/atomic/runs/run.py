@@ -122,8 +122,6 @@ class Execution:
         self._address = f"{owner.pid}|{owner.mark}"  # on messages of other processes to this one
         self._task = asyncio.create_task(self._run(), name=f"run-{session.id}")
 
-    # for the host ---------------------------------------------------------------------------------
-
     async def next_event(self) -> WorkflowEvent | None:
         """Return the next event; None after the last one. Raises what could not be published as an event."""
         event = await self.events.queue.get()
@@ -142,8 +140,6 @@ class Execution:
         """Wait for the end of the run."""
         await asyncio.wait({self._task})
 
-    # the run --------------------------------------------------------------------------------------
-
     async def _run(self) -> None:
         try:
             if self._request.resume and await asyncio.to_thread(self._is_completed):
@@ -154,7 +150,7 @@ class Execution:
             self.events.queue.close()
 
     def _is_completed(self) -> bool:
-        """Return whether nothing is left to do by `session.json`, unless the journal contradicts it."""
+        """Return whether `session.json` and the journal call the run completed."""
         from atomic.graph.engine.history import RunHistory
 
         session = self._session
@@ -224,7 +220,7 @@ class Execution:
         await self._open_facts(journal)
         if any(node.kind is NodeKind.TASKS for node in all_nodes(self._graph)):
             self._tasks.resume_loop()
-        session.inbox.orders(self._address)  # discards what was meant for the owner before this one
+        session.inbox.orders(self._address)  # discards messages for an earlier owner
         started: dict[str, Any] = {
             "config": self._config,
             "state_version": request.definition.state_version,
@@ -254,7 +250,7 @@ class Execution:
         return stream
 
     async def _open_facts(self, journal: Journal) -> None:
-        """Open the facts, whose lease may outlive that of the run itself by a moment."""
+        """Open the facts, whose lease may outlive the lease of the run by a moment."""
         deadline = time.monotonic() + _LEASE_SKEW
         while True:
             try:
@@ -292,7 +288,7 @@ class Execution:
             raise JournalLostError(session.id, f"its journal {path} was damaged and has lost this run")
 
     def _open_answers(self, journal: Journal) -> Mapping[str, Answer]:
-        """Return the answers of the caller, and those of the inbox whose questions are open."""
+        """Return the caller's answers, and answers in the inbox to open questions."""
         answers = self._session.inbox.answers()
         if not answers:
             return self._request.answers
@@ -308,10 +304,8 @@ class Execution:
         open_answers = {id: answer for id, answer in current.items() if id in past.asked}
         return {**open_answers, **self._request.answers}
 
-    # configuration and state ----------------------------------------------------------------------
-
     def _current_config(self) -> dict[str, Any]:
-        """Return the config of the run's start, overridden by that of the request."""
+        """Return the config of the run's start, overridden by the request."""
         if self._request.resume:
             config = self._session.record.config
         else:
@@ -338,8 +332,6 @@ class Execution:
             config=self._config,
         )
         return request.loaded.create_state(params)
-
-    # the stream of the graph ----------------------------------------------------------------------
 
     async def _stream_to_end(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> Ending:
         watching = asyncio.create_task(self._watch_inbox())
@@ -368,7 +360,7 @@ class Execution:
         return ending
 
     async def _stream(self, journal: Journal, stream: AsyncIterator[StreamEvent]) -> RunResult[Any]:
-        """Stream the graph to its end; continue if its last questions were answered in the meantime."""
+        """Stream the whole graph; continue if its last questions were answered during it."""
         while True:
             result = await self._publish(stream)
             if result.status is not RunStatus.PAUSED or not result.questions:
@@ -430,8 +422,6 @@ class Execution:
                 if role and role not in self.runtime.roles:
                     self.events.warn(f"{flag} {role}={chosen[role]} had no effect: no agent was called as {role}")
 
-    # copies and damage ----------------------------------------------------------------------------
-
     async def _restore_copies(self) -> None:
         """Write copies that differ from the journal again, and warn once of each."""
         await self._compare_calls()
@@ -477,17 +467,15 @@ class Execution:
             )
         return ""
 
-    # the end --------------------------------------------------------------------------------------
-
     async def _release(self, journal: Journal | None, ending: Ending | None) -> None:
-        """Close what the run has used, the journal last."""
+        """Close the parts of the run, the journal last."""
         has_ended = ending is not None
         try:
             self._changes.close()
             await self.runtime.close()
             if journal is not None:
                 self._last = self._last_state(journal) if has_ended else None
-                with suppress(JournalError, RunOwnedError):  # the journal may be what has failed
+                with suppress(JournalError, RunOwnedError):  # the journal may have failed
                     if ending is not None and ending.status == SessionStatus.CANCELLED:
                         keep_cancelled(self._facts)
                     self._budget.stop()
@@ -524,14 +512,14 @@ class Execution:
         self.events.emit(RunEnded, **msgspec.to_builtins(ending))
 
     def _last_state(self, journal: Journal) -> Any:
-        """Return the state that the journal has, for `at_end`; None if there is none."""
+        """Return the state that the journal has, for `at_end`, or None."""
         if self._request.loaded.at_end is None:
             return None
         try:
             return self._graph.load(journal, self._session.id)
         except RunNotFoundError:  # stopped before it started
             return None
-        except Exception as error:  # the journal may be what has failed; the run must still end
+        except Exception as error:  # the journal may have failed; the run must still end
             self._session.logs.error("the last state cannot be read", error)
             return None
 
@@ -546,7 +534,7 @@ class Execution:
         )  # fmt: skip
         try:
             note: object = at_end(end)  # a user's function may return anything
-        except (Exception, SystemExit) as error:  # and raise anything; the run has ended all the same
+        except (Exception, SystemExit) as error:  # and raise anything; the run has still ended
             self._session.logs.error("at_end failed", error)
             self.events.warn(f"at_end of {self._request.definition.name} failed: {_message_of(error)}")
             return EndNote()

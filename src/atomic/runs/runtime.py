@@ -1,7 +1,7 @@
 """The runtime of a run, and the view of it that each step gets as `ctx.deps`.
 
 A host gives a `Runtime` (`runs/host.py`). The run builds one `RunRuntime` from it, which
-owns what all steps share: budget, event log, named sessions, task list, facts. Each step
+owns the shared parts: budget, event log, named sessions, task list, facts. Each step
 gets a `StepRuntime`, which knows the node and the task that it works for.
 """
 
@@ -45,7 +45,7 @@ _FAMILIES_KNOWN = ("claude", "replay")  # providers with models called opus, son
 
 
 class RunRuntime:
-    """What all steps of one run share."""
+    """The parts of a run that all its steps share."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RunRuntime:
 
     @property
     def cost(self) -> Cost:
-        """What the run has spent so far."""
+        """Return the cost of the run so far."""
         spent = self.budget.spent
         return Cost(spent.known_usd, spent.input_tokens, spent.output_tokens)
 
@@ -102,7 +102,7 @@ class RunRuntime:
 
     @property
     def configured(self) -> Sequence[str]:
-        """The providers that flags and settings name."""
+        """Return the providers that flags and settings name."""
         settings = self.host.settings
         named = [*self.host.choices.agents.values(), settings.agent, *settings.providers]
         named += [f"acp:{name}" for name in settings.acp]
@@ -121,13 +121,13 @@ class RunRuntime:
         return self._models[name]
 
     async def prepare(self, provider: AgentProvider, options: SessionOptions) -> SessionOptions:
-        """Return the options of a session with what the user has configured for it."""
+        """Return the options of a session with the user's configuration."""
         if self.host.prepare is None:
             return options
         return await self.host.prepare(provider, options, self.events.warn)
 
     def end_call(self, line: Mapping[str, Any]) -> None:
-        """Record a call that has ended: in the logs, in the cost, and what it changed in the project."""
+        """Record an ended call in the logs, in the cost, and its changes of the project."""
         self.events.call_ended(line)
         self.session.save(cost=self.cost, durable=False)
         self.changes.note()
@@ -147,8 +147,6 @@ class StepRuntime:
         task = ctx.item.id if isinstance(ctx.item, Task) else None
         self._calls = StepCalls(run, ctx, Caller(ctx.node_id, task))
         self.bridge = StepBridge(self, SubagentResults(ctx))
-
-    # what the step shares with the run ------------------------------------------------------------
 
     @property
     def entities(self) -> Entities:
@@ -184,17 +182,17 @@ class StepRuntime:
 
     @property
     def check_variables(self) -> Sequence[str]:
-        """The environment variables that checks get although they look like secrets."""
+        """Return the environment variables that checks get although they look like secrets."""
         return self._host.settings.checks.env
 
     @property
     def trusted(self) -> bool:
-        """Whether the user has approved the code that the project brings."""
+        """Return whether the user has approved the project's own code."""
         return self._host.trusted
 
     @property
     def configured(self) -> Sequence[str]:
-        """The providers that flags and settings name."""
+        """Return the providers that flags and settings name."""
         return self._run.configured
 
     def provider_of(self, role: str) -> str | None:
@@ -216,8 +214,6 @@ class StepRuntime:
     @property
     def project(self) -> Path:
         return self._host.project
-
-    # calls of agents ------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def timed(self, what: str) -> AsyncGenerator[None]:
@@ -248,9 +244,9 @@ class StepRuntime:
         """Run one turn in a new session, or in the named one, and return the answer.
 
         `custom_tools` are offered if the provider supports them. The model is, in this
-        order: `model`, that of the run, that of the agent's file unless the agent is built
-        in. With `strict=False` a system prompt or tools that the provider does not support
-        are moved into the prompt or left out. Raises TurnFailedError, ProviderError.
+        order: `model`, the run's model, the model of the agent's file unless the agent is
+        built in. With `strict=False` a system prompt or tools that the provider does not
+        support are moved into the prompt or left out. Raises TurnFailedError, ProviderError.
         """
         entity = None if agent is None else self.entities.require("agent", agent)
         source = getattr(entity, "source", None)
@@ -258,7 +254,7 @@ class StepRuntime:
         file = None if source is None or is_builtin else str(source.path)
         caller = msgspec.structs.replace(self.caller(prompt, agent), file=file)
         wanted = model or self._ctx.model
-        if not wanted and entity is not None and not is_builtin:  # a built-in agent must not choose what the user pays
+        if not wanted and entity is not None and not is_builtin:  # a built-in agent must not choose the user's costs
             wanted = entity.model
 
         async def work(chosen: AgentProvider, name: str) -> str:
@@ -342,7 +338,10 @@ class StepRuntime:
     async def model_for(
         self, provider: AgentProvider, name: str, caller: Caller, wanted: str | None, entity: EntityLike | None = None
     ) -> str | None:
-        """Return the model of the flag, else the wanted one as this provider calls it, else that of the settings."""
+        """Return the model of the flag, else the wanted one as this provider calls it.
+
+        If it has neither, return the model of the settings.
+        """
         flag = _chosen(self._host.choices.models, caller)
         if flag is not None:
             return flag
@@ -428,7 +427,7 @@ async def _answer(session: MeteredSession, prompt: str) -> str:
         if isinstance(event, TurnEnded):
             ended = event
     if ended is None:
-        raise TurnFailedError("error", "the stream ended without saying that the turn is over")
+        raise TurnFailedError("error", "the agent's output stopped before the end of the turn")
     if ended.reason is not EndReason.DONE:
         why = ended.error or f"the turn ended with '{ended.reason}'"
         raise TurnFailedError(str(ended.reason), why, said=ended.text)

@@ -25,7 +25,7 @@ from atomic.sessions.history import number, objects_in
 CALLS = "logs/agent-calls.jsonl"
 PARKED = "parked"
 WORKED = "worked"
-KILLED = "killed"  # the reason of a call that was at work when Atomic was killed
+KILLED = "killed"  # the reason of a call that was running when Atomic was killed
 ESTIMATE_STEP = 3_000  # characters, or a quarter more, after which a new estimate is written to the disk
 _CALL = "calls/"
 _MOST_BYTES = 64 * 1024 * 1024  # of the copy; a line has less than 1 KiB
@@ -55,7 +55,7 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a run and its resumes have spent; `seconds` of work, without pauses."""
+    """The total of a run and its resumes; `seconds` of work, without pauses."""
 
     usd: float = 0.0
     input_tokens: int = 0
@@ -104,7 +104,7 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """What a budget must know of earlier processes."""
+    """The spending of earlier processes, for a budget."""
 
     spent: Spent = Spent()
     dearest: Mapping[str, Amount] = {}  # the most expensive turn of each role
@@ -112,7 +112,7 @@ class Past(msgspec.Struct, frozen=True):
 
 
 def amount_of(usage: Any, *, priced: bool = True) -> Amount:
-    """Return what a turn took, from a `Usage` or the JSON of one."""
+    """Return the amount of a turn, from a `Usage` or the JSON of one."""
     figures: Mapping[str, Any] = {} if usage is None else msgspec.to_builtins(usage)
     read = int(number(figures.get("input")))
     written = int(number(figures.get("output")))
@@ -128,11 +128,8 @@ def weighted_tokens(usage: Usage) -> float:
     return (usage.input - usage.cached) + 0.1 * usage.cached + 5.0 * usage.output
 
 
-# in the journal ----------------------------------------------------------------------------------------------------
-
-
 def write_call(facts: Facts, call: CallRecord) -> None:
-    """Keep what is known of a call; it is on the disk when this returns. Raises JournalError."""
+    """Keep the record of a call; it is on the disk when this returns. Raises JournalError."""
     facts.set(f"{_CALL}{call.id}", call)
 
 
@@ -144,7 +141,7 @@ def read_calls(facts: Mapping[str, Any]) -> Iterator[CallRecord]:
 
 
 def end_killed_calls(facts: Facts) -> None:
-    """End the calls that were at work when Atomic was killed, with their last usage.
+    """End the calls that were running when Atomic was killed, with their last usage.
 
     The caller owns the run and has not started a call yet. Raises JournalError.
     """
@@ -154,14 +151,14 @@ def end_killed_calls(facts: Facts) -> None:
 
 
 def read_past(facts: Mapping[str, Any]) -> Past:
-    """Return what the journal of a run has for its budget."""
+    """Return the spending that the journal of a run has."""
     total = Amount()
     seconds = number(facts.get(WORKED))
     dearest: dict[str, Amount] = {}
     for call in read_calls(facts):
         total += call.amount
         seconds = max(seconds, call.worked)
-        if call.is_over and call.reason not in ("interrupted", KILLED):  # an interrupted turn is no measure
+        if call.is_over and call.reason not in ("interrupted", KILLED):  # an interrupted turn is not typical
             role = call.role or ""
             dearest[role] = call.amount.at_least(dearest.get(role, Amount()))
     spent = Spent(total.usd, total.input_tokens, total.output_tokens, seconds, total.unpriced)
@@ -227,7 +224,7 @@ class CharacterCount:
         self.has_any = False
 
     def count(self, event: AgentEvent) -> None:
-        """Count what an agent writes and what its tools return."""
+        """Count the text that an agent writes and that its tools return."""
         match event:
             case TextDelta(text=text) | ThinkingDelta(text=text):
                 self._written += len(text)

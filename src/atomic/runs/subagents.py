@@ -74,7 +74,7 @@ class Bridge:
         self._known_models: Sequence[str] | None = None
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
-        """Run one sub-agent to its end; with a schema its answer is in `value`."""
+        """Run one sub-agent; with a schema its answer is in `value`."""
         request = self._named(request)
         work = _Work(request, self._watch)
         try:
@@ -286,7 +286,7 @@ class StepBridge:
         self._finished = finished
 
     async def spawn(self, request: SubagentRequest) -> SubagentResult:
-        """Run one sub-agent to its end; with a schema its answer is in `value`."""
+        """Run one sub-agent; with a schema its answer is in `value`."""
         step = self._step
         caller = step.caller(request.task, request.agent)
 

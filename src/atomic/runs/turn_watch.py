@@ -1,7 +1,7 @@
 """Watches one turn of an agent and reports when it passes a limit.
 
-There are three limits: on the time of the turn, on the silence of its agent, and on what
-the run may still spend. Time in which the user is asked counts for none of them.
+There are three limits: on the time of the turn, on the silence of its agent, and on the
+rest of the run's caps. Time that the user needs for an answer does not count.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TurnWatch:
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """Stop the clocks while the user is asked."""
+        """Stop the clocks while a question to the user is open."""
         if not self._open_questions:
             self._asked_at = self._clock()
         self._open_questions += 1

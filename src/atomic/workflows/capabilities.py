@@ -1,4 +1,4 @@
-"""What a graph uses: features, nodes, tools, and other workflows."""
+"""The features, nodes, tools and workflows that a graph uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atomic.workflows.definition import Capabilities
 
 
 def capabilities_of(graph: CompiledGraph[Any]) -> Capabilities:
-    """Return the features that a graph uses, without those of workflows that it calls by name.
+    """Return the features that a graph uses, not counting workflows that it calls by name.
 
     Agent nodes use sub-agents. A loop over tasks, or a state with a `tasks` field, uses a
     task list. Ask and wait nodes use questions.

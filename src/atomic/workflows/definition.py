@@ -84,7 +84,7 @@ class EndNote(msgspec.Struct, frozen=True):
     verified: bool | None = None
 
 
-AtEnd = Callable[[RunEnd], str | EndNote | None]  # a text stands for EndNote(text)
+AtEnd = Callable[[RunEnd], str | EndNote | None]  # a text means EndNote(text)
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -132,9 +132,9 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     prompt: str
     config: Mapping[str, Any] = {}
-    story: str = ""  # what the demonstration shows
+    story: str = ""  # a description of the demonstration
     tests: str = ""  # the command that checks the work
-    look: str = ""  # a command that shows what was built
+    look: str = ""  # a command that shows the result
     play: str = ""  # a command to use in a terminal
 
 
@@ -152,7 +152,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     node_descriptions: Mapping[str, str] = {}
     config_descriptions: Mapping[str, str] = {}  # by key of `default_config`: the help of its flag
     resume_config: Sequence[str] | None = None  # the keys that a resume may change; None: all
-    roles: Sequence[str] = ()  # the roles for `--agent` and `--model`; empty: those that its prompts name
+    roles: Sequence[str] = ()  # the roles for `--agent` and `--model`; empty: the roles that its prompts name
     source: WorkflowSource = WorkflowSource.BUILTIN
     path: Path | None = None
     sha256: str = ""  # of its file
@@ -163,7 +163,7 @@ class WorkflowDefinition(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     @property
     def problem(self) -> str | None:
-        """The first problem of its file; None if there is none."""
+        """The first problem of its file, or None."""
         return str(self.problems[0]) if self.problems else None
 
     def load(self) -> LoadedWorkflow:

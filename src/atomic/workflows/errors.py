@@ -1,4 +1,4 @@
-"""Errors of workflows beyond those of the graph."""
+"""Errors of workflows, in addition to the errors of graphs."""
 
 from __future__ import annotations
 

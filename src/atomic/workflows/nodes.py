@@ -25,7 +25,7 @@ def _text(text: Text[StateT], state: StateT) -> str:
 
 
 def runtime_of(ctx: Context[StateT]) -> WorkflowRuntime:
-    """Return the runtime of the run. Raise AtomicError if there is none."""
+    """Return the runtime of the run. Raise AtomicError if it is missing."""
     if cast("WorkflowRuntime | None", ctx.deps) is None:
         raise AtomicError("needs a runtime with agents and entities; pass deps= to run")
     return ctx.deps

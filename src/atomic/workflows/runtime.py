@@ -1,4 +1,4 @@
-"""The Protocols of `ctx.deps`: what a node of a workflow can use.
+"""The Protocols of `ctx.deps`: the objects that a workflow's node can use.
 
 Nodes that need an agent or an entity are written against these. The host of a run passes
 the real implementations, a test passes small ones. There is no global and no setter.
