@@ -21,7 +21,7 @@ from atomic.processes import execute
 from tests.cli.command import User
 from tests.programs import FOLDER
 from tests.ralph.agents import Stage, stage_for
-from tests.ralph.agents_game import APPROVAL
+from tests.ralph.nim import APPROVAL
 from tests.tui.terminal.window import window
 
 ROOT = Path(__file__).parents[2]

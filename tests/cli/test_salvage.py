@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.cli.command import complaint
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker
 
 TOKEN = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
 
 
-class Wrecked(Theatre):
+class Wrecked(Sandbox):
     """A run whose worker has wrecked files of the user."""
 
     def __init__(self, folder: Path, *steps: dict[str, Any]) -> None:

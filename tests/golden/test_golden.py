@@ -37,7 +37,7 @@ from tests.cli.files import agent, servers
 from tests.cli.flows import call, end, recording, text, workflow
 from tests.golden.public_names import describe_function, describe_package
 from tests.golden.shapes import INDENT, describe_fields, describe_tagged_values, describe_union, describe_values
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, finding, reviewing, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, finding, reviewing, writing
 
 GOLDEN = Path(__file__).parent
 WRITE = "ATOMIC_WRITE_GOLDEN"
@@ -442,11 +442,11 @@ def test_the_json_of_commands(kept: Mapping[str, Kept]) -> None:
 def run_ralph(folder: Path) -> User:
     """Run Ralph to its end: a plan, two tasks, a review that finds something, a fix, a second review."""
     review = reviewing(finding("part three is missing"), times=1)
-    theatre = Theatre(folder, PLAN, writing("1"), writing("2"), review, APPROVE, FIX)
-    flags = ("--verify", "test -f README.md", "--record", str(theatre.user.home / "recording.jsonl"))
-    outcome = asyncio.run(theatre.ralph(*flags, GOAL, timeout=LIMIT))
+    sandbox = Sandbox(folder, PLAN, writing("1"), writing("2"), review, APPROVE, FIX)
+    flags = ("--verify", "test -f README.md", "--record", str(sandbox.user.home / "recording.jsonl"))
+    outcome = asyncio.run(sandbox.ralph(*flags, GOAL, timeout=LIMIT))
     assert outcome.status == ("completed", "done", 0), outcome.stderr
-    return theatre.user
+    return sandbox.user
 
 
 def run_small(folder: Path) -> User:

@@ -1,4 +1,7 @@
-"""Ralph on real agents: a user with a repository, and a model that plays by the first line of each prompt."""
+"""Ralph on real agents: a user with a repository, and a scripted model.
+
+The first line of each prompt selects the part of the script.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from atomic.testing.model_server.playbook import Playbook
 from atomic.testing.model_server.script import ScriptFile
 from tests.cli.command import User, processes
 from tests.cli.flows import Running, started
-from tests.ralph.theatre import Outcome
+from tests.ralph.sandbox import Outcome
 
 CACHE = Path(__file__).parents[2] / ".programs" / "cache"
 PROGRAMS = ("ATOMIC_OPENCODE_PATH", "ATOMIC_COPILOT_PATH")
@@ -34,16 +37,16 @@ _CUE = re.compile(r"^\[atomic role=(\S+?)(?: task=(\S+?))? attempt=(\d+)\]", re.
 
 
 def cue_in(text: str) -> tuple[str, ...]:
-    """Who is asked: role, task if there is one, attempt. Agents put words of their own before the prompt."""
+    """Return role, task and attempt of a prompt. Agents put their own text before it."""
     found = _CUE.search(text)
     return () if found is None else tuple(filter(None, found.groups()))
 
 
 class Model(ModelServer):
-    """Plays parts; what it was asked is a ledger that Atomic cannot write to."""
+    """A scripted model. Its calls are a record that Atomic cannot write to."""
 
     def play(self, scripts: Mapping[str, Script]) -> None:
-        """From now on these parts are played: of `worker.2.1`, `worker.2` and `worker` the first that there is."""
+        """Play these parts from now on: the first of `worker.2.1`, `worker.2` and `worker` that exists."""
 
         def named(text: str) -> str | None:
             cue = cue_in(text)
@@ -54,20 +57,20 @@ class Model(ModelServer):
 
     @property
     def begun(self) -> list[str]:
-        """The prompts of Ralph, in order: each once, however many steps its turn had."""
+        """Return the prompts of Ralph in order, one for each turn."""
         return [" ".join(cue) for call in self.turns if (cue := cue_in(call.user_text))]
 
     @property
     def turns(self) -> list[ModelCall]:
-        """The first call of each turn that has a part."""
+        """Return the first call of each turn that has a part."""
         return [call for call in self.calls if call.script is not None and call.turn == 0]
 
     def asked(self, role: str) -> ModelCall:
-        """The first call of a role."""
+        """Return the first call of a role."""
         return next(call for call in self.turns if cue_in(call.user_text)[:1] == (role,))
 
     def tool_results(self, role: str) -> str:
-        """All that tools said to a role."""
+        """Return all results of tools that a role got."""
         return "\n".join(call.tool_result for call in self.calls if cue_in(call.user_text)[:1] == (role,))
 
 
@@ -115,7 +118,7 @@ class Stage:
     # parts that a model plays ----------------------------------------------------------------------------------------
 
     def work(self, files: Mapping[str, str], *, words: Words | None = None) -> list[Turn]:
-        """Write the files, commit them, and praise oneself."""
+        """Return a turn that writes the files, commits them, and claims success."""
         used = words or self.words
         writes: list[Turn] = [[used.write(self.project / name, text)] for name, text in files.items()]
         return [*writes, [used.bash(commit_command(*files))], "All is done, and it is excellent."]
@@ -145,7 +148,7 @@ class Stage:
 
     @property
     def session(self) -> Path:
-        """The folder of the only session."""
+        """Return the folder of the only session."""
         [folder] = self.sessions
         return folder
 
@@ -167,13 +170,13 @@ class Stage:
 
     @property
     def subjects(self) -> list[str]:
-        """The subjects of the commits, oldest first, without the user's own."""
+        """Return the subjects of the commits, oldest first, without the user's own."""
         lines = self.git("log", "--reverse", "--format=%s").splitlines()
         return [line for line in lines if line.startswith("Write ")]
 
     @property
     def logged(self) -> list[dict[str, Any]]:
-        """The calls of agents as Atomic notes them."""
+        """Return the calls of agents in Atomic's log."""
         return [json.loads(line) for line in (self.session / "logs" / "agent-calls.jsonl").read_text().splitlines()]
 
     async def is_quiet(self) -> None:
@@ -184,20 +187,23 @@ class Stage:
 
 
 def commit_command(*files: str) -> str:
-    """Two runs may commit at once: one waits for the other."""
+    """Return a command that commits; of two at once, one waits for the other."""
     names = " ".join(files)
     inner = f'git add -- {names} && git commit -q -m "Write {names}" -- {names}'
     return f"flock .git/one-at-a-time sh -c '{inner}'"
 
 
 def asked_a_person(outcome: Outcome) -> list[dict[str, Any]]:
-    """What a person was asked in a run: questions, and leave to use a tool."""
+    """Return the questions and permission requests of a run."""
     return [event for event in outcome.events if event["type"] == "question_asked"]
 
 
 @asynccontextmanager
 async def stage_for(folder: Path, *names: str, user: User | None = None) -> AsyncGenerator[Stage]:
-    """A stage for these agents. At its end no process is left, and the agents have asked for nothing but a model."""
+    """Open a stage for these agents.
+
+    At its end no process is left, and the agents have requested nothing but a model.
+    """
     async with Model() as model:
         stage = Stage(user or User(folder), model, *names)
         yield stage

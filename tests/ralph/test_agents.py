@@ -12,9 +12,9 @@ import pytest
 from atomic.tasks import TaskList
 from atomic.testing import Call, Script
 from tests.ralph.agents import AGENT_NAMES, Stage, asked_a_person, stage_for
-from tests.ralph.agents_game import APPROVAL, FEATURES, FILES, GATE, GOAL, PLAN, RESEARCH, SPEC
+from tests.ralph.nim import APPROVAL, FEATURES, FILES, GATE, GOAL, PLAN, RESEARCH, SPEC
+from tests.ralph.sandbox import Outcome
 from tests.ralph.test_publishing import ADDRESS, GH, SSH, URL
-from tests.ralph.theatre import Outcome
 
 pytestmark = pytest.mark.ci
 

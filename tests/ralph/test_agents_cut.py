@@ -16,7 +16,7 @@ from atomic.testing.conformance import AGENTS
 from tests.cli.command import ATOMIC
 from tests.cli.terminal import in_terminal
 from tests.ralph.agents import AGENT_NAMES, Stage, cue_in, stage_for
-from tests.ralph.agents_game import APPROVAL, FILES, GATE, GOAL, PLAN
+from tests.ralph.nim import APPROVAL, FILES, GATE, GOAL, PLAN
 from tests.ralph.test_agents import DONE, check_game, parts
 
 pytestmark = pytest.mark.ci

@@ -1,4 +1,4 @@
-"""Caps and limits hold in Ralph too, whoever of its roles spends; nothing is lost and nothing is paid twice."""
+"""Caps and limits hold for all roles of Ralph; nothing is lost and nothing is paid twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from atomic.processes import running
 from tests.cli.command import ATOMIC
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Outcome, Theatre, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Outcome, Sandbox, worker, writing
 from tests.timing import judge
 
 COST = 0.4  # dollars of each call
@@ -36,8 +36,8 @@ def script(tasks: int, *more: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*more, call("planner", json.dumps({"tasks": plan})), *workers, call("reviewer", approve)]
 
 
-class Till(Theatre):
-    """A theatre whose agents have a price: they play a recording."""
+class Till(Sandbox):
+    """A sandbox whose agents have a price: they play a recording."""
 
     def __init__(self, folder: Path, *calls: Mapping[str, Any]) -> None:
         super().__init__(folder)
@@ -115,7 +115,7 @@ def limited(reset: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("on_limit", "seconds"), [("wait", 12), pytest.param("stop", 60, marks=pytest.mark.ci, id="stop")]
 )
-async def test_a_limit_is_no_attempt(tmp_path: Path, on_limit: str, seconds: float) -> None:
+async def test_a_limit_does_not_count_as_an_attempt(tmp_path: Path, on_limit: str, seconds: float) -> None:
     reset = time.time() + seconds  # "stop" comes back before it, however slow the machine is
     till = Till(tmp_path, *script(2, limited(reset)))
     outcome = await till.run("--on-limit", on_limit)
@@ -153,70 +153,70 @@ async def test_a_limit_with_its_reset_in_two_minutes_is_waited_for(tmp_path: Pat
 @pytest.mark.ci
 async def test_a_worker_that_hangs_is_interrupted_and_the_next_one_is_told(tmp_path: Path) -> None:
     hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
-    theatre = Theatre(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--turn-limit", "6s", GOAL, timeout=120)
+    sandbox = Sandbox(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--turn-limit", "6s", GOAL, timeout=120)
     assert outcome.status == ("completed", "done", 0)
     assert "the turn took longer than 6s and was interrupted" in outcome.warnings
-    first, second = [one for one in theatre.prompts if one.get("task") == "1"]
+    first, second = [one for one in sandbox.prompts if one.get("task") == "1"]
     assert second["attempt"] == "2"
     assert "the turn took longer than 6s" in second["prompt"]
     assert "An earlier turn on this was cut off" in second["prompt"]
     assert first["pid"] != second["pid"]
-    assert (theatre.project / "half.txt").read_text() == "half\n"  # what it did is kept
+    assert (sandbox.project / "half.txt").read_text() == "half\n"  # what it did is kept
 
 
 @pytest.mark.ci
 @pytest.mark.timed
 async def test_max_time_interrupts_a_worker_that_hangs_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     hung = worker("1", {"write": {"half.txt": "half\n"}}, {"wait": 600}, times=1)
-    theatre = Theatre(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
-    with open(theatre.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
+    sandbox = Sandbox(tmp_path, PLAN, hung, writing("1"), writing("2"), APPROVE)
+    with open(sandbox.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
         file.write('[caps]\ngrace = "1s"\n')
     began = time.monotonic()
-    outcome = await theatre.ralph("--max-time", "4s", GOAL, timeout=120)
+    outcome = await sandbox.ralph("--max-time", "4s", GOAL, timeout=120)
     judge(time.monotonic() - began, 100)
     assert outcome.status == ("paused", "max_time", 6)
     assert len([event for event in outcome.events if event["type"] == "limit_reached"]) == 1
-    assert json.loads((theatre.session / "iterations.json").read_text())["turns"] == 1  # it was made, and paid for
-    outcome = await theatre.resume("--max-time", "1h")
+    assert json.loads((sandbox.session / "iterations.json").read_text())["turns"] == 1  # it was made, and paid for
+    outcome = await sandbox.resume("--max-time", "1h")
     assert outcome.status == ("completed", "done", 0)
-    again = [one for one in theatre.prompts if one.get("task") == "1"][1]
+    again = [one for one in sandbox.prompts if one.get("task") == "1"][1]
     assert "An earlier turn on this was cut off" in again["prompt"]
 
 
 @pytest.mark.ci
-async def test_dollars_that_an_acp_agent_tells_count(tmp_path: Path) -> None:
+async def test_dollars_that_an_acp_agent_reports_count(tmp_path: Path) -> None:
     """It tells prices, and no tokens."""
     first = worker("1", {"cost": 0.05}, {"write": {"a": "1"}})
     second = worker("2", {"cost": 0.1}, {"write": {"b": "2"}})
-    theatre = Theatre(tmp_path, PLAN, first, second, APPROVE)
-    outcome = await theatre.ralph("--max-cost", "5", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, first, second, APPROVE)
+    outcome = await sandbox.ralph("--max-cost", "5", GOAL)
     assert outcome.status == ("completed", "done", 0)
-    calls = [json.loads(line) for line in (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()]
+    calls = [json.loads(line) for line in (sandbox.session / "logs" / "agent-calls.jsonl").read_text().splitlines()]
     assert [call["usage"]["cost"] for call in calls if call["role"] == "worker"] == [0.05, 0.1]  # a session for each
-    assert json.loads((theatre.session / "session.json").read_text())["cost"]["usd"] == pytest.approx(0.15)
-    assert "$0.15" in theatre.report
+    assert json.loads((sandbox.session / "session.json").read_text())["cost"]["usd"] == pytest.approx(0.15)
+    assert "$0.15" in sandbox.report
 
 
 @pytest.mark.ci
 async def test_a_turn_of_an_acp_agent_is_cut_by_the_dollars_that_it_tells(tmp_path: Path) -> None:
     rich = worker("1", *({"cost": 0.5 * at} for at in range(1, 1200)), {"wait": 600})
-    theatre = Theatre(tmp_path, PLAN, rich)
-    outcome = await theatre.ralph("--max-cost", "1", GOAL, timeout=120)
+    sandbox = Sandbox(tmp_path, PLAN, rich)
+    outcome = await sandbox.ralph("--max-cost", "1", GOAL, timeout=120)
     assert outcome.status == ("paused", "max_cost", 6)
     assert "interrupted" in outcome.end["message"]
 
 
 @pytest.mark.ci
-async def test_an_agent_that_tells_no_figures_is_capped_by_an_estimate_which_is_said_once(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--max-tokens", "400", GOAL)
+async def test_an_agent_without_figures_is_capped_by_an_estimate_with_one_warning(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--max-tokens", "400", GOAL)
     assert outcome.status == ("paused", "max_tokens", 6)
     said = [event["text"] for event in outcome.events if event["type"] == "warning"]
     assert len([text for text in said if "reports neither tokens nor prices: the caps count an estimate" in text]) == 1
-    assert "about " in theatre.report
-    assert "are an estimate from the characters" in theatre.report
-    lines = (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
+    assert "about " in sandbox.report
+    assert "are an estimate from the characters" in sandbox.report
+    lines = (sandbox.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
     assert all(json.loads(line)["estimated"] for line in lines)
 
 
@@ -224,18 +224,18 @@ async def test_an_agent_that_tells_no_figures_is_capped_by_an_estimate_which_is_
 async def test_a_worker_that_rewrites_the_log_of_spending_frees_no_money(tmp_path: Path) -> None:
     wipe = 'for f in "$HOME"/.atomic/sessions/*/logs/agent-calls.jsonl; do echo "{}" > "$f"; done'
     greedy = worker("1", {"cost": 0.9}, {"write": {"a": "1"}}, {"sh": wipe})
-    theatre = Theatre(tmp_path, {**PLAN, "do": [{"cost": 0.2}, *PLAN["do"]]}, greedy, writing("2"), APPROVE)
-    outcome = await theatre.ralph("--max-cost", "1", GOAL)
+    sandbox = Sandbox(tmp_path, {**PLAN, "do": [{"cost": 0.2}, *PLAN["do"]]}, greedy, writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--max-cost", "1", GOAL)
     assert outcome.status == ("paused", "max_cost", 6)
     assert "$1.10 of $1.00 spent" in outcome.end["message"]
     assert "logs/agent-calls.jsonl" in outcome.warnings
     assert "has other figures than the journal" in outcome.warnings
-    for path in (theatre.session / "logs").glob("*.jsonl"):
+    for path in (sandbox.session / "logs").glob("*.jsonl"):
         path.write_text("")
-    outcome = await theatre.resume()
+    outcome = await sandbox.resume()
     assert outcome.status == ("paused", "max_cost", 6)
     assert "$1.10 of $1.00 spent" in outcome.end["message"]
-    assert "agent-calls.jsonl" in theatre.report
+    assert "agent-calls.jsonl" in sandbox.report
 
 
 @pytest.mark.parametrize("make", ["mkfifo", pytest.param("mkdir", marks=pytest.mark.ci)])
@@ -243,32 +243,32 @@ async def test_a_pipe_or_a_folder_in_place_of_the_log_of_calls_does_not_stop_the
     tmp_path: Path, make: str
 ) -> None:
     replace = f'for f in "$HOME"/.atomic/sessions/*/logs/agent-calls.jsonl; do rm -rf "$f" && {make} "$f"; done'
-    theatre = Theatre(tmp_path, PLAN, worker("1", {"write": {"a": "1"}}, {"sh": replace}), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"write": {"a": "1"}}, {"sh": replace}), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--max-iterations", "1", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
     assert "logs/agent-calls.jsonl" in outcome.warnings
-    assert "agent-calls.jsonl" in theatre.report
-    outcome = await theatre.resume("--max-iterations", "9")
+    assert "agent-calls.jsonl" in sandbox.report
+    outcome = await sandbox.resume("--max-iterations", "9")
     assert outcome.status == ("completed", "done", 0)
 
 
 @pytest.mark.ci
 @pytest.mark.timed
 async def test_max_time_interrupts_a_check_and_the_attempt_has_not_failed(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    with open(theatre.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    with open(sandbox.user.home / ".atomic" / "config.toml", "a", encoding="utf-8") as file:
         file.write('[caps]\ngrace = "1s"\n')
     late, quick = tmp_path / "late", tmp_path / "quick"
     check = f"test ! -e part1.txt -o -e {quick} || {{ sleep 300; touch {late}; }}"
     began = time.monotonic()
-    outcome = await theatre.ralph("--max-time", "8s", "--verify", check, GOAL, timeout=200)
+    outcome = await sandbox.ralph("--max-time", "8s", "--verify", check, GOAL, timeout=200)
     judge(time.monotonic() - began, 100)
     assert outcome.status == ("paused", "max_time", 6)
     assert "the running check was interrupted" in outcome.end["message"]
     assert "attempt 1" not in outcome.warnings
     assert not late.exists()
     quick.touch()
-    outcome = await theatre.resume("--max-time", "1h")
+    outcome = await sandbox.resume("--max-time", "1h")
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.cast[:2] == ["planner 1", "worker 1 1"]
-    assert theatre.cast.count("worker 1 2") == 0
+    assert sandbox.callers[:2] == ["planner 1", "worker 1 1"]
+    assert sandbox.callers.count("worker 1 2") == 0

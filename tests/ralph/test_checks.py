@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.command import ATOMIC
 from tests.cli.terminal import in_terminal
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, reviewing, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, reviewing, worker, writing
 from tests.support.waits import eventually
 
 DONE = ("completed", "done", 0)
@@ -40,73 +40,73 @@ def planning(count: int, **more: Any) -> dict[str, Any]:
 async def test_a_check_that_has_never_worked_stops_the_run_before_anything_is_paid(
     tmp_path: Path, check: str, told: str
 ) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--gate-timeout", "1s", "--verify", check, GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--gate-timeout", "1s", "--verify", check, GOAL)
     assert outcome.status == RED
-    assert theatre.cast == []
+    assert sandbox.callers == []
     assert told in outcome.end["message"]
     assert "--red-checks goal" in outcome.end["message"]
 
 
 @pytest.mark.ci
 async def test_a_check_that_the_user_has_repaired_lets_the_run_begin(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "test -f ready.txt", GOAL)).status == RED
-    (theatre.project / "ready.txt").write_text("ready\n")
-    assert (await theatre.resume()).status == DONE
-    assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "test -f ready.txt", GOAL)).status == RED
+    (sandbox.project / "ready.txt").write_text("ready\n")
+    assert (await sandbox.resume()).status == DONE
+    assert sandbox.evidence("1")["changed_files"] == ["part1.txt"]
 
 
 @pytest.mark.ci
-async def test_a_resume_can_say_what_a_red_check_means(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "test -f part2.txt", GOAL)).status == RED
-    assert (await theatre.resume("--red-checks", "goal")).status == DONE
+async def test_a_resume_can_decide_what_a_red_check_means(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "test -f part2.txt", GOAL)).status == RED
+    assert (await sandbox.resume("--red-checks", "goal")).status == DONE
 
 
 async def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
-    outcome = await Theatre(tmp_path, PLAN).ralph("--red-checks", "maybe", GOAL)
+    outcome = await Sandbox(tmp_path, PLAN).ralph("--red-checks", "maybe", GOAL)
     assert outcome.exit_code == 2
     assert "ignore or goal" in outcome.end["message"]
 
 
 async def test_an_ignored_check_is_in_the_title(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--red-checks", "ignore", "--verify", "false", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--red-checks", "ignore", "--verify", "false", GOAL)
     assert outcome.status == DONE
     assert outcome.end["verified"] is False
-    title = theatre.report.partition("\n")[0]
+    title = sandbox.report.partition("\n")[0]
     assert "completed, not verified, with red checks ignored" in title
     assert "false: red before the run and ignored" in title
 
 
 async def test_a_goal_that_stays_red_is_never_completed(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), fixer, APPROVE)
-    outcome = await theatre.ralph("--red-checks", "goal", "--verify", "echo still red; exit 1", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), fixer, APPROVE)
+    outcome = await sandbox.ralph("--red-checks", "goal", "--verify", "echo still red; exit 1", GOAL)
     assert outcome.status == RED
-    assert theatre.cast[-3:] == [f"fixer check-1 {number}" for number in (1, 2, 3)]
-    assert "still red" in theatre.prompts[-1]["prompt"]
-    assert theatre.statuses == {"1": "completed", "2": "completed", "check-1": "failed"}
+    assert sandbox.callers[-3:] == [f"fixer check-1 {number}" for number in (1, 2, 3)]
+    assert "still red" in sandbox.prompts[-1]["prompt"]
+    assert sandbox.statuses == {"1": "completed", "2": "completed", "check-1": "failed"}
 
 
 async def test_yolo_on_red_tests_does_not_end_with_an_empty_promise(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [PROMISE]})
-    outcome = await theatre.ralph("--yolo", "--verify", "test -f part1.txt", "make all tests pass")
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [PROMISE]})
+    outcome = await sandbox.ralph("--yolo", "--verify", "test -f part1.txt", "make all tests pass")
     assert (outcome.end["status"], outcome.exit_code) == ("blocked", 5)
-    theatre.play({"role": "worker", "do": [{"write": {"part1.txt": "part 1\n"}}, PROMISE]})
-    outcome = await theatre.resume()
+    sandbox.play({"role": "worker", "do": [{"write": {"part1.txt": "part 1\n"}}, PROMISE]})
+    outcome = await sandbox.resume()
     assert outcome.status == DONE
     assert outcome.end["verified"] is True
 
 
 async def test_a_check_gets_the_users_variables_and_the_named_secret(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    theatre.user.env |= {"JAVA_HOME": "/java", "DATABASE_URL": "postgres://me:pass1234@db/x", "MY_TOKEN": "t0ken"}
-    settings = theatre.user.home / ".atomic" / "config.toml"
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox.user.env |= {"JAVA_HOME": "/java", "DATABASE_URL": "postgres://me:pass1234@db/x", "MY_TOKEN": "t0ken"}
+    settings = sandbox.user.home / ".atomic" / "config.toml"
     settings.write_text(settings.read_text() + '[checks]\nenv = ["DATABASE_URL"]\n')
     check = 'test "$JAVA_HOME" = /java && test -n "$DATABASE_URL" && test -z "$MY_TOKEN"'
-    assert (await theatre.ralph("--verify", check, GOAL)).status == DONE
+    assert (await sandbox.ralph("--verify", check, GOAL)).status == DONE
 
 
 # a project without a check -------------------------------------------------------------------------------------------
@@ -115,53 +115,53 @@ async def test_a_check_gets_the_users_variables_and_the_named_secret(tmp_path: P
 @pytest.mark.ci
 async def test_a_check_that_comes_with_the_work_is_found_and_must_be_green(tmp_path: Path) -> None:
     first = worker("1", {"write": {"Makefile": "test:\n\ttest -f part2.txt\n"}})
-    theatre = Theatre(tmp_path, PLAN, first, writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, first, writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == DONE
     assert "check: make test (found in Makefile)" in outcome.warnings
     assert outcome.end["verified"] is True
-    assert theatre.evidence("2")["gates"][0]["command"] == "make test"
+    assert sandbox.evidence("2")["gates"][0]["command"] == "make test"
 
 
 @pytest.mark.ci
 async def test_a_check_that_comes_with_the_work_and_stays_red_blocks(tmp_path: Path) -> None:
     first = worker("1", {"write": {"Makefile": "test:\n\t@echo snake test fails; exit 1\n"}})
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
-    theatre = Theatre(tmp_path, PLAN, first, writing("2"), fixer, APPROVE)
-    assert (await theatre.ralph(GOAL)).status == RED
-    assert "snake test fails" in theatre.prompts[-1]["prompt"]
+    sandbox = Sandbox(tmp_path, PLAN, first, writing("2"), fixer, APPROVE)
+    assert (await sandbox.ralph(GOAL)).status == RED
+    assert "snake test fails" in sandbox.prompts[-1]["prompt"]
 
 
 @pytest.mark.ci
 async def test_the_plan_can_name_the_check(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, planning(2, check="test -f part2.txt"), writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, planning(2, check="test -f part2.txt"), writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == DONE
     assert "check: test -f part2.txt (named by the plan)" in outcome.warnings
     assert outcome.end["verified"] is True
-    assert "named by the plan" in theatre.report
+    assert "named by the plan" in sandbox.report
 
 
 @pytest.mark.ci
 async def test_a_file_that_was_there_brings_no_check_without_approval(tmp_path: Path) -> None:
     first = worker("1", {"sh": "printf 'test:\\n\\ttouch ran\\n' >> Makefile"})
-    theatre = Theatre(tmp_path, PLAN, first, writing("2"), APPROVE)
-    (theatre.project / "Makefile").write_text("X := $(shell touch ran)\nall:\n\techo all\n")
-    theatre.commit_all("Build")
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, first, writing("2"), APPROVE)
+    (sandbox.project / "Makefile").write_text("X := $(shell touch ran)\nall:\n\techo all\n")
+    sandbox.commit_all("Build")
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == DONE
     assert outcome.end["verified"] is False
-    assert not (theatre.project / "ran").exists()
+    assert not (sandbox.project / "ran").exists()
     assert "make test (Makefile) is not run" in outcome.warnings
 
 
 @pytest.mark.ci
-async def test_a_run_that_never_had_a_check_says_so(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+async def test_a_run_that_never_had_a_check_is_reported(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == DONE
     assert outcome.end["verified"] is False
-    assert theatre.report.startswith("# Ralph completed, not verified: ")
+    assert sandbox.report.startswith("# Ralph completed, not verified: ")
     assert "not verified" in outcome.end["message"]
 
 
@@ -169,56 +169,56 @@ async def test_a_run_that_never_had_a_check_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_nobody_works_on_a_red_tree(tmp_path: Path) -> None:
+async def test_no_task_starts_on_a_red_tree(tmp_path: Path) -> None:
     broken = worker("1", {"write": {"part1.txt": "BROKEN\n"}}, {"sh": "date +%N >> more.txt"})
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
-    theatre = Theatre(tmp_path, planning(10), broken, *(writing(str(id)) for id in range(2, 11)), fixer, APPROVE)
-    outcome = await theatre.ralph("--verify", f"grep -H BROKEN part1.txt; {CLEAN}", GOAL)
+    sandbox = Sandbox(tmp_path, planning(10), broken, *(writing(str(id)) for id in range(2, 11)), fixer, APPROVE)
+    outcome = await sandbox.ralph("--verify", f"grep -H BROKEN part1.txt; {CLEAN}", GOAL)
     assert outcome.status == RED
-    assert len(theatre.cast) <= 8
-    assert theatre.cast[4:] == [f"fixer check-1 {number}" for number in (1, 2, 3)]
-    assert "part1.txt:BROKEN" in theatre.prompts[4]["prompt"]
-    others = {theatre.statuses[str(id)] for id in range(2, 11)}
-    assert (theatre.statuses["1"], others, theatre.statuses["check-1"]) == ("failed", {"pending"}, "failed")
+    assert len(sandbox.callers) <= 8
+    assert sandbox.callers[4:] == [f"fixer check-1 {number}" for number in (1, 2, 3)]
+    assert "part1.txt:BROKEN" in sandbox.prompts[4]["prompt"]
+    others = {sandbox.statuses[str(id)] for id in range(2, 11)}
+    assert (sandbox.statuses["1"], others, sandbox.statuses["check-1"]) == ("failed", {"pending"}, "failed")
     assert len(outcome.end["message"]) < 600
 
 
 @pytest.mark.ci
-async def test_after_the_repair_the_others_go_on(tmp_path: Path) -> None:
+async def test_after_the_repair_the_others_continue(tmp_path: Path) -> None:
     broken = worker("1", {"write": {"part1.txt": "BROKEN\n"}}, {"sh": "date +%N >> more.txt"})
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "mended\n"}}]}
-    theatre = Theatre(tmp_path, planning(4), broken, *(writing(str(id)) for id in range(2, 5)), fixer, APPROVE)
-    outcome = await theatre.ralph("--verify", CLEAN, GOAL)
+    sandbox = Sandbox(tmp_path, planning(4), broken, *(writing(str(id)) for id in range(2, 5)), fixer, APPROVE)
+    outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == ("blocked", "nothing_runnable", 5)
-    assert theatre.cast[4:] == ["fixer check-1 1", "worker 2 1", "worker 3 1", "worker 4 1"]
-    assert [theatre.statuses[id] for id in ("1", "2", "3", "4")] == ["failed", *["completed"] * 3]
+    assert sandbox.callers[4:] == ["fixer check-1 1", "worker 2 1", "worker 3 1", "worker 4 1"]
+    assert [sandbox.statuses[id] for id in ("1", "2", "3", "4")] == ["failed", *["completed"] * 3]
 
 
 @pytest.mark.ci
 async def test_a_tree_that_the_user_has_repaired_costs_no_turn(tmp_path: Path) -> None:
     broken = worker("1", {"write": {"part1.txt": "BROKEN\n"}}, {"sh": "date +%N >> more.txt"})
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
-    theatre = Theatre(tmp_path, planning(2), broken, writing("2"), fixer, APPROVE)
-    assert (await theatre.ralph("--verify", CLEAN, GOAL)).status == RED
-    theatre.play(planning(2), writing("1"), writing("2"), APPROVE)
-    (theatre.project / "part1.txt").unlink()
-    assert (await theatre.resume()).status == DONE
-    assert [one for one in theatre.cast[7:] if one.startswith("fixer")] == []
+    sandbox = Sandbox(tmp_path, planning(2), broken, writing("2"), fixer, APPROVE)
+    assert (await sandbox.ralph("--verify", CLEAN, GOAL)).status == RED
+    sandbox.play(planning(2), writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "part1.txt").unlink()
+    assert (await sandbox.resume()).status == DONE
+    assert [one for one in sandbox.callers[7:] if one.startswith("fixer")] == []
 
 
 @pytest.mark.ci
 async def test_a_check_that_is_found_after_the_work_runs_on_it(tmp_path: Path) -> None:
     adds_check = worker("2", {"sh": "printf 'test:\\n\\tfalse\\n' >> Makefile; echo 2 > part2.txt"})
-    theatre = Theatre(tmp_path, PLAN, writing("1"), adds_check, reviewing())
-    (theatre.project / "Makefile").write_text("all:\n\ttrue\n")
-    theatre.git("add", "Makefile")
-    theatre.git("commit", "-qm", "make")
-    assert (await theatre.ralph(GOAL)).status == ("blocked", "not_approved", 5)
-    shown = await theatre.user.atomic("trust", "--show", "--json", cwd=theatre.project)
-    assert (await theatre.user.atomic("trust", json.loads(shown.stdout)["hash"], cwd=theatre.project)).exit_code == 0
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), adds_check, reviewing())
+    (sandbox.project / "Makefile").write_text("all:\n\ttrue\n")
+    sandbox.git("add", "Makefile")
+    sandbox.git("commit", "-qm", "make")
+    assert (await sandbox.ralph(GOAL)).status == ("blocked", "not_approved", 5)
+    shown = await sandbox.user.atomic("trust", "--show", "--json", cwd=sandbox.project)
+    assert (await sandbox.user.atomic("trust", json.loads(shown.stdout)["hash"], cwd=sandbox.project)).exit_code == 0
     idle = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
-    theatre.play(PLAN, writing("1"), adds_check, APPROVE, idle)
-    assert (await theatre.resume()).status == RED
+    sandbox.play(PLAN, writing("1"), adds_check, APPROVE, idle)
+    assert (await sandbox.resume()).status == RED
 
 
 # a tree that moves ---------------------------------------------------------------------------------------------------
@@ -228,54 +228,54 @@ async def test_a_check_that_is_found_after_the_work_runs_on_it(tmp_path: Path) -
 async def test_a_check_that_deletes_the_work_does_not_verify_it(tmp_path: Path) -> None:
     files = {"Makefile": "test:\n\trm -f part1.txt\n", "part1.txt": "1\n"}
     commit = {"sh": "git add -A; git commit -q --allow-empty -m Work"}
-    theatre = Theatre(tmp_path, PLAN, worker("1", {"write": files}, commit), writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"write": files}, commit), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status[0] == "blocked"
     assert "the checks deleted part1.txt" in outcome.warnings
-    assert theatre.evidence("1")["status"] == "failed"
+    assert sandbox.evidence("1")["status"] == "failed"
 
 
 @pytest.mark.ci
 async def test_a_reviewer_that_changes_files_leads_to_another_look(tmp_path: Path) -> None:
     meddling = {"role": "reviewer", "do": [{"write": {"part1.txt": "BROKEN\n"}}, *APPROVE["do"]], "times": 1}
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "mended\n"}}]}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), meddling, APPROVE, fixer)
-    outcome = await theatre.ralph("--verify", CLEAN, GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), meddling, APPROVE, fixer)
+    outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == DONE
     assert "files changed after the last check (part1.txt)" in outcome.warnings
-    assert theatre.cast[-3:] == ["reviewer 1", "fixer check-1 1", "reviewer 1"]
+    assert sandbox.callers[-3:] == ["reviewer 1", "fixer check-1 1", "reviewer 1"]
 
 
 @pytest.mark.ci
 async def test_files_that_never_stand_still_block(tmp_path: Path) -> None:
     meddling = {"role": "reviewer", "do": [{"sh": "date +%N >> drift.txt"}, *APPROVE["do"]]}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), meddling)
-    outcome = await theatre.ralph("--verify", CLEAN, GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), meddling)
+    outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == ("blocked", "moving_tree", 5)
-    assert theatre.cast[3:] == ["reviewer 1"] * 3
+    assert sandbox.callers[3:] == ["reviewer 1"] * 3
     assert "drift.txt" in outcome.end["message"]
 
 
 @pytest.mark.ci
 async def test_files_that_change_while_the_checks_run_block(tmp_path: Path) -> None:
     flag = tmp_path / "moving"
-    theatre = Theatre(tmp_path, PLAN, writing("1"), worker("2", {"sh": f"touch {flag}; echo 2 > part2.txt"}), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", {"sh": f"touch {flag}; echo 2 > part2.txt"}), APPROVE)
     check = f"test ! -f {flag} || date +%N > drift.txt"
-    assert (await theatre.ralph("--verify", check, GOAL)).status == ("blocked", "moving_tree", 5)
+    assert (await sandbox.ralph("--verify", check, GOAL)).status == ("blocked", "moving_tree", 5)
 
 
 @pytest.mark.ci
-async def test_what_a_check_always_writes_is_no_change(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "date +%N > coverage.xml", GOAL)).status == DONE
-    assert theatre.evidence("2")["changed_files"] == ["part2.txt"]
+async def test_files_that_a_check_always_writes_are_not_changes(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "date +%N > coverage.xml", GOAL)).status == DONE
+    assert sandbox.evidence("2")["changed_files"] == ["part2.txt"]
 
 
 @pytest.mark.ci
-async def test_caches_of_python_are_no_change(tmp_path: Path) -> None:
+async def test_caches_of_python_are_not_changes(tmp_path: Path) -> None:
     lazy = worker("1", {"sh": "mkdir -p __pycache__; date +%N > __pycache__/x.cpython-311.pyc"})
-    theatre = Theatre(tmp_path, PLAN, lazy, APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("blocked", "stuck", 5)
+    sandbox = Sandbox(tmp_path, PLAN, lazy, APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("blocked", "stuck", 5)
 
 
 # also ----------------------------------------------------------------------------------------------------------------
@@ -288,19 +288,19 @@ async def test_a_task_with_an_odd_number_in_its_id_does_not_crash(tmp_path: Path
     part = worker("fix-²-1", {"write": {"part1.txt": "part 1\n"}})
     finding = {"title": "Poor", "body": "really", "priority": 1}
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
-    theatre = Theatre(tmp_path, plan, part, reviewing(finding, times=1), fixer, APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == DONE
+    sandbox = Sandbox(tmp_path, plan, part, reviewing(finding, times=1), fixer, APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == DONE
 
 
 @pytest.mark.ci
 async def test_a_second_run_in_the_same_checkout_is_warned_about(tmp_path: Path) -> None:
     go = tmp_path / "go"
     slow = worker("1", {"sh": f"while [ ! -f {go} ]; do sleep 0.05; done; echo 1 > part1.txt"})
-    theatre = Theatre(tmp_path, PLAN, slow, writing("2"), APPROVE)
-    first = asyncio.create_task(theatre.ralph("--verify", "true", GOAL))
-    await eventually(lambda: "worker 1 1" in theatre.cast)
-    running = theatre.session.name
-    second = await theatre.ralph("--dry-run", "--verify", "true", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, slow, writing("2"), APPROVE)
+    first = asyncio.create_task(sandbox.ralph("--verify", "true", GOAL))
+    await eventually(lambda: "worker 1 1" in sandbox.callers)
+    running = sandbox.session.name
+    second = await sandbox.ralph("--dry-run", "--verify", "true", GOAL)
     assert f"{running} works in this checkout at the same time" in second.warnings
     go.touch()
     assert (await first).status == DONE
@@ -310,10 +310,10 @@ TELLS_THE_TIME = "date +%N; test -f part2.txt"  # another output each time
 
 
 @pytest.mark.ci
-async def test_a_person_is_asked_once_after_a_run_without_one(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", TELLS_THE_TIME, GOAL)).status != DONE
-    async with in_terminal((ATOMIC, "resume", theatre.session.name), env=theatre.user.env, cwd=tmp_path) as terminal:
+async def test_the_question_comes_after_a_run_without_a_user(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", TELLS_THE_TIME, GOAL)).status != DONE
+    async with in_terminal((ATOMIC, "resume", sandbox.session.name), env=sandbox.user.env, cwd=tmp_path) as terminal:
         await terminal.shows("It is the goal")
         terminal.type("2\n")
         assert await terminal.exit_code() == 0
@@ -327,16 +327,16 @@ async def test_a_person_is_asked_once_after_a_run_without_one(tmp_path: Path) ->
         pytest.param("3", 5, 0, id="stop"),
     ],
 )
-async def test_a_person_is_asked_what_a_red_check_means(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+async def test_the_user_decides_what_a_red_check_means(tmp_path: Path, answer: str, exit_code: int, cast: int) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     words = (ATOMIC, "run", "ralph", "--verify", TELLS_THE_TIME, GOAL)
-    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
+    async with in_terminal(words, env=sandbox.user.env, cwd=sandbox.project) as terminal:
         await terminal.shows("It is the goal")
         terminal.type(f"{answer}\n")
         assert await terminal.exit_code() == exit_code
-    assert len(theatre.cast) == cast
+    assert len(sandbox.callers) == cast
     if exit_code:
-        async with in_terminal((ATOMIC, "resume", theatre.session.name), env=theatre.user.env, cwd=tmp_path) as again:
+        async with in_terminal((ATOMIC, "resume", sandbox.session.name), env=sandbox.user.env, cwd=tmp_path) as again:
             await again.shows("It is the goal")
             again.type("2\n")
             assert await again.exit_code() == 0

@@ -10,68 +10,68 @@ from typing import Any
 
 import pytest
 
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, writing
 
 DONE = ("completed", "done", 0)
 
 
-def killing(theatre: Theatre, *, once: str) -> dict[str, str]:
+def killing(sandbox: Sandbox, *, once: str) -> dict[str, str]:
     """A step of an agent that kills Atomic when the session's log has a text."""
-    session = f"{theatre.user.home}/.atomic/sessions/*"
+    session = f"{sandbox.user.home}/.atomic/sessions/*"
     seen = f"until grep -q '{once}' {session}/logs/events.jsonl; do sleep 0.05; done"
     return {"sh": f"{seen}; kill -9 $(sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p' {session}/session.json)"}
 
 
-def cost_of(theatre: Theatre) -> dict[str, Any]:
-    return json.loads((theatre.session / "session.json").read_text())["cost"]
+def cost_of(sandbox: Sandbox) -> dict[str, Any]:
+    return json.loads((sandbox.session / "session.json").read_text())["cost"]
 
 
-def row_of(theatre: Theatre, role: str) -> list[str]:
-    [row] = re.findall(rf"^\| {role} \|.*$", theatre.report, re.MULTILINE)
+def row_of(sandbox: Sandbox, role: str) -> list[str]:
+    [row] = re.findall(rf"^\| {role} \|.*$", sandbox.report, re.MULTILINE)
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told dollars", "no figure"])
 async def test_a_turn_that_a_kill_has_cut_counts(tmp_path: Path, told: bool) -> None:
-    theatre = Theatre(tmp_path)
-    steps = [{"cost": 2.0}, killing(theatre, once='"cost":2')] if told else [killing(theatre, once='"work')]
-    theatre.play(PLAN, {"role": "worker", "times": 1, "do": steps}, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph(GOAL)).exit_code == -signal.SIGKILL
-    assert (await theatre.resume()).status == DONE
-    role, calls, read, _, price, _ = row_of(theatre, "worker")
+    sandbox = Sandbox(tmp_path)
+    steps = [{"cost": 2.0}, killing(sandbox, once='"cost":2')] if told else [killing(sandbox, once='"work')]
+    sandbox.play(PLAN, {"role": "worker", "times": 1, "do": steps}, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph(GOAL)).exit_code == -signal.SIGKILL
+    assert (await sandbox.resume()).status == DONE
+    role, calls, read, _, price, _ = row_of(sandbox, "worker")
     assert (role, calls) == ("worker", "3")
-    assert "1 of 5 calls was cut off when Atomic was killed" in theatre.report
+    assert "1 of 5 calls was cut off when Atomic was killed" in sandbox.report
     if told:
         assert price == "$2.00 and more"
-        assert cost_of(theatre)["usd"] == pytest.approx(2.0)
+        assert cost_of(sandbox)["usd"] == pytest.approx(2.0)
     else:
         assert read.startswith("about ")
-        prompts = [one["prompt"] for one in theatre.prompts if one["role"] == "worker"]
+        prompts = [one["prompt"] for one in sandbox.prompts if one["role"] == "worker"]
         sizes = [len(prompt.partition("<system_prompt>")[0].strip()) for prompt in prompts]
         assert int(read.split()[-1].replace(",", "")) >= sum(sizes) // 3
-    assert "agent-calls.jsonl" not in theatre.report  # nobody changed the log
+    assert "agent-calls.jsonl" not in sandbox.report  # nobody changed the log
 
 
 async def test_a_paused_run_without_a_plan_has_evidence_and_commands_to_undo(tmp_path: Path) -> None:
     commit = "git add part1.txt && git commit -qm 'Write part one'"
     work = {"role": "worker", "do": [{"write": {"part1.txt": "1\n", "new.txt": "n\n"}}, {"sh": commit}, {"say": "On."}]}
-    theatre = Theatre(tmp_path, work)
-    outcome = await theatre.ralph("--yolo", "--max-iterations", "1", GOAL)
+    sandbox = Sandbox(tmp_path, work)
+    outcome = await sandbox.ralph("--yolo", "--max-iterations", "1", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
-    proof = theatre.evidence("yolo")
+    proof = sandbox.evidence("yolo")
     assert (proof["status"], proof["reason"]) == ("failed", "the agent has not given its promise")
     assert sorted(proof["changed_files"]) == ["new.txt", "part1.txt"]
-    head = theatre.git("rev-parse", "HEAD")
-    assert f"git revert --no-edit {theatre.git('rev-parse', 'HEAD~1')}..{head}" in theatre.report
-    assert "git status --short -- new.txt" in theatre.report
-    assert "the agent has not given its promise" in theatre.report
+    head = sandbox.git("rev-parse", "HEAD")
+    assert f"git revert --no-edit {sandbox.git('rev-parse', 'HEAD~1')}..{head}" in sandbox.report
+    assert "git status --short -- new.txt" in sandbox.report
+    assert "the agent has not given its promise" in sandbox.report
 
 
-async def test_a_paused_run_without_a_plan_tells_the_error_of_its_turn(tmp_path: Path) -> None:
+async def test_a_paused_run_without_a_plan_reports_the_error_of_its_turn(tmp_path: Path) -> None:
     broken = {"role": "worker", "do": [{"write": {"part1.txt": "1\n"}}, {"exit": 3}]}
-    theatre = Theatre(tmp_path, broken)
-    outcome = await theatre.ralph("--yolo", "--max-iterations", "1", GOAL)
+    sandbox = Sandbox(tmp_path, broken)
+    outcome = await sandbox.ralph("--yolo", "--max-iterations", "1", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
-    proof = theatre.evidence("yolo")
+    proof = sandbox.evidence("yolo")
     assert proof["reason"].startswith("the turn did not end well: ")
     assert proof["changed_files"] == ["part1.txt"]

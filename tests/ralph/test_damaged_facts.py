@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
 
 
 def flip_bit(journal: Path, needle: bytes) -> None:
@@ -26,36 +26,36 @@ def flip_bit(journal: Path, needle: bytes) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("fact", [b"gates.json", b"\xa7started", b"users_files.json", b"/facts"])
 async def test_a_damaged_fact_stops_a_resume_and_says_what_is_lost(tmp_path: Path, fact: bytes) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "draft.txt").write_text("mine\n")
-    first = await theatre.ralph("--max-iterations", "1", "--verify", "true", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "draft.txt").write_text("mine\n")
+    first = await sandbox.ralph("--max-iterations", "1", "--verify", "true", GOAL)
     assert first.status == ("paused", "max_iterations", 6)
-    journal = theatre.session / "journal.db"
+    journal = sandbox.session / "journal.db"
     flip_bit(journal, fact)
     for _ in range(2):  # it is not forgotten
-        done = await theatre.user.atomic("resume", theatre.session.name, "--max-iterations", "9")
+        done = await sandbox.user.atomic("resume", sandbox.session.name, "--max-iterations", "9")
         assert done.exit_code == 1
         assert "the checks, the caps, what was spent and the list of your uncommitted files" in done.stderr
         assert f"{journal}.damaged-" in done.stderr
         assert "put back a backup of the journal, or start a new run" in done.stderr
         assert "Traceback" not in done.stderr
-    assert theatre.cast == ["planner 1", "worker 1 1"]
-    assert list((theatre.session / "snapshots" / "users-files").iterdir())
-    (theatre.project / "draft.txt").unlink()
-    salvage = await theatre.user.atomic("salvage", theatre.session.name)
+    assert sandbox.callers == ["planner 1", "worker 1 1"]
+    assert list((sandbox.session / "snapshots" / "users-files").iterdir())
+    (sandbox.project / "draft.txt").unlink()
+    salvage = await sandbox.user.atomic("salvage", sandbox.session.name)
     assert salvage.exit_code == 1
     assert "as they were" not in salvage.stdout
     assert "the list of your uncommitted files" in salvage.stderr
     assert "snapshots/users-files" in salvage.stderr
-    assert list((theatre.session / "snapshots" / "users-files").iterdir())
+    assert list((sandbox.session / "snapshots" / "users-files").iterdir())
 
 
 async def test_a_fact_that_an_agent_damages_under_a_run_fails_it_and_nothing_is_deleted(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
+    sandbox = Sandbox(tmp_path)
     script = tmp_path / "flip.py"
     script.write_text(
         "import glob, sqlite3\n"
-        f"[path] = glob.glob({str(theatre.user.home)!r} + '/.atomic/sessions/*/journal.db')\n"
+        f"[path] = glob.glob({str(sandbox.user.home)!r} + '/.atomic/sessions/*/journal.db')\n"
         "journal = sqlite3.connect(path, timeout=20)\n"
         "for key, body in journal.execute('SELECT key, body FROM rows').fetchall():\n"
         "    if b'gates.json' in body:\n"
@@ -64,14 +64,14 @@ async def test_a_fact_that_an_agent_damages_under_a_run_fails_it_and_nothing_is_
         "journal.commit()\n"
     )
     forged = worker("2", {"write": {"part2.txt": "2\n"}}, {"sh": f"{sys.executable} {script}"})
-    theatre.play(PLAN, writing("1"), forged, APPROVE)
-    (theatre.project / "draft.txt").write_text("mine\n")
-    outcome = await theatre.ralph("--verify", "test -e README.md", GOAL)
+    sandbox.play(PLAN, writing("1"), forged, APPROVE)
+    (sandbox.project / "draft.txt").write_text("mine\n")
+    outcome = await sandbox.ralph("--verify", "test -e README.md", GOAL)
     assert outcome.status == ("failed", "error", 1)
     assert "was changed or damaged during the run" in outcome.end["message"]
     assert not outcome.end.get("resume")
-    assert "was changed or damaged" in theatre.report
-    assert list((theatre.session / "snapshots" / "users-files").iterdir())
-    done = await theatre.user.atomic("resume", theatre.session.name)
+    assert "was changed or damaged" in sandbox.report
+    assert list((sandbox.session / "snapshots" / "users-files").iterdir())
+    done = await sandbox.user.atomic("resume", sandbox.session.name)
     assert done.exit_code == 1
     assert "put back a backup of the journal, or start a new run" in done.stderr

@@ -8,61 +8,61 @@ from pathlib import Path
 
 import pytest
 
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, writing
 
 UNTRUSTED = 4
 
 
 def suggested(report: str) -> list[str]:
-    """Return the words of the command that the report says to run."""
+    """Return the arguments of the command in the report."""
     command = report.partition("```sh\n")[2].partition("\n```")[0]
     return shlex.split(command)
 
 
 async def test_the_command_of_a_dry_run_does_not_run_a_strangers_makefile(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "Makefile").write_text("test:\n\ttouch ran\n")
-    theatre.commit_all("Add a check")
-    assert (await theatre.ralph("--dry-run", GOAL)).exit_code == 0
-    words = suggested(theatre.report)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "Makefile").write_text("test:\n\ttouch ran\n")
+    sandbox.commit_all("Add a check")
+    assert (await sandbox.ralph("--dry-run", GOAL)).exit_code == 0
+    words = suggested(sandbox.report)
     assert "--verify" not in words
-    done = await theatre.user.atomic(*words[1:])
-    assert not (theatre.project / "ran").exists()
+    done = await sandbox.user.atomic(*words[1:])
+    assert not (sandbox.project / "ran").exists()
     assert done.exit_code == UNTRUSTED, done.stderr
 
 
 @pytest.mark.parametrize("owner", ["the user", "the project"])
-async def test_the_report_says_whose_configuration_a_check_is_from(tmp_path: Path, owner: str) -> None:
-    theatre = Theatre(tmp_path, PLAN)
+async def test_the_report_names_the_configuration_of_a_check(tmp_path: Path, owner: str) -> None:
+    sandbox = Sandbox(tmp_path, PLAN)
     verify = '[workflows.ralph]\nverify = ["touch ran"]\n'
     if owner == "the user":
-        file = theatre.user.home / ".atomic" / "config.toml"
+        file = sandbox.user.home / ".atomic" / "config.toml"
         file.write_text(file.read_text() + verify)
     else:
-        theatre.user.project_sets(verify)
-    outcome = await theatre.ralph("--dry-run", GOAL)
+        sandbox.user.project_sets(verify)
+    outcome = await sandbox.ralph("--dry-run", GOAL)
     assert outcome.exit_code == 0, outcome.stderr
-    assert "--verify" not in suggested(theatre.report)
+    assert "--verify" not in suggested(sandbox.report)
     told = "your own configuration" if owner == "the user" else "the project's `.atomic/config.toml`"
-    assert f"Check: `touch ran` (given by `verify` in {told})" in theatre.report
-    assert not (theatre.project / "ran").exists()
+    assert f"Check: `touch ran` (given by `verify` in {told})" in sandbox.report
+    assert not (sandbox.project / "ran").exists()
 
 
 async def test_the_command_of_a_dry_run_has_every_flag_that_was_given(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN)
+    sandbox = Sandbox(tmp_path, PLAN)
     flags = [
         *("--max-cost", "2.5", "--max-tokens", "900000", "--max-time", "1h30m", "--turn-limit", "90s"),
         *("--idle-limit", "0", "--on-limit", "stop", "--agent", "worker=acp:actor", "--model", "worker=a model"),
         *("--verify", "test -f 'a b'", "--verify", "true", "--gate-timeout", "45s", "--red-checks", "goal"),
         *("--review-rounds", "3", "--reviewers", "2", "--workers", "2", "--max-iterations", "7", "--pr"),
     ]
-    outcome = await theatre.ralph("--dry-run", *flags, GOAL)
+    outcome = await sandbox.ralph("--dry-run", *flags, GOAL)
     assert outcome.exit_code == 0, outcome.events
-    words = suggested(theatre.report)
+    words = suggested(sandbox.report)
     pairs = {*pairwise(words)}
     expected = [pair for pair in zip(flags[:-1:2], flags[1::2], strict=True) if pair[0] != "--max-time"]
     assert [pair for pair in expected if pair not in pairs] == []
     assert ("--max-time", "5400s") in pairs
     assert "--pr" in words
     assert "--dry-run" not in words
-    assert words[-2:] == ["--tasks", str(theatre.session / "tasks.json")]
+    assert words[-2:] == ["--tasks", str(sandbox.session / "tasks.json")]

@@ -19,7 +19,7 @@ from atomic.ralph.evidence import (
     read_evidence,
     write_evidence,
 )
-from tests.ralph.theatre import facts_in
+from tests.ralph.sandbox import facts_in
 
 PASSED = CheckResult("make test", 0, 1.5, False, "ab" * 32, "ok\n", 0, True)
 
@@ -32,7 +32,7 @@ def changed(path: str, status: str = "modified") -> FileChange:
     return msgspec.convert({"path": path, "status": status}, FileChange)
 
 
-def test_what_was_written_is_read_again_and_has_the_words_of_the_contract(tmp_path: Path) -> None:
+def test_evidence_is_read_as_it_was_written_and_has_the_fields_of_the_contract(tmp_path: Path) -> None:
     facts = facts_in(tmp_path)
     write_evidence(facts, evidence("1"))
     write_evidence(facts, evidence("1", attempt=2))

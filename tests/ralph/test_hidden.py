@@ -13,7 +13,7 @@ import pytest
 
 from atomic.ralph.hidden_files import MAX_FILES, SLACK
 from atomic.ralph.run_folder import SNAPSHOTS
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
 
 CHEAT = "import os\nos._exit(0)\n"
 
@@ -41,14 +41,14 @@ def cheating(*steps: dict[str, Any]) -> dict[str, Any]:
 )
 async def test_new_rules_of_git_hide_no_change(tmp_path: Path, hide: str) -> None:
     cheat = cheating({"write": {"helper.py": "x\n"}}, {"sh": hide})
-    theatre = Theatre(tmp_path, PLAN, cheat, writing("2"), APPROVE)
-    assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
-    files = theatre.evidence("1")["changed_files"]
+    sandbox = Sandbox(tmp_path, PLAN, cheat, writing("2"), APPROVE)
+    assert (await sandbox.ralph(GOAL)).status == ("completed", "done", 0)
+    files = sandbox.evidence("1")["changed_files"]
     assert {"helper.py", "sub/helper.py"} & set(files)
     if ".gitignore" in hide:
-        assert {".gitignore", "sub/.gitignore"} & set(theatre.evidence("1")["protected_files"])
+        assert {".gitignore", "sub/.gitignore"} & set(sandbox.evidence("1")["protected_files"])
     if "info" in hide:
-        assert ".git/info/exclude" in theatre.evidence("1")["protected_files"]
+        assert ".git/info/exclude" in sandbox.evidence("1")["protected_files"]
 
 
 async def test_steering_files_and_tools_are_seen_though_they_are_ignored(tmp_path: Path) -> None:
@@ -61,139 +61,139 @@ async def test_steering_files_and_tools_are_seen_though_they_are_ignored(tmp_pat
         ".venv/bin/other": tool,
         "node_modules/.bin/jest": tool,
     }
-    theatre = Theatre(tmp_path)
-    (theatre.project / ".gitignore").write_text("ignored/\n.venv/\nnode_modules/\n")
-    theatre.commit_all("Ignore")
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / ".gitignore").write_text("ignored/\n.venv/\nnode_modules/\n")
+    sandbox.commit_all("Ignore")
     for name in (".venv/bin/check", "node_modules/.bin/jest"):
-        path = theatre.project / name
+        path = sandbox.project / name
         path.parent.mkdir(parents=True)
         path.write_text("#!/bin/sh\nexit 0\n# the real one\n")
         path.chmod(0o755)
-    (theatre.project / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    theatre.play(PLAN, cheating({"write": planted}), writing("2"), APPROVE)
+    (sandbox.project / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    sandbox.play(PLAN, cheating({"write": planted}), writing("2"), APPROVE)
     checks = ("--verify", "sh .venv/bin/check", "--verify", "sh ./node_modules/.bin/jest")
-    assert (await theatre.ralph(*checks, GOAL)).status == ("completed", "done", 0)
+    assert (await sandbox.ralph(*checks, GOAL)).status == ("completed", "done", 0)
     expected = sorted(planted.keys() - {".venv/bin/other"})
-    assert theatre.evidence("1")["protected_files"] == expected
-    assert theatre.evidence("2")["protected_files"] == []
-    assert "`.venv/bin/check`" in theatre.report
+    assert sandbox.evidence("1")["protected_files"] == expected
+    assert sandbox.evidence("2")["protected_files"] == []
+    assert "`.venv/bin/check`" in sandbox.report
 
 
 async def test_a_name_like_a_secret_does_not_make_a_file_look_changed(tmp_path: Path) -> None:
     names = ("ignored/secret_token.pth", "ignored/token/conftest.py", "ignored/API_KEY=Zk8sQ2v7Lr4Tn1Wb9Xc3/tox.ini")
-    theatre = Theatre(tmp_path)
-    (theatre.project / ".gitignore").write_text("ignored/\n")
-    theatre.commit_all("Ignore")
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / ".gitignore").write_text("ignored/\n")
+    sandbox.commit_all("Ignore")
     for name in names:
-        (theatre.project / name).parent.mkdir(parents=True, exist_ok=True)
-        (theatre.project / name).write_text("\n")
-    (theatre.project / "ignored" / "password.pth").symlink_to("a/DB_PASSWORD=Zk8sQ2v7Lr4Tn1Wb9Xc3")
+        (sandbox.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (sandbox.project / name).write_text("\n")
+    (sandbox.project / "ignored" / "password.pth").symlink_to("a/DB_PASSWORD=Zk8sQ2v7Lr4Tn1Wb9Xc3")
     change = {"write": {"ignored/secret_token.pth": "import x\n"}}
-    theatre.play(PLAN, writing("1"), worker("2", {"write": {"part2.txt": "2\n"}}, change), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
-    assert theatre.evidence("1")["protected_files"] == []
-    assert theatre.evidence("2")["protected_files"] == ["ignored/secret_token.pth"]
+    sandbox.play(PLAN, writing("1"), worker("2", {"write": {"part2.txt": "2\n"}}, change), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert sandbox.evidence("1")["protected_files"] == []
+    assert sandbox.evidence("2")["protected_files"] == ["ignored/secret_token.pth"]
 
 
 async def test_a_planted_pyc_does_not_run(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
-    (theatre.project / "test_it.py").write_text("import lib\nassert lib.value == 1\n")
-    (theatre.project / "lib.py").write_text("value = 1\n")
-    (theatre.project / ".gitignore").write_text("__pycache__/\n*.pyc\n")
-    theatre.commit_all("Begin with a test")
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / "test_it.py").write_text("import lib\nassert lib.value == 1\n")
+    (sandbox.project / "lib.py").write_text("value = 1\n")
+    (sandbox.project / ".gitignore").write_text("__pycache__/\n*.pyc\n")
+    sandbox.commit_all("Begin with a test")
     # A compiled file that is never compared with its source says what the source does not.
     plant = (
         "cp lib.py good.py && python3 -c \"import py_compile; py_compile.compile('good.py', "
         "py_compile and __import__('importlib.util').util.cache_from_source('lib.py'), "
         "invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)\" && rm good.py && echo 'value = 2' > lib.py"
     )
-    theatre.play(PLAN, cheating({"sh": plant}), APPROVE)
-    outcome = await theatre.ralph("--verify", "python3 test_it.py", "--max-iterations", "1", GOAL)
+    sandbox.play(PLAN, cheating({"sh": plant}), APPROVE)
+    outcome = await sandbox.ralph("--verify", "python3 test_it.py", "--max-iterations", "1", GOAL)
     assert outcome.status[0] == "paused"
-    assert theatre.evidence("1")["status"] == "failed"
+    assert sandbox.evidence("1")["status"] == "failed"
 
 
 @pytest.mark.parametrize("shared", [pytest.param("--reviewers", marks=pytest.mark.ci), "--workers"])
 async def test_older_caches_stay_when_several_turns_run_at_once(tmp_path: Path, shared: str) -> None:
     tasks = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two"}]
     plan = {"role": "planner", "do": [{"say": json.dumps({"tasks": tasks})}]}
-    theatre = Theatre(tmp_path, plan, writing("1"), writing("2"), APPROVE)
-    (theatre.project / ".gitignore").write_text(".venv/\n")
-    theatre.commit_all("Ignore")
-    cache = theatre.project / ".venv" / "__pycache__" / "x.cpython-311.pyc"
+    sandbox = Sandbox(tmp_path, plan, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / ".gitignore").write_text(".venv/\n")
+    sandbox.commit_all("Ignore")
+    cache = sandbox.project / ".venv" / "__pycache__" / "x.cpython-311.pyc"
     cache.parent.mkdir(parents=True)
     cache.write_bytes(b"compiled long ago")
     while time.time() < cache.stat().st_ctime + SLACK:  # older than what a turn may have written
         await asyncio.sleep(0.1)
-    outcome = await theatre.ralph(shared, "2", GOAL)
+    outcome = await sandbox.ralph(shared, "2", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert cache.exists()
 
 
 async def test_rules_and_hooks_of_a_linked_worktree_are_watched(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
+    sandbox = Sandbox(tmp_path)
     main = tmp_path / "main"
-    theatre.project.rename(main)
-    subprocess.run(["git", "worktree", "add", "-q", "-b", "work", theatre.project], cwd=main, check=True)
+    sandbox.project.rename(main)
+    subprocess.run(["git", "worktree", "add", "-q", "-b", "work", sandbox.project], cwd=main, check=True)
     cheat = {"sh": "d=$(git rev-parse --git-common-dir); mkdir -p $d/info $d/hooks; echo x >> $d/info/exclude; "}
     cheat["sh"] += "echo exit > $d/hooks/pre-push"
-    theatre.play(PLAN, cheating(cheat), writing("2"), APPROVE)
-    assert (await theatre.ralph(GOAL)).status == ("completed", "done", 0)
-    assert theatre.evidence("1")["protected_files"] == [".git/hooks/pre-push", ".git/info/exclude"]
+    sandbox.play(PLAN, cheating(cheat), writing("2"), APPROVE)
+    assert (await sandbox.ralph(GOAL)).status == ("completed", "done", 0)
+    assert sandbox.evidence("1")["protected_files"] == [".git/hooks/pre-push", ".git/info/exclude"]
 
 
 @pytest.mark.ci
 async def test_files_beyond_the_limit_do_not_seem_to_disappear(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
-    (theatre.project / ".gitignore").write_text("ignored/\n")
-    theatre.commit_all("Ignore")
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / ".gitignore").write_text("ignored/\n")
+    sandbox.commit_all("Ignore")
     for number in range(MAX_FILES + 10):
-        path = theatre.project / "ignored" / f"{number:05}" / "x.pth"
+        path = sandbox.project / "ignored" / f"{number:05}" / "x.pth"
         path.parent.mkdir(parents=True)
         path.touch()
-    theatre.play(PLAN, cheating({"write": {"ignored/00000/new.pth": "x\n"}}), writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox.play(PLAN, cheating({"write": {"ignored/00000/new.pth": "x\n"}}), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.evidence("1")["protected_files"] == ["ignored/00000/new.pth"]
+    assert sandbox.evidence("1")["protected_files"] == ["ignored/00000/new.pth"]
     assert outcome.warnings.count("ignored/04999 and the folders after it are not watched") == 1
 
 
 @pytest.mark.ci
 async def test_a_tool_that_a_reviewer_changes_leads_to_another_check(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
-    (theatre.project / ".gitignore").write_text(".venv/\n")
-    theatre.commit_all("Ignore")
-    tool = theatre.project / ".venv" / "bin" / "check"
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / ".gitignore").write_text(".venv/\n")
+    sandbox.commit_all("Ignore")
+    tool = sandbox.project / ".venv" / "bin" / "check"
     tool.parent.mkdir(parents=True)
     tool.write_text("exit 0\n")
-    (theatre.project / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (sandbox.project / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
     meddling = {"role": "reviewer", "do": [{"write": {".venv/bin/check": "exit 1\n"}}, *APPROVE["do"]], "times": 1}
     fixer = {"role": "fixer", "do": [{"write": {".venv/bin/check": "exit 0\n", "fixed.txt": "fixed\n"}}]}
-    theatre.play(PLAN, writing("1"), writing("2"), meddling, APPROVE, fixer)
-    outcome = await theatre.ralph("--verify", "sh .venv/bin/check", GOAL)
+    sandbox.play(PLAN, writing("1"), writing("2"), meddling, APPROVE, fixer)
+    outcome = await sandbox.ralph("--verify", "sh .venv/bin/check", GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.cast[-3:] == ["reviewer 1", "fixer check-1 1", "reviewer 1"]
+    assert sandbox.callers[-3:] == ["reviewer 1", "fixer check-1 1", "reviewer 1"]
     assert (
         "the reviewer changed files that git ignores and that decide about checks: .venv/bin/check" in outcome.warnings
     )
-    assert "> - `.venv/bin/check` (by a reviewer)" in theatre.report
+    assert "> - `.venv/bin/check` (by a reviewer)" in sandbox.report
 
 
 @pytest.mark.ci
 async def test_a_reviewer_may_run_programs_that_keep_a_cache(tmp_path: Path) -> None:
     cache = {"sh": "mkdir .ruff_cache && echo '*' > .ruff_cache/.gitignore"}
     reviewer = {"role": "reviewer", "do": [cache, *APPROVE["do"]], "times": 1}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewer, APPROVE)
-    (theatre.project / ".gitignore").write_text(".ruff_cache/\n")
-    theatre.commit_all("Ignore")
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
-    assert theatre.cast.count("reviewer 1") == 1
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), reviewer, APPROVE)
+    (sandbox.project / ".gitignore").write_text(".ruff_cache/\n")
+    sandbox.commit_all("Ignore")
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert sandbox.callers.count("reviewer 1") == 1
 
 
 @pytest.mark.ci
 async def test_rules_that_are_written_into_the_session_hide_no_change(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), worker("2", {"write": {"part2.txt": "part 2\n"}}), APPROVE)
-    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
-    (theatre.session / SNAPSHOTS / "first-rules").write_text("part2.txt\n")
-    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
-    assert theatre.evidence("2")["changed_files"] == ["part2.txt"]
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", {"write": {"part2.txt": "part 2\n"}}), APPROVE)
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (sandbox.session / SNAPSHOTS / "first-rules").write_text("part2.txt\n")
+    assert (await sandbox.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert sandbox.evidence("2")["changed_files"] == ["part2.txt"]

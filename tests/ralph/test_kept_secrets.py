@@ -13,7 +13,7 @@ import pytest
 from atomic.providers import McpServer, SessionOptions
 from atomic.providers.recording import Recorder
 from tests.cli.files import servers
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, TASKS, Theatre, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, TASKS, Sandbox, worker, writing
 
 SECRET = "Zk8sQ2v7Lr4Tn1Wb9Xc3"
 KNOWN = "over-the-hills-and-far-away"
@@ -31,33 +31,33 @@ def contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
                 continue
 
 
-def pass_variable(theatre: Theatre, name: str) -> None:
+def pass_variable(sandbox: Sandbox, name: str) -> None:
     """Let checks see a variable that looks like a secret."""
-    settings = theatre.user.home / ".atomic" / "config.toml"
+    settings = sandbox.user.home / ".atomic" / "config.toml"
     settings.write_text(f'{settings.read_text()}\n[checks]\nenv = ["{name}"]\n')
 
 
 @pytest.fixture
-async def paused(tmp_path: Path) -> Theatre:
+async def paused(tmp_path: Path) -> Sandbox:
     """A run that stopped at a cap, in a project with secrets in untracked files."""
-    theatre = Theatre(tmp_path, PLAN, worker("1", {"write": {"one.txt": f"{KNOWN}\n"}}), writing("2"), APPROVE)
-    theatre.user.env["SERVICE_TOKEN"] = KNOWN
-    (theatre.project / ".env.local").write_text(f"FOO_API_KEY={SECRET}\n")
-    (theatre.project / "bytes.bin").write_bytes(b"\0\xff" + KNOWN.encode())
-    pass_variable(theatre, "SERVICE_TOKEN")
-    outcome = await theatre.ralph("--max-iterations", "1", "--verify", 'echo "it is $SERVICE_TOKEN"', GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"write": {"one.txt": f"{KNOWN}\n"}}), writing("2"), APPROVE)
+    sandbox.user.env["SERVICE_TOKEN"] = KNOWN
+    (sandbox.project / ".env.local").write_text(f"FOO_API_KEY={SECRET}\n")
+    (sandbox.project / "bytes.bin").write_bytes(b"\0\xff" + KNOWN.encode())
+    pass_variable(sandbox, "SERVICE_TOKEN")
+    outcome = await sandbox.ralph("--max-iterations", "1", "--verify", 'echo "it is $SERVICE_TOKEN"', GOAL)
     assert outcome.exit_code != 0, outcome.stderr
-    return theatre
+    return sandbox
 
 
-async def test_no_file_of_a_paused_run_has_a_secret_of_the_project(paused: Theatre) -> None:
+async def test_no_file_of_a_paused_run_has_a_secret_of_the_project(paused: Sandbox) -> None:
     assert (paused.session / "pictures").is_dir(), "the run can go on"
     for file, data in contents(paused.session):
         assert SECRET.encode() not in data, file
         assert KNOWN.encode() not in data, file
 
 
-async def test_an_exported_run_has_no_snapshot_of_the_project(paused: Theatre, tmp_path: Path) -> None:
+async def test_an_exported_run_has_no_snapshot_of_the_project(paused: Sandbox, tmp_path: Path) -> None:
     done = await paused.user.atomic("sessions", "export", paused.session.name, "run.tar.gz")
     assert done.exit_code == 0, done.stderr
     with tarfile.open(paused.project / "run.tar.gz") as archive:
@@ -70,13 +70,13 @@ async def test_an_exported_run_has_no_snapshot_of_the_project(paused: Theatre, t
 
 async def test_a_header_of_an_mcp_server_is_in_no_file_of_a_run(tmp_path: Path) -> None:
     said = worker("1", {"write": {"one.txt": "1\n"}}, {"say": f"the server wants {KNOWN} and {SECRET}"})
-    theatre = Theatre(tmp_path, PLAN, said, writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, said, writing("2"), APPROVE)
     headers = {"Authorization": f"Bearer {KNOWN}", "X-Tenant": SECRET, "Accept": "application/json"}
     servers(
-        theatre.user.home / ".claude.json", own={"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": headers}
+        sandbox.user.home / ".claude.json", own={"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": headers}
     )
-    await theatre.ralph("--max-iterations", "1", "--verify", "true", GOAL)
-    for file, data in contents(theatre.session):
+    await sandbox.ralph("--max-iterations", "1", "--verify", "true", GOAL)
+    for file, data in contents(sandbox.session):
         assert KNOWN.encode() not in data, file
         assert SECRET.encode() not in data, file
 
@@ -91,52 +91,52 @@ def test_a_header_of_an_mcp_server_is_in_no_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", ["--verify", "config.toml"])
 async def test_a_check_with_a_secret_in_it_is_refused_before_the_run(tmp_path: Path, way: str) -> None:
     check = f"DB_PASSWORD={SECRET} sh -c 'echo $DB_PASSWORD > seen.txt'"
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     if way == "config.toml":
-        settings = theatre.user.home / ".atomic" / "config.toml"
+        settings = sandbox.user.home / ".atomic" / "config.toml"
         settings.write_text(f'{settings.read_text()}\n[workflows.ralph]\nverify = ["{check}"]\n')
-    outcome = await theatre.ralph(*(("--verify", check) if way == "--verify" else ()), GOAL)
+    outcome = await sandbox.ralph(*(("--verify", check) if way == "--verify" else ()), GOAL)
     assert outcome.exit_code == 2, outcome
     assert 'the check "DB_PASSWORD=[redacted] sh -c' in outcome.stderr
     assert f"({way}) contains a secret" in outcome.stderr
     assert "[checks] env" in outcome.stderr
     assert SECRET not in outcome.stderr
-    assert theatre.prompts == []
-    assert not (theatre.user.home / ".atomic" / "sessions").exists()
-    assert not (theatre.project / "seen.txt").exists(), "no check ran with another value"
+    assert sandbox.prompts == []
+    assert not (sandbox.user.home / ".atomic" / "sessions").exists()
+    assert not (sandbox.project / "seen.txt").exists(), "no check ran with another value"
 
 
 @pytest.mark.ci
 async def test_a_check_with_a_secret_of_an_mcp_server_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     headers = {"Authorization": f"Bearer {KNOWN}"}
     servers(
-        theatre.user.home / ".claude.json", own={"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": headers}
+        sandbox.user.home / ".claude.json", own={"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": headers}
     )
-    outcome = await theatre.ralph("--verify", f"echo {KNOWN} > seen.txt", GOAL)
+    outcome = await sandbox.ralph("--verify", f"echo {KNOWN} > seen.txt", GOAL)
     assert outcome.status[0] == "failed"
     assert 'the check "echo [redacted] > seen.txt" (--verify) contains a secret' in outcome.end["message"]
-    assert theatre.prompts == []
-    assert not (theatre.project / "seen.txt").exists()
+    assert sandbox.prompts == []
+    assert not (sandbox.project / "seen.txt").exists()
 
 
 @pytest.mark.ci
 async def test_a_check_of_the_plan_with_a_secret_in_it_is_not_run(tmp_path: Path) -> None:
     said = json.dumps({"tasks": TASKS, "check": f"DB_PASSWORD={SECRET} sh -c 'echo $DB_PASSWORD > seen.txt'"})
-    theatre = Theatre(tmp_path, {"role": "planner", "do": [{"say": said}]}, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, {"role": "planner", "do": [{"say": said}]}, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert outcome.end["verified"] is False
     assert "is not run: it contains a secret" in outcome.warnings
-    assert not (theatre.project / "seen.txt").exists()
+    assert not (sandbox.project / "seen.txt").exists()
 
 
 @pytest.mark.ci
 async def test_a_check_gets_a_secret_by_the_name_of_its_variable(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    theatre.user.env["SERVICE_TOKEN"] = KNOWN
-    pass_variable(theatre, "SERVICE_TOKEN")
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox.user.env["SERVICE_TOKEN"] = KNOWN
+    pass_variable(sandbox, "SERVICE_TOKEN")
     check = 'DB_PASSWORD="$SERVICE_TOKEN" sh -c \'test "$DB_PASSWORD" = "$(cat word)"\''
-    (theatre.project / "word").write_text(KNOWN)
-    theatre.commit_all("Add the word")
-    assert (await theatre.ralph("--verify", check, GOAL)).status == ("completed", "done", 0)
+    (sandbox.project / "word").write_text(KNOWN)
+    sandbox.commit_all("Add the word")
+    assert (await sandbox.ralph("--verify", check, GOAL)).status == ("completed", "done", 0)

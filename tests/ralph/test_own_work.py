@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from atomic.ralph.turn_changes import ALIVE, keep_alive
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
 
 DONE = ("completed", "done", 0)
 KILL = {"sh": "kill -9 $(awk '{print $4}' /proc/$PPID/stat)"}  # the parent of the agent is Atomic
@@ -24,137 +24,137 @@ def planning(count: int) -> dict[str, Any]:
     return {"role": "planner", "do": [{"say": json.dumps({"tasks": tasks})}]}
 
 
-def workers(theatre: Theatre) -> list[str]:
-    return [one for one in theatre.cast if one.startswith("worker")]
+def workers(sandbox: Sandbox) -> list[str]:
+    return [one for one in sandbox.callers if one.startswith("worker")]
 
 
-def edit_readme(theatre: Theatre) -> None:
-    (theatre.project / "README.md").write_text("the user's own words\n")
+def edit_readme(sandbox: Sandbox) -> None:
+    (sandbox.project / "README.md").write_text("the user's own words\n")
 
 
 async def test_a_stuck_task_is_not_done_by_the_users_edit(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("blocked", "stuck", 5)
-    edit_readme(theatre)
-    assert (await theatre.resume()).status == ("blocked", "stuck", 5)
-    assert workers(theatre) == [f"worker 1 {number}" for number in range(1, 7)]
-    assert theatre.evidence("1")["changed_files"] == []
+    sandbox = Sandbox(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("blocked", "stuck", 5)
+    edit_readme(sandbox)
+    assert (await sandbox.resume()).status == ("blocked", "stuck", 5)
+    assert workers(sandbox) == [f"worker 1 {number}" for number in range(1, 7)]
+    assert sandbox.evidence("1")["changed_files"] == []
 
 
-async def test_what_a_resumed_worker_changes_is_its_own_and_nothing_else_is(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
-    await theatre.ralph("--verify", "true", GOAL)
-    edit_readme(theatre)
-    theatre.commit_all("The user's commit")
-    mine = theatre.git("rev-parse", "HEAD")
-    theatre.play(PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.resume()).status == DONE
-    assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
-    undo = theatre.report.partition("## Commands to accept or undo")[2].partition("### `2`")[0]
+async def test_only_changes_of_a_resumed_worker_are_its_evidence(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
+    await sandbox.ralph("--verify", "true", GOAL)
+    edit_readme(sandbox)
+    sandbox.commit_all("The user's commit")
+    mine = sandbox.git("rev-parse", "HEAD")
+    sandbox.play(PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.resume()).status == DONE
+    assert sandbox.evidence("1")["changed_files"] == ["part1.txt"]
+    undo = sandbox.report.partition("## Commands to accept or undo")[2].partition("### `2`")[0]
     assert f"git revert --no-edit {mine}.." in undo
 
 
 @pytest.mark.ci
-async def test_undoing_all_of_a_run_leaves_what_the_user_committed_meanwhile(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
-    edit_readme(theatre)
-    theatre.commit_all("The user's commit")
-    assert (await theatre.resume("--max-iterations", "9")).status == DONE
-    commands = theatre.report.partition("### All of it")[2].splitlines()
+async def test_undoing_all_of_a_run_keeps_commits_of_the_user(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
+    edit_readme(sandbox)
+    sandbox.commit_all("The user's commit")
+    assert (await sandbox.resume("--max-iterations", "9")).status == DONE
+    commands = sandbox.report.partition("### All of it")[2].splitlines()
     for command in [line for line in commands if line.startswith("git revert")]:
-        theatre.git(*shlex.split(command, comments=True)[1:])
-    assert (theatre.project / "README.md").read_text() == "the user's own words\n"
-    assert theatre.git("ls-files") == "README.md"
+        sandbox.git(*shlex.split(command, comments=True)[1:])
+    assert (sandbox.project / "README.md").read_text() == "the user's own words\n"
+    assert sandbox.git("ls-files") == "README.md"
 
 
 @pytest.mark.ci
 async def test_a_pause_between_two_turns_gives_nobody_the_users_edit(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
-    edit_readme(theatre)
-    assert (await theatre.resume("--max-iterations", "9")).status == ("blocked", "stuck", 5)
-    assert theatre.evidence("1")["changed_files"] == []
+    sandbox = Sandbox(tmp_path, PLAN, worker("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status == ("paused", "max_iterations", 6)
+    edit_readme(sandbox)
+    assert (await sandbox.resume("--max-iterations", "9")).status == ("blocked", "stuck", 5)
+    assert sandbox.evidence("1")["changed_files"] == []
 
 
 @pytest.mark.ci
 async def test_a_kill_during_the_check_gives_nobody_the_users_edit(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     killed = tmp_path / "killed"
     check = f"test ! -f part1.txt || test -f {killed} || {{ touch {killed}; kill -9 $PPID; }}"
-    assert (await theatre.ralph("--verify", check, GOAL)).exit_code == -9
-    edit_readme(theatre)
-    assert (await theatre.resume()).status == DONE
-    assert workers(theatre) == ["worker 1 1", "worker 2 1"]
-    assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
-    assert theatre.evidence("2")["changed_files"] == ["part2.txt"]
+    assert (await sandbox.ralph("--verify", check, GOAL)).exit_code == -9
+    edit_readme(sandbox)
+    assert (await sandbox.resume()).status == DONE
+    assert workers(sandbox) == ["worker 1 1", "worker 2 1"]
+    assert sandbox.evidence("1")["changed_files"] == ["part1.txt"]
+    assert sandbox.evidence("2")["changed_files"] == ["part2.txt"]
 
 
 @pytest.mark.ci
 async def test_a_kill_during_a_turn_leaves_its_work_and_nothing_that_came_later(tmp_path: Path) -> None:
     dying = worker("1", {"write": {"part1.txt": "part 1\n"}}, KILL, times=1)
-    theatre = Theatre(tmp_path, PLAN, dying, worker("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).exit_code == -9
-    assert (await theatre.resume()).status == DONE  # the second worker found nothing left to do
-    assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
+    sandbox = Sandbox(tmp_path, PLAN, dying, worker("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    assert (await sandbox.resume()).status == DONE  # the second worker found nothing left to do
+    assert sandbox.evidence("1")["changed_files"] == ["part1.txt"]
 
 
 @pytest.mark.ci
 async def test_a_kill_during_a_turn_does_not_make_the_users_edit_its_work(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1", KILL, times=1), worker("1"), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).exit_code == -9
-    alive = theatre.session / "alive"
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", KILL, times=1), worker("1"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    alive = sandbox.session / "alive"
     os.utime(alive, (alive.stat().st_atime, alive.stat().st_mtime - 60))  # a minute passes
-    edit_readme(theatre)
-    assert (await theatre.resume()).status == ("blocked", "stuck", 5)
-    assert theatre.evidence("1")["changed_files"] == []
+    edit_readme(sandbox)
+    assert (await sandbox.resume()).status == ("blocked", "stuck", 5)
+    assert sandbox.evidence("1")["changed_files"] == []
 
 
 @pytest.mark.ci
 async def test_yolo_is_not_credited_with_the_users_edit(tmp_path: Path) -> None:
     idle = {"role": "worker", "do": [{"say": "thinking"}]}
-    theatre = Theatre(tmp_path, idle)
-    assert (await theatre.ralph("--yolo", "--max-iterations", "2", GOAL)).status == ("paused", "max_iterations", 6)
-    edit_readme(theatre)
-    outcome = await theatre.resume("--max-iterations", "9")
+    sandbox = Sandbox(tmp_path, idle)
+    assert (await sandbox.ralph("--yolo", "--max-iterations", "2", GOAL)).status == ("paused", "max_iterations", 6)
+    edit_readme(sandbox)
+    outcome = await sandbox.resume("--max-iterations", "9")
     assert outcome.status == ("blocked", "stuck", 5)
-    assert len(theatre.cast) == 3
-    edit_readme(theatre)
-    theatre.play({"role": "worker", "do": [{"write": {"new.txt": "new\n"}}, {"say": PROMISE}]})
-    assert (await theatre.resume()).status == DONE
-    assert theatre.evidence("yolo")["changed_files"] == ["new.txt"]
+    assert len(sandbox.callers) == 3
+    edit_readme(sandbox)
+    sandbox.play({"role": "worker", "do": [{"write": {"new.txt": "new\n"}}, {"say": PROMISE}]})
+    assert (await sandbox.resume()).status == DONE
+    assert sandbox.evidence("yolo")["changed_files"] == ["new.txt"]
 
 
 # caps --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers_at_once", [pytest.param("1", marks=pytest.mark.ci), "3"])
-async def test_a_cap_starts_no_task_and_is_said_once(tmp_path: Path, workers_at_once: str) -> None:
-    theatre = Theatre(tmp_path, planning(5), *(writing(id) for id in "12345"), APPROVE)
+async def test_a_cap_starts_no_task_and_is_reported_once(tmp_path: Path, workers_at_once: str) -> None:
+    sandbox = Sandbox(tmp_path, planning(5), *(writing(id) for id in "12345"), APPROVE)
     words = ("--workers", workers_at_once, "--verify", "true")
-    outcome = await theatre.ralph("--max-iterations", "2", *words, GOAL)
+    outcome = await sandbox.ralph("--max-iterations", "2", *words, GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
     assert len(outcome.end["message"]) < 300
     assert outcome.end["message"].count("max_iterations reached") == 1
-    assert sorted(theatre.statuses.values()) == ["completed", "completed", "pending", "pending", "pending"]
-    assert (await theatre.resume("--max-iterations", "20")).status == DONE
+    assert sorted(sandbox.statuses.values()) == ["completed", "completed", "pending", "pending", "pending"]
+    assert (await sandbox.resume("--max-iterations", "20")).status == DONE
 
 
 @pytest.mark.ci
 async def test_after_a_cap_no_lazy_worker_is_credited_with_the_work_of_another(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, planning(5), *(writing(id) for id in "123"), *(worker(id) for id in "45"), APPROVE)
-    await theatre.ralph("--max-iterations", "2", "--verify", "true", GOAL)
-    assert (await theatre.resume("--max-iterations", "20")).status == ("blocked", "stuck", 5)
-    assert theatre.statuses == {"1": "completed", "2": "completed", "3": "completed", "4": "failed", "5": "failed"}
+    sandbox = Sandbox(tmp_path, planning(5), *(writing(id) for id in "123"), *(worker(id) for id in "45"), APPROVE)
+    await sandbox.ralph("--max-iterations", "2", "--verify", "true", GOAL)
+    assert (await sandbox.resume("--max-iterations", "20")).status == ("blocked", "stuck", 5)
+    assert sandbox.statuses == {"1": "completed", "2": "completed", "3": "completed", "4": "failed", "5": "failed"}
 
 
 @pytest.mark.ci
 async def test_a_cap_over_a_hundred_tasks_is_one_short_sentence(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, planning(100), *(writing(str(id)) for id in range(1, 4)), APPROVE)
-    outcome = await theatre.ralph("--max-iterations", "2", "--verify", "true", GOAL)
+    sandbox = Sandbox(tmp_path, planning(100), *(writing(str(id)) for id in range(1, 4)), APPROVE)
+    outcome = await sandbox.ralph("--max-iterations", "2", "--verify", "true", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
     assert len(outcome.end["message"]) < 300
-    assert list(theatre.statuses.values()).count("pending") == 98
+    assert list(sandbox.statuses.values()).count("pending") == 98
 
 
 @pytest.mark.ci

@@ -45,7 +45,7 @@ def test_a_plan_is_found_in_an_answer(answer: str) -> None:
     ],
     ids=["prose", "empty", "untitled", "unknown-blocker", "cycle", "no-list"],
 )  # fmt: skip
-def test_what_is_no_plan_is_refused_with_the_reason(answer: str, reason: str) -> None:
+def test_an_answer_that_is_not_a_plan_is_refused_with_the_reason(answer: str, reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         plan_in(answer)
 
@@ -55,7 +55,7 @@ def test_planned_tasks_are_still_to_be_done() -> None:
     assert [task.status.value for task in plan.tasks] == ["pending"]
 
 
-async def test_the_tool_takes_a_plan_and_says_what_is_wrong() -> None:
+async def test_the_tool_takes_a_plan_and_reports_its_problems() -> None:
     taken: list[object] = []
     tool = plan_tool(taken.append)
     with pytest.raises(PlanError, match="no tasks"):

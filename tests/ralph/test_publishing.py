@@ -1,4 +1,4 @@
-"""`--pr`, with real git, a bare repository as the remote, and a stand-in for gh that notes what it is asked."""
+"""`--pr`, with real git, a bare repository as the remote, and a stand-in for gh that records its arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from atomic.ralph.state import RalphState
 from atomic.runs.kept_tasks import CleanTasks, KeptTasks
 from atomic.sessions.facts import Facts
 from atomic.tasks import Task, TaskList, TaskStatus
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, facts_in, worker, writing
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 OWN = "atomic/0f9b2c1e"
@@ -209,7 +209,7 @@ async def test_on_the_default_branch_the_work_goes_to_a_branch_of_its_own(ready:
     assert ctx.warnings == []
 
 
-async def test_the_body_is_what_is_done_with_its_evidence(ready: Project) -> None:
+async def test_the_body_has_the_work_and_its_evidence(ready: Project) -> None:
     await ready.publish()
     body = (ready.bin / "opened").read_text()
     assert body.startswith("1 of 1 task is done, not verified by a check, reviewed.\n")
@@ -226,7 +226,7 @@ async def test_another_branch_is_pushed_as_it_is(ready: Project) -> None:
     assert "--base" not in words  # what the remote's default branch is, gh knows
 
 
-async def test_the_remote_says_which_branch_is_its_default(ready: Project) -> None:
+async def test_the_remote_decides_the_default_branch(ready: Project) -> None:
     ready.git("push", "-q", "origin", "HEAD~1:refs/heads/trunk")
     ready.git("fetch", "-q")
     ready.git("remote", "set-head", "origin", "trunk")
@@ -267,7 +267,7 @@ async def test_a_list_without_a_goal_gives_its_first_task(ready: Project) -> Non
 
 
 @pytest.mark.ci
-async def test_what_is_not_committed_is_named_and_left_alone(ready: Project) -> None:
+async def test_uncommitted_files_are_named_and_not_touched(ready: Project) -> None:
     (ready.cwd / "notes.txt").write_text("mine")
     (ready.cwd / "README").write_text("changed\n")
     ctx = await ready.publish()
@@ -340,7 +340,7 @@ async def test_nothing_committed(project: Project) -> None:
 
 
 @pytest.mark.ci
-async def test_a_push_that_fails_says_what_git_said(ready: Project) -> None:
+async def test_a_failed_push_reports_the_message_of_git(ready: Project) -> None:
     ready.remote.rename(ready.remote.with_name("moved.git"))
     told = await refusal(ready)
     assert "git push to origin failed: " in told
@@ -359,7 +359,7 @@ async def test_a_branch_of_others_is_not_overwritten(ready: Project) -> None:
 
 
 @pytest.mark.ci
-async def test_a_gh_that_fails_is_heard_and_can_be_tried_again(ready: Project) -> None:
+async def test_a_failure_of_gh_is_reported_and_can_be_retried(ready: Project) -> None:
     (ready.bin / "broken").touch()
     assert "gh pr create failed: HTTP 401: Bad credentials" in await refusal(ready)
     (ready.bin / "broken").unlink()
@@ -369,48 +369,49 @@ async def test_a_gh_that_fails_is_heard_and_can_be_tried_again(ready: Project) -
 # through the command -------------------------------------------------------------------------------------------------
 
 
-def has_forge(theatre: Theatre) -> None:
+def has_forge(sandbox: Sandbox) -> None:
     for name, code in (("gh", GH), ("ssh", SSH)):
-        theatre.user.has(name, code.partition("\n")[2])
+        sandbox.user.has(name, code.partition("\n")[2])
 
 
 @pytest.mark.ci
 async def test_a_run_publishes_at_its_end_and_a_resume_does_only_that(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    bin, remote = theatre.user.bin, tmp_path / "remote.git"
-    has_forge(theatre)
-    theatre.git("remote", "add", "origin", ADDRESS)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    bin, remote = sandbox.user.bin, tmp_path / "remote.git"
+    has_forge(sandbox)
+    sandbox.git("remote", "add", "origin", ADDRESS)
 
-    refused = await theatre.ralph("--verify", "test -e README.md", "--pr", GOAL)
+    refused = await sandbox.ralph("--verify", "test -e README.md", "--pr", GOAL)
     assert refused.status == ("failed", "error", 1)
     assert "the work itself is done" in refused.end["message"]
-    assert "2 of 2 tasks are done" in theatre.report
-    assert "the work itself is done" in theatre.report
-    called = theatre.cast
+    assert "2 of 2 tasks are done" in sandbox.report
+    assert "the work itself is done" in sandbox.report
+    called = sandbox.callers
 
-    theatre.git("init", "-q", "--bare", str(remote))
-    published = await theatre.resume()
+    sandbox.git("init", "-q", "--bare", str(remote))
+    published = await sandbox.resume()
     assert published.status == ("completed", "done", 0)
-    assert theatre.cast == called
-    record = json.loads((theatre.session / "session.json").read_text())
+    assert sandbox.callers == called
+    record = json.loads((sandbox.session / "session.json").read_text())
     assert record["pr"] == URL
     assert f"pull request: {URL}" in published.end["message"]
-    assert f"**Pull request**: `{URL}`" in theatre.report
-    branch = f"atomic/{theatre.session.name[:8]}"
-    assert theatre.git("ls-remote", str(remote), f"refs/heads/{branch}").startswith(theatre.git("rev-parse", "HEAD"))
+    assert f"**Pull request**: `{URL}`" in sandbox.report
+    branch = f"atomic/{sandbox.session.name[:8]}"
+    assert sandbox.git("ls-remote", str(remote), f"refs/heads/{branch}").startswith(sandbox.git("rev-parse", "HEAD"))
     assert "verified by test -e README.md and reviewed" in (bin / "opened").read_text()
 
 
 @pytest.mark.ci
 async def test_what_will_keep_a_run_from_publishing_is_said_before_the_work(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN)
-    has_forge(theatre)
-    lonely = await theatre.ralph("--pr", "--dry-run", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN)
+    has_forge(sandbox)
+    lonely = await sandbox.ralph("--pr", "--dry-run", GOAL)
     assert (
-        "there will be no pull request unless you fix this before the end: the repository has no remote" in lonely.warnings
+        "there will be no pull request unless you fix this before the end: the repository has no remote"
+        in lonely.warnings
     )
-    theatre.git("remote", "add", "origin", ADDRESS)
-    ready = await theatre.ralph("--pr", "--dry-run", GOAL)
+    sandbox.git("remote", "add", "origin", ADDRESS)
+    ready = await sandbox.ralph("--pr", "--dry-run", GOAL)
     assert "pull request" not in ready.warnings
 
 
@@ -428,17 +429,17 @@ async def test_nothing_that_an_agent_left_in_the_repository_runs_and_no_secret_i
     )
     commit = "git add -A && git commit -q -m Parts"
     steps: list[dict[str, Any]] = [{"write": {"two.txt": "two\n"}}, {"sh": commit}, {"sh": leaves}]
-    theatre = Theatre(tmp_path, PLAN, writing("1"), worker("2", *steps), APPROVE)
-    user = theatre.user
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), worker("2", *steps), APPROVE)
+    user = sandbox.user
     user.has("evil", f"import os\nopen({str(canary)!r}, 'a').write(repr(os.environ))\n")
     for name, code in (("gh", GH), ("ssh", SSH)):  # they note what they are told
         note = f"import os\nopen({str(tmp_path / name)!r}, 'a').write(repr((os.getcwd(), dict(os.environ))))\n"
         user.has(name, note + code.partition("\n")[2])
-    theatre.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
-    theatre.git("remote", "add", "origin", ADDRESS)
+    sandbox.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    sandbox.git("remote", "add", "origin", ADDRESS)
     user.env |= {"AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIK7MDENG", "DB_PASS": "correct-horse", "GH_TOKEN": "of-the-user"}
     user.env["SSH_AUTH_SOCK"] = "/tmp/agent"
-    outcome = await theatre.ralph("--verify", "true", "--pr", GOAL)
+    outcome = await sandbox.ralph("--verify", "true", "--pr", GOAL)
     assert outcome.status == ("completed", "done", 0), outcome.end
     assert not canary.exists()
     for name in ("gh", "ssh"):
@@ -447,7 +448,7 @@ async def test_nothing_that_an_agent_left_in_the_repository_runs_and_no_secret_i
         assert "correct-horse" not in told
         assert "of-the-user" in told
         assert "/tmp/agent" in told
-    assert f"('{theatre.project}'" not in (tmp_path / "gh").read_text(), "gh sees no repository"
+    assert f"('{sandbox.project}'" not in (tmp_path / "gh").read_text(), "gh sees no repository"
 
 
 @pytest.mark.ci
@@ -470,7 +471,7 @@ async def test_nothing_that_an_agent_left_in_the_repository_runs_and_no_secret_i
         "git@forge.test:--upload-pack=x",
     ],
 )
-async def test_an_address_that_is_no_server_of_https_or_ssh_is_refused(ready: Project, url: str) -> None:
+async def test_an_address_without_https_or_ssh_is_refused(ready: Project, url: str) -> None:
     canary = ready.bin / "canary"
     ready.git("config", "remote.origin.url", url.format(canary))
     assert "nothing is pushed to the remote origin" in await refusal(ready)

@@ -1,4 +1,4 @@
-"""Ralph as a user runs it: what is done is proven, and what is not is said."""
+"""Ralph as a user runs it: finished work is proven, unfinished work is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from atomic.processes import execute
 from tests.cli.command import ATOMIC
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, TASKS, Theatre, finding, reviewing, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, TASKS, Sandbox, finding, reviewing, worker, writing
 
 DONE = ("completed", "done", 0)
 CLEAN = "! grep -qs BROKEN part1.txt part2.txt"
@@ -24,26 +24,26 @@ def saying(role: str, text: str, **facts: Any) -> dict[str, Any]:
 
 
 async def test_it_plans_works_reviews_and_proves(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--verify", CLEAN, GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == DONE
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
-    assert theatre.statuses == {"1": "completed", "2": "completed"}
-    proof = theatre.evidence("2")
-    assert (proof["status"], proof["attempt"], proof["commit"]) == ("passed", 1, theatre.git("rev-parse", "HEAD"))
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert sandbox.statuses == {"1": "completed", "2": "completed"}
+    proof = sandbox.evidence("2")
+    assert (proof["status"], proof["attempt"], proof["commit"]) == ("passed", 1, sandbox.git("rev-parse", "HEAD"))
     assert proof["changed_files"] == ["part2.txt"]
     assert proof["diffstat"] == {"files": 1, "insertions": 1, "deletions": 0}
     [gate] = proof["gates"]
     assert (gate["command"], gate["exit_code"], gate["blocking"]) == (CLEAN, 0, True)
     assert "2 of 2 tasks" in outcome.end["message"]
-    assert "Write part two" in theatre.report
+    assert "Write part two" in sandbox.report
 
 
 async def test_each_role_gets_its_context_and_no_praise(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "AGENTS.md").write_text("Be brief.\n")
-    await theatre.ralph("--verify", CLEAN, GOAL)
-    plan, first, second, review = (one["prompt"] for one in theatre.prompts)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "AGENTS.md").write_text("Be brief.\n")
+    await sandbox.ralph("--verify", CLEAN, GOAL)
+    plan, first, second, review = (one["prompt"] for one in sandbox.prompts)
     assert plan.startswith("[atomic role=planner attempt=1]\n")
     assert GOAL in plan
     assert first.startswith("[atomic role=worker task=1 attempt=1]\n")
@@ -58,13 +58,13 @@ async def test_each_role_gets_its_context_and_no_praise(tmp_path: Path) -> None:
 
 async def test_a_red_gate_goes_back_with_its_output(tmp_path: Path) -> None:
     gate = "grep -n BROKEN part1.txt && exit 1 || exit 0"
-    theatre = Theatre(tmp_path, PLAN, worker("1", BROKEN, attempt=1), writing("1", attempt=2), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", gate, GOAL)).status == DONE
-    again = theatre.prompts[2]
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", BROKEN, attempt=1), writing("1", attempt=2), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", gate, GOAL)).status == DONE
+    again = sandbox.prompts[2]
     assert (again["task"], again["attempt"]) == ("1", "2")
     assert "1:BROKEN" in again["prompt"]
     assert "exit code 1" in again["prompt"]
-    assert theatre.evidence("1")["attempt"] == 2
+    assert sandbox.evidence("1")["attempt"] == 2
 
 
 @pytest.mark.parametrize(
@@ -73,105 +73,105 @@ async def test_a_red_gate_goes_back_with_its_output(tmp_path: Path) -> None:
     ids=["empty", "unreadable"],
 )
 async def test_no_plan_no_workers(tmp_path: Path, answer: str, why: str) -> None:
-    theatre = Theatre(tmp_path, saying("planner", answer))
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, saying("planner", answer))
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("failed", "no_plan", 1)
     assert why in outcome.end["message"]
-    assert theatre.cast == ["planner 1", "planner 2"]
-    assert why in theatre.prompts[1]["prompt"]
-    assert "no_plan" in theatre.report or why in theatre.report
+    assert sandbox.callers == ["planner 1", "planner 2"]
+    assert why in sandbox.prompts[1]["prompt"]
+    assert "no_plan" in sandbox.report or why in sandbox.report
 
 
 @pytest.mark.ci
 async def test_a_second_plan_that_can_be_read_is_taken(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, saying("planner", "Well…", times=1), PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph(GOAL)).status == DONE
+    sandbox = Sandbox(tmp_path, saying("planner", "Well…", times=1), PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph(GOAL)).status == DONE
 
 
-async def test_a_claim_without_a_change_is_nothing(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1"), APPROVE)
-    outcome = await theatre.ralph("--verify", "true", GOAL)
+async def test_a_claim_without_a_change_does_not_count(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, worker("1"), APPROVE)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("blocked", "stuck", 5)
     assert "3 attempts changed no file" in outcome.end["message"]
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 1 3"]
-    assert theatre.statuses == {"1": "failed", "2": "pending"}
-    assert "changed no file" in theatre.report or "no file has changed" in theatre.report
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 1 3"]
+    assert sandbox.statuses == {"1": "failed", "2": "pending"}
+    assert "changed no file" in sandbox.report or "no file has changed" in sandbox.report
 
 
-async def test_a_task_that_says_so_needs_no_change(tmp_path: Path) -> None:
+async def test_a_task_with_no_change_needs_no_change(tmp_path: Path) -> None:
     plan = {"tasks": [{"id": "1", "title": "Look whether it works", "no_change": True}]}
-    theatre = Theatre(tmp_path, saying("planner", json.dumps(plan)), worker("1"), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == DONE
+    sandbox = Sandbox(tmp_path, saying("planner", json.dumps(plan)), worker("1"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == DONE
 
 
 @pytest.mark.parametrize("deed", ["edits", pytest.param("deletes", marks=pytest.mark.ci)])
 async def test_touched_tests_are_shown_everywhere(tmp_path: Path, deed: str) -> None:
     change = {"delete": ["tests/test_it.py"]} if deed == "deletes" else {"write": {"tests/test_it.py": "pass\n"}}
-    theatre = Theatre(tmp_path, PLAN, worker("1", change), writing("2"), APPROVE)
-    (theatre.project / "tests").mkdir()
-    (theatre.project / "tests" / "test_it.py").write_text("assert False\n")
-    theatre.commit_all("Test it")
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == DONE
-    assert theatre.evidence("1")["protected_files"] == ["tests/test_it.py"]
-    review = theatre.prompts[-1]["prompt"]
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", change), writing("2"), APPROVE)
+    (sandbox.project / "tests").mkdir()
+    (sandbox.project / "tests" / "test_it.py").write_text("assert False\n")
+    sandbox.commit_all("Test it")
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == DONE
+    assert sandbox.evidence("1")["protected_files"] == ["tests/test_it.py"]
+    review = sandbox.prompts[-1]["prompt"]
     assert "`tests/test_it.py` (task 1)" in review
-    assert "tests/test_it.py" in theatre.report
+    assert "tests/test_it.py" in sandbox.report
 
 
 async def test_a_gate_that_was_red_before_does_not_block(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--red-checks", "ignore", "--verify", "false", "--verify", "true", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--red-checks", "ignore", "--verify", "false", "--verify", "true", GOAL)
     assert outcome.status == DONE
-    red, green = theatre.evidence("1")["gates"]
+    red, green = sandbox.evidence("1")["gates"]
     assert (red["exit_code"], red["baseline_exit_code"], red["blocking"]) == (1, 1, False)
     assert green["blocking"]
     assert "false: red before the run, and ignored" in outcome.warnings
-    told = theatre.prompts[1]["prompt"]
+    told = sandbox.prompts[1]["prompt"]
     assert "`false` (failed before this run, so it does not block; make it pass only if the task requires it)" in told
-    assert "red before" in theatre.report
+    assert "red before" in sandbox.report
 
 
 async def test_a_gate_blocks_from_when_it_has_passed_once(tmp_path: Path) -> None:
-    theatre = Theatre(
+    sandbox = Sandbox(
         tmp_path, PLAN, writing("1"), worker("2", {"sh": "git rm -q part1.txt && git commit -qm gone"}, attempt=1),
         worker("2", {"sh": "git revert --no-edit HEAD && git mv README.md READ.md && git commit -qm two"}), APPROVE,
     )  # fmt: skip
-    assert (await theatre.ralph("--red-checks", "goal", "--verify", "test -f part1.txt", GOAL)).status == DONE
-    assert theatre.cast[1:4] == ["worker 1 1", "worker 2 1", "worker 2 2"]
+    assert (await sandbox.ralph("--red-checks", "goal", "--verify", "test -f part1.txt", GOAL)).status == DONE
+    assert sandbox.callers[1:4] == ["worker 1 1", "worker 2 1", "worker 2 2"]
 
 
 @pytest.mark.ci
 async def test_a_gate_that_hangs_is_red(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1", attempt=1), worker("1", {"sh": "date +%N >> more.txt"}))
+    sandbox = Sandbox(tmp_path, PLAN, writing("1", attempt=1), worker("1", {"sh": "date +%N >> more.txt"}))
     gate = "test ! -f part1.txt || sleep 600"
-    outcome = await theatre.ralph("--gate-timeout", "1s", "--verify", gate, GOAL)
+    outcome = await sandbox.ralph("--gate-timeout", "1s", "--verify", gate, GOAL)
     assert outcome.status == ("blocked", "nothing_runnable", 5)
     assert "took too long" in outcome.end["message"]
-    assert theatre.evidence("1")["gates"][0]["timed_out"]
+    assert sandbox.evidence("1")["gates"][0]["timed_out"]
 
 
 @pytest.mark.ci
 async def test_a_flaky_gate_costs_no_turn_and_is_named(tmp_path: Path) -> None:
     counter = tmp_path / "runs"
     gate = f"echo x >> {counter}; test $(wc -l < {counter}) -ne 2"  # only the second run is red: the first after a turn
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", gate, GOAL)).status == DONE
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
-    assert theatre.evidence("1")["gates"][0]["flaky"]
-    assert "flaky" in theatre.report or "second time" in theatre.report
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", gate, GOAL)).status == DONE
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert sandbox.evidence("1")["gates"][0]["flaky"]
+    assert "flaky" in sandbox.report or "second time" in sandbox.report
 
 
 async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), saying("reviewer", "Looks good to me!"))
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), saying("reviewer", "Looks good to me!"))
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("blocked", "not_approved", 5)
-    assert theatre.cast[-2:] == ["reviewer 1", "reviewer 2"]
-    assert "no JSON" in theatre.prompts[-1]["prompt"]
-    assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert sandbox.callers[-2:] == ["reviewer 1", "reviewer 2"]
+    assert "no JSON" in sandbox.prompts[-1]["prompt"]
+    assert sandbox.statuses == {"1": "completed", "2": "completed"}
     assert outcome.steps("node_started") == outcome.steps("node_ended")
     assert [step for step in outcome.steps("node_ended") if ":review[0]" in step] == [
-        f"{theatre.session.name}:review[0]#1",
-        f"{theatre.session.name}:review[0]#2",
+        f"{sandbox.session.name}:review[0]#1",
+        f"{sandbox.session.name}:review[0]#2",
     ]
 
 
@@ -179,50 +179,50 @@ async def test_an_unreadable_review_is_not_approved(tmp_path: Path) -> None:
 async def test_a_repair_of_all_the_work_takes_no_name_of_the_list(tmp_path: Path) -> None:
     meddling = {"role": "reviewer", "do": [{"write": {"part2.txt": "BROKEN\n"}}, *APPROVE["do"]], "times": 1}
     mending = {"role": "fixer", "do": [{"write": {"part2.txt": "mended\n"}}, {"say": "ok"}]}
-    theatre = Theatre(tmp_path, writing("check-1"), writing("check-3"), mending, meddling, APPROVE)
-    (theatre.project / "list.json").write_text('[{"id": "check-1", "title": "A"}, {"id": "check-3", "title": "B"}]')
-    outcome = await theatre.ralph("--verify", CLEAN, "--tasks", "list.json")
+    sandbox = Sandbox(tmp_path, writing("check-1"), writing("check-3"), mending, meddling, APPROVE)
+    (sandbox.project / "list.json").write_text('[{"id": "check-1", "title": "A"}, {"id": "check-3", "title": "B"}]')
+    outcome = await sandbox.ralph("--verify", CLEAN, "--tasks", "list.json")
     assert outcome.status == DONE
-    assert theatre.cast == ["worker check-1 1", "worker check-3 1", "reviewer 1", "fixer check-2 1", "reviewer 1"]
+    assert sandbox.callers == ["worker check-1 1", "worker check-3 1", "reviewer 1", "fixer check-2 1", "reviewer 1"]
 
 
 @pytest.mark.ci
 async def test_two_tasks_with_one_id_are_both_done_and_that_is_said(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, writing("1"), writing("1-2"))
-    (theatre.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
-    outcome = await theatre.ralph("--tasks", "list.json", "--review-rounds", "0")
+    sandbox = Sandbox(tmp_path, writing("1"), writing("1-2"))
+    (sandbox.project / "list.json").write_text('[{"id": 1, "title": "One"}, {"id": "#1", "title": "Another"}]')
+    outcome = await sandbox.ralph("--tasks", "list.json", "--review-rounds", "0")
     assert outcome.status == DONE
     assert 'duplicate id "1": the task at position 2 becomes "1-2"' in outcome.warnings
-    assert theatre.statuses == {"1": "completed", "1-2": "completed"}
+    assert sandbox.statuses == {"1": "completed", "1-2": "completed"}
 
 
 async def test_a_finding_is_fixed_and_reviewed_again(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
-    theatre = Theatre(
+    sandbox = Sandbox(
         tmp_path, PLAN, writing("1"), writing("2"), reviewing(finding("Part one is poor"), times=1), fixer, APPROVE
     )
-    assert (await theatre.ralph("--verify", CLEAN, GOAL)).status == DONE
-    assert theatre.cast[-3:] == ["reviewer 1", "fixer fix-1-1 1", "reviewer 1"]
-    assert "Part one is poor" in theatre.prompts[-2]["prompt"]
-    assert "Part one is poor" in theatre.prompts[-1]["prompt"]
-    assert theatre.statuses["fix-1-1"] == "completed"
-    assert theatre.evidence("fix-1-1")["status"] == "passed"
-    shown = await theatre.user.atomic("sessions", "show", theatre.session.name)
+    assert (await sandbox.ralph("--verify", CLEAN, GOAL)).status == DONE
+    assert sandbox.callers[-3:] == ["reviewer 1", "fixer fix-1-1 1", "reviewer 1"]
+    assert "Part one is poor" in sandbox.prompts[-2]["prompt"]
+    assert "Part one is poor" in sandbox.prompts[-1]["prompt"]
+    assert sandbox.statuses["fix-1-1"] == "completed"
+    assert sandbox.evidence("fix-1-1")["status"] == "passed"
+    shown = await sandbox.user.atomic("sessions", "show", sandbox.session.name)
     for ran in ("│✓plan ", "│✓begin ", "│✓work ", "│✓gate ", "│✓review ", "│✓settle "):  # in loops, tasks and maps too
         assert ran in shown.stdout
     assert "│ publish " in shown.stdout
-    page = await theatre.user.atomic("sessions", "show", theatre.session.name, "--html")
+    page = await sandbox.user.atomic("sessions", "show", sandbox.session.name, "--html")
     assert ">work ✓ 3×<" in page.stdout
 
 
 @pytest.mark.ci
-async def test_reviewer_and_fixer_know_what_was_asked(tmp_path: Path) -> None:
+async def test_reviewer_and_fixer_know_the_goal(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
-    theatre = Theatre(tmp_path, writing("1"), reviewing(finding("Part one is poor"), times=1), fixer, APPROVE)
+    sandbox = Sandbox(tmp_path, writing("1"), reviewing(finding("Part one is poor"), times=1), fixer, APPROVE)
     asked = {"id": "1", "title": "One", "description": "It rhymes\nwith moon.", "acceptance": ["it has two lines"]}
-    (theatre.project / "list.json").write_text(json.dumps([asked]))
-    assert (await theatre.ralph("--tasks", "list.json", "a poem")).status == DONE
-    for one in theatre.prompts:
+    (sandbox.project / "list.json").write_text(json.dumps([asked]))
+    assert (await sandbox.ralph("--tasks", "list.json", "a poem")).status == DONE
+    for one in sandbox.prompts:
         told = " ".join(one["prompt"].split())
         assert "It rhymes with moon." in told
         assert "it has two lines" in told
@@ -230,53 +230,53 @@ async def test_reviewer_and_fixer_know_what_was_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-async def test_an_unreadable_review_is_asked_for_again_where_it_came_from(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, writing("1"), saying("reviewer", "LGTM", times=1), APPROVE)
-    settings = (theatre.user.home / ".atomic" / "config.toml").read_text()
-    theatre.user.sets(f"{settings}\n[acp.other]\n{settings.splitlines()[-1]}\n")
-    (theatre.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
-    assert (await theatre.ralph("--tasks", "list.json")).status == DONE
-    lines = (theatre.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
+async def test_an_unreadable_review_is_repeated_by_the_same_agent(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, writing("1"), saying("reviewer", "LGTM", times=1), APPROVE)
+    settings = (sandbox.user.home / ".atomic" / "config.toml").read_text()
+    sandbox.user.sets(f"{settings}\n[acp.other]\n{settings.splitlines()[-1]}\n")
+    (sandbox.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
+    assert (await sandbox.ralph("--tasks", "list.json")).status == DONE
+    lines = (sandbox.session / "logs" / "agent-calls.jsonl").read_text().splitlines()
     assert [json.loads(line)["provider"] for line in lines] == ["acp:actor", "acp:other", "acp:other"]
 
 
 @pytest.mark.ci
-async def test_the_same_finding_three_times_needs_a_person(tmp_path: Path) -> None:
+async def test_the_same_finding_three_times_blocks_the_run(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewing(finding("Part one is poor")), fixer)
-    outcome = await theatre.ralph("--review-rounds", "5", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), reviewing(finding("Part one is poor")), fixer)
+    outcome = await sandbox.ralph("--review-rounds", "5", GOAL)
     assert outcome.status == ("blocked", "same_blocker", 5)
     assert '"Part one is poor"' in outcome.end["message"]
-    assert [one for one in theatre.cast if one.startswith("reviewer")] == ["reviewer 1"] * 3
-    assert "Part one is poor" in theatre.report
+    assert [one for one in sandbox.callers if one.startswith("reviewer")] == ["reviewer 1"] * 3
+    assert "Part one is poor" in sandbox.report
 
 
 @pytest.mark.ci
-async def test_review_rounds_end_with_what_is_open(tmp_path: Path) -> None:
+async def test_review_rounds_end_with_open_findings(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"sh": "date +%N >> more.txt"}]}
     reviews = [reviewing(finding(f"Fault {number}"), times=1) for number in (1, 2)]
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), *reviews, APPROVE, fixer)
-    outcome = await theatre.ralph("--review-rounds", "2", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), *reviews, APPROVE, fixer)
+    outcome = await sandbox.ralph("--review-rounds", "2", GOAL)
     assert outcome.status == ("blocked", "review_rounds", 5)
     assert '"Fault 2"' in outcome.end["message"]
-    assert (await theatre.resume()).status == DONE  # a person has looked: it is reviewed once more
-    assert theatre.cast[-1] == "reviewer 1"
+    assert (await sandbox.resume()).status == DONE  # a person has looked: it is reviewed once more
+    assert sandbox.callers[-1] == "reviewer 1"
 
 
 async def test_only_minor_findings_are_reported(tmp_path: Path) -> None:
     minor = reviewing(finding("A typo", 3), verdict="approve")
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), minor)
-    assert (await theatre.ralph(GOAL)).status == DONE
-    assert "A typo" in theatre.report
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), minor)
+    assert (await sandbox.ralph(GOAL)).status == DONE
+    assert "A typo" in sandbox.report
 
 
 @pytest.mark.ci
 async def test_all_reviewers_must_approve(tmp_path: Path) -> None:
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "better\n"}}]}
     once = reviewing(finding("Part one is poor"), times=1)
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), once, APPROVE, fixer)
-    assert (await theatre.ralph("--reviewers", "2", GOAL)).status == DONE
-    assert [one for one in theatre.cast if one.startswith("reviewer")] == ["reviewer 1"] * 4
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), once, APPROVE, fixer)
+    assert (await sandbox.ralph("--reviewers", "2", GOAL)).status == DONE
+    assert [one for one in sandbox.callers if one.startswith("reviewer")] == ["reviewer 1"] * 4
 
 
 @pytest.mark.ci
@@ -285,65 +285,67 @@ async def test_a_failed_task_holds_up_its_dependants_alone(tmp_path: Path) -> No
     plan = saying("planner", json.dumps({"tasks": tasks}))
     fixer = {"role": "fixer", "do": [{"write": {"part1.txt": "mended\n"}}]}  # nobody works on a red tree
     broken = worker("1", BROKEN, {"sh": "date +%N >> more.txt"})
-    theatre = Theatre(tmp_path, plan, broken, fixer, writing("3"), APPROVE)
-    outcome = await theatre.ralph("--verify", CLEAN, GOAL)
+    sandbox = Sandbox(tmp_path, plan, broken, fixer, writing("3"), APPROVE)
+    outcome = await sandbox.ralph("--verify", CLEAN, GOAL)
     assert outcome.status == ("blocked", "nothing_runnable", 5)
-    assert theatre.statuses == {"1": "failed", "2": "pending", "3": "completed", "check-1": "completed"}
-    assert not any(one.startswith("reviewer") for one in theatre.cast)
+    assert sandbox.statuses == {"1": "failed", "2": "pending", "3": "completed", "check-1": "completed"}
+    assert not any(one.startswith("reviewer") for one in sandbox.callers)
     assert "exit code 1" in outcome.end["message"]
     assert '"1"' in outcome.end["message"]
 
 
-async def test_who_finds_a_blocked_run_is_told_where_the_report_is(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1"))
-    done = await theatre.user.atomic("run", "ralph", GOAL)
+async def test_a_blocked_run_names_its_report(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, worker("1"))
+    done = await sandbox.user.atomic("run", "ralph", GOAL)
     assert done.exit_code == 5
-    id = theatre.session.name
+    id = sandbox.session.name
     assert done.stderr.splitlines()[-2:] == [
-        f"Report: {theatre.session / 'report.md'}",
+        f"Report: {sandbox.session / 'report.md'}",
         f"Resume with: atomic resume {id}",
     ]
 
 
 @pytest.mark.ci
-async def test_a_blocked_run_can_go_on(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1", BROKEN, {"sh": "date +%N >> more.txt"}))
-    assert (await theatre.ralph("--verify", CLEAN, GOAL)).status == ("blocked", "nothing_runnable", 5)
-    assert (await theatre.resume()).status == ("blocked", "nothing_runnable", 5)
-    assert [one for one in theatre.cast if one.startswith("worker")] == [f"worker 1 {number}" for number in range(1, 7)]
-    theatre.play(PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.resume()
+async def test_a_blocked_run_can_continue(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", BROKEN, {"sh": "date +%N >> more.txt"}))
+    assert (await sandbox.ralph("--verify", CLEAN, GOAL)).status == ("blocked", "nothing_runnable", 5)
+    assert (await sandbox.resume()).status == ("blocked", "nothing_runnable", 5)
+    assert [one for one in sandbox.callers if one.startswith("worker")] == [
+        f"worker 1 {number}" for number in range(1, 7)
+    ]
+    sandbox.play(PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.resume()
     assert outcome.status == DONE
-    assert theatre.cast.count("planner 1") == 1
-    assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert sandbox.callers.count("planner 1") == 1
+    assert sandbox.statuses == {"1": "completed", "2": "completed"}
 
 
 async def test_an_agent_that_dies_is_tried_again(tmp_path: Path) -> None:
     dying = worker("1", {"write": {"half.txt": "half\n"}}, {"exit": 9}, times=1)
-    theatre = Theatre(tmp_path, PLAN, dying, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph(GOAL)).status == DONE
-    assert theatre.cast[1:3] == ["worker 1 1", "worker 1 2"]
-    assert "did not end well" in theatre.prompts[2]["prompt"]
+    sandbox = Sandbox(tmp_path, PLAN, dying, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph(GOAL)).status == DONE
+    assert sandbox.callers[1:3] == ["worker 1 1", "worker 1 2"]
+    assert "did not end well" in sandbox.prompts[2]["prompt"]
 
 
 @pytest.mark.ci
 async def test_an_agent_that_always_dies_is_stuck(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1", {"exit": 9}))
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"exit": 9}))
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("blocked", "stuck", 5)
     assert "same error" in outcome.end["message"]
 
 
 @pytest.mark.ci
 async def test_max_iterations_pauses_and_can_be_raised(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph("--max-iterations", "1", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
     assert "--max-iterations 2" in outcome.end["message"]
-    assert theatre.statuses == {"1": "completed", "2": "pending"}  # a task begins when its worker begins
-    assert (await theatre.resume()).status == ("paused", "max_iterations", 6)
-    assert (await theatre.resume("--max-iterations", "2")).status == DONE
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert sandbox.statuses == {"1": "completed", "2": "pending"}  # a task begins when its worker begins
+    assert (await sandbox.resume()).status == ("paused", "max_iterations", 6)
+    assert (await sandbox.resume("--max-iterations", "2")).status == DONE
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
 
 
 async def test_several_workers_and_what_that_means(tmp_path: Path) -> None:
@@ -353,97 +355,97 @@ async def test_several_workers_and_what_that_means(tmp_path: Path) -> None:
         worker(id, {"sh": f"echo {id} > part{id}.txt; {lock} 'git add part{id}.txt; git commit -qm {id} part{id}.txt'"})
         for id in "1234"
     ]
-    theatre = Theatre(tmp_path, saying("planner", json.dumps({"tasks": tasks})), *parts, APPROVE)
-    outcome = await theatre.ralph("--workers", "4", "--verify", "true", GOAL)
+    sandbox = Sandbox(tmp_path, saying("planner", json.dumps({"tasks": tasks})), *parts, APPROVE)
+    outcome = await sandbox.ralph("--workers", "4", "--verify", "true", GOAL)
     assert outcome.status == DONE
     assert "4 workers share one checkout" in outcome.warnings
-    assert set(theatre.statuses.values()) == {"completed"}
+    assert set(sandbox.statuses.values()) == {"completed"}
 
 
 @pytest.mark.ci
-async def test_without_a_gate_it_says_so(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+async def test_without_a_check_it_warns(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == DONE
     assert "not verified by a check" in outcome.warnings
-    assert "not verified by a check" in theatre.report
+    assert "not verified by a check" in sandbox.report
 
 
 @pytest.mark.ci
 async def test_the_projects_own_gate_is_found_and_named(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "Makefile").write_text("test:\n\t@echo fine\n")
-    theatre.commit_all("Make")
-    await theatre.user.atomic(
-        "trust", json.loads((await theatre.user.atomic("trust", "--show", "--json")).stdout)["hash"]
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "Makefile").write_text("test:\n\t@echo fine\n")
+    sandbox.commit_all("Make")
+    await sandbox.user.atomic(
+        "trust", json.loads((await sandbox.user.atomic("trust", "--show", "--json")).stdout)["hash"]
     )
-    outcome = await theatre.ralph(GOAL)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == DONE
     assert "make test" in outcome.warnings
     assert "Makefile" in outcome.warnings
-    assert theatre.evidence("1")["gates"][0]["command"] == "make test"
+    assert sandbox.evidence("1")["gates"][0]["command"] == "make test"
 
 
 @pytest.mark.ci
 async def test_outside_git_files_are_the_proof(tmp_path: Path) -> None:
     parts = [worker(id, {"write": {f"part{id}.txt": "x\n"}}) for id in "12"]
-    theatre = Theatre(tmp_path, PLAN, *parts, APPROVE, git=False)
-    assert (await theatre.ralph(GOAL)).status == DONE
-    assert theatre.evidence("1")["commit"] is None
-    assert theatre.evidence("1")["changed_files"] == ["part1.txt"]
+    sandbox = Sandbox(tmp_path, PLAN, *parts, APPROVE, git=False)
+    assert (await sandbox.ralph(GOAL)).status == DONE
+    assert sandbox.evidence("1")["commit"] is None
+    assert sandbox.evidence("1")["changed_files"] == ["part1.txt"]
 
 
 @pytest.mark.ci
 async def test_a_repository_without_a_commit_is_one(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE, git=False)
-    theatre.git("init", "-q", "-b", "main")
-    theatre.git("config", "user.name", "A User")
-    theatre.git("config", "user.email", "user@example.invalid")
-    assert (await theatre.ralph(GOAL)).status == DONE
-    assert all("Commit your work" in one["prompt"] for one in theatre.prompts if one["role"] == "worker")
-    assert theatre.evidence("2")["commit"] == theatre.git("rev-parse", "HEAD")
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE, git=False)
+    sandbox.git("init", "-q", "-b", "main")
+    sandbox.git("config", "user.name", "A User")
+    sandbox.git("config", "user.email", "user@example.invalid")
+    assert (await sandbox.ralph(GOAL)).status == DONE
+    assert all("Commit your work" in one["prompt"] for one in sandbox.prompts if one["role"] == "worker")
+    assert sandbox.evidence("2")["commit"] == sandbox.git("rev-parse", "HEAD")
 
 
 @pytest.mark.ci
-async def test_what_a_worker_did_not_commit_is_named_and_can_be_undone(tmp_path: Path) -> None:
+async def test_uncommitted_work_is_named_and_can_be_undone(tmp_path: Path) -> None:
     commit = "git add part1.txt && git commit -q -m 'Write part one'"
     files = {"part1.txt": "part 1\n", "left over.txt": "more\n"}
-    theatre = Theatre(tmp_path, worker("1", {"write": files}, {"sh": commit}))
-    (theatre.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
-    theatre.commit_all("List")
-    assert (await theatre.ralph("--tasks", "list.json", "--review-rounds", "0")).status == DONE
-    assert theatre.evidence("1")["uncommitted"] == ["left over.txt"]
-    assert "**not committed**: `left over.txt`" in theatre.report
-    for undo in [line for line in theatre.report.splitlines() if line.endswith(("# undo", "newest first"))][:2]:
-        await execute("sh", "-ec", undo, cwd=theatre.project)
-    assert not (theatre.project / "left over.txt").exists()
-    assert not (theatre.project / "part1.txt").exists()
+    sandbox = Sandbox(tmp_path, worker("1", {"write": files}, {"sh": commit}))
+    (sandbox.project / "list.json").write_text('[{"id": "1", "title": "One"}]')
+    sandbox.commit_all("List")
+    assert (await sandbox.ralph("--tasks", "list.json", "--review-rounds", "0")).status == DONE
+    assert sandbox.evidence("1")["uncommitted"] == ["left over.txt"]
+    assert "**not committed**: `left over.txt`" in sandbox.report
+    for undo in [line for line in sandbox.report.splitlines() if line.endswith(("# undo", "newest first"))][:2]:
+        await execute("sh", "-ec", undo, cwd=sandbox.project)
+    assert not (sandbox.project / "left over.txt").exists()
+    assert not (sandbox.project / "part1.txt").exists()
 
 
 @pytest.mark.ci
 async def test_a_folder_that_was_moved_away_ends_it_with_that_sentence(tmp_path: Path) -> None:
     away = tmp_path / "away"
-    theatre = Theatre(tmp_path, PLAN, worker("1", {"sh": f"mv {tmp_path / 'project'} {away}"}))
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"sh": f"mv {tmp_path / 'project'} {away}"}))
+    outcome = await sandbox.ralph(GOAL)
     assert (outcome.end["status"], outcome.exit_code) in (("blocked", 5), ("failed", 1))
     assert "no longer exists" in outcome.end["message"]
-    shutil.move(away, theatre.project)
-    theatre.play(PLAN, writing("1"), writing("2"), APPROVE)
-    assert (await theatre.resume()).status == DONE
+    shutil.move(away, sandbox.project)
+    sandbox.play(PLAN, writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.resume()).status == DONE
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("blocks", [80, 260])  # 260: after the planner's turn
 async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path: Path, blocks: int) -> None:
     """No file may grow beyond so many blocks of 512 bytes: the journal is what cannot be written first."""
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     command = f"ulimit -f {blocks}; exec {shlex.join([str(ATOMIC), 'run', 'ralph', '--json', GOAL])}"
-    done = await execute("sh", "-c", command, cwd=theatre.project, env=theatre.user.env, timeout=60)
+    done = await execute("sh", "-c", command, cwd=sandbox.project, env=sandbox.user.env, timeout=60)
     end = json.loads(done.stdout.splitlines()[-1])
     assert (end["status"], done.exit_code) == ("failed", 1)
     assert "the disk reports an error" in end["message"]
-    assert (await theatre.resume()).status == DONE
-    assert theatre.cast.count("planner 1") == 1
+    assert (await sandbox.resume()).status == DONE
+    assert sandbox.callers.count("planner 1") == 1
 
 
 # how it is started -------------------------------------------------------------------------------------------------
@@ -451,36 +453,36 @@ async def test_a_full_disk_ends_it_with_that_sentence_and_loses_nothing(tmp_path
 
 @pytest.mark.ci
 async def test_a_dry_run_plans_and_stops(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"))
-    outcome = await theatre.ralph("--dry-run", "--verify", "make check", GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"))
+    outcome = await sandbox.ralph("--dry-run", "--verify", "make check", GOAL)
     assert outcome.exit_code == 0
-    assert theatre.cast == ["planner 1"]
-    assert theatre.statuses == {"1": "pending", "2": "pending"}
+    assert sandbox.callers == ["planner 1"]
+    assert sandbox.statuses == {"1": "pending", "2": "pending"}
     for word in ("Write part two", "make check", "--tasks", "--max-iterations"):
-        assert word in theatre.report
+        assert word in sandbox.report
         assert word in outcome.end["message"]
 
 
 @pytest.mark.ci
 async def test_a_task_file_is_worked_on_and_not_touched(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, writing("1"), writing("2"), APPROVE)
-    file = theatre.project / "todo.json"
+    sandbox = Sandbox(tmp_path, writing("1"), writing("2"), APPROVE)
+    file = sandbox.project / "todo.json"
     file.write_text(json.dumps({"tasks": TASKS}))
     before = file.read_bytes()
-    assert (await theatre.ralph("--tasks", "todo.json")).status == DONE
+    assert (await sandbox.ralph("--tasks", "todo.json")).status == DONE
     assert file.read_bytes() == before
-    assert theatre.cast[0] == "worker 1 1"
+    assert sandbox.callers[0] == "worker 1 1"
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["tasks.json", "feature-list.json"])
 async def test_without_words_it_takes_the_projects_list(tmp_path: Path, name: str) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [{"sh": "date +%N >> work.txt"}]}, APPROVE)
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [{"sh": "date +%N >> work.txt"}]}, APPROVE)
     features = [{"category": "ui", "description": "Show it", "steps": ["look"], "passes": False}]
-    (theatre.project / "research").mkdir()
+    (sandbox.project / "research").mkdir()
     listed: Any = {"tasks": TASKS} if name == "tasks.json" else features
-    (theatre.project / "research" / name).write_text(json.dumps(listed))
-    assert (await theatre.ralph()).status == DONE
+    (sandbox.project / "research" / name).write_text(json.dumps(listed))
+    assert (await sandbox.ralph()).status == DONE
 
 
 STEPS = [
@@ -497,14 +499,14 @@ CRITERIA = [
 @pytest.mark.parametrize("words", ["--tasks list.json", "--feature-list list.json", "", "/ralph"])
 @pytest.mark.parametrize("features", [STEPS, CRITERIA], ids=["steps", "criteria"])
 async def test_a_feature_list_is_worked_on_from_where_it_is(tmp_path: Path, words: str, features: Any) -> None:
-    theatre = Theatre(tmp_path)
+    sandbox = Sandbox(tmp_path)
     name = "list.json" if "list" in words else "research/feature-list.json"
-    (theatre.project / "research").mkdir()
-    (theatre.project / name).write_text(json.dumps({"features": features}))
+    (sandbox.project / "research").mkdir()
+    (sandbox.project / name).write_text(json.dumps({"features": features}))
     command = ["-p", "/ralph --dry-run"] if words == "/ralph" else ["run", "ralph", "--dry-run", *words.split()]
-    done = await theatre.user.atomic(*command)
+    done = await sandbox.user.atomic(*command)
     assert done.exit_code == 0, done.stderr
-    tasks = json.loads((theatre.session / "tasks.json").read_text())["tasks"]
+    tasks = json.loads((sandbox.session / "tasks.json").read_text())["tasks"]
     assert [(task["id"], task["title"], task["status"], task["acceptance"]) for task in tasks] == [
         ("1", "Show it", "completed", ["look at it"]),
         ("2", "Hide it", "pending", ["see nothing"]),
@@ -513,34 +515,34 @@ async def test_a_feature_list_is_worked_on_from_where_it_is(tmp_path: Path, word
 
 @pytest.mark.ci
 async def test_a_feature_list_whose_features_all_pass_is_refused(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
-    (theatre.project / "list.json").write_text(json.dumps({"features": STEPS[:1]}))
-    done = await theatre.user.atomic("run", "ralph", "--tasks", "list.json")
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / "list.json").write_text(json.dumps({"features": STEPS[:1]}))
+    done = await sandbox.user.atomic("run", "ralph", "--tasks", "list.json")
     assert (done.exit_code, "completed already" in done.stderr) == (2, True)
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("word", ["failing", "failed"])
 async def test_a_failing_feature_of_a_list_is_work_to_do(tmp_path: Path, word: str) -> None:
-    theatre = Theatre(tmp_path, writing("1"), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, writing("1"), writing("2"), APPROVE)
     features = [{"id": task["id"], "name": task["title"], "status": word} for task in TASKS]
-    (theatre.project / "list.json").write_text(json.dumps({"features": features}))
-    outcome = await theatre.ralph("--feature-list", "list.json")
+    (sandbox.project / "list.json").write_text(json.dumps({"features": features}))
+    outcome = await sandbox.ralph("--feature-list", "list.json")
     assert outcome.status == DONE
-    assert theatre.statuses == {"1": "completed", "2": "completed"}
+    assert sandbox.statuses == {"1": "completed", "2": "completed"}
     assert 'tasks: "1", "2" failed before this run, and will be worked on' in outcome.warnings
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("listed", [{"tasks": [{"id": "1"}]}, {"features": [{"foo": 1}]}], ids=["tasks", "features"])
 async def test_a_task_without_any_text_is_refused_before_anything_is_paid(tmp_path: Path, listed: Any) -> None:
-    theatre = Theatre(tmp_path)
-    (theatre.project / "list.json").write_text(json.dumps(listed))
+    sandbox = Sandbox(tmp_path)
+    (sandbox.project / "list.json").write_text(json.dumps(listed))
     told = "1: has neither a title nor a description, so nobody can work on it: add one"
-    done = await theatre.user.atomic("run", "ralph", "--tasks", "list.json")
+    done = await sandbox.user.atomic("run", "ralph", "--tasks", "list.json")
     assert (done.exit_code, told in done.stderr) == (2, True)
-    assert theatre.cast == []
-    checked = await theatre.user.atomic("tasks", "check", "list.json")
+    assert sandbox.callers == []
+    checked = await sandbox.user.atomic("tasks", "check", "list.json")
     assert (checked.exit_code, checked.stdout) == (1, f"list.json: {told}\n")
 
 
@@ -554,54 +556,54 @@ async def test_a_task_without_any_text_is_refused_before_anything_is_paid(tmp_pa
     ],
 )
 async def test_a_flag_that_yolo_has_no_use_for_is_refused(tmp_path: Path, flag: str, why: str) -> None:
-    theatre = Theatre(tmp_path)
-    done = await theatre.user.atomic("run", "ralph", "--yolo", flag, "4", GOAL)
+    sandbox = Sandbox(tmp_path)
+    done = await sandbox.user.atomic("run", "ralph", "--yolo", flag, "4", GOAL)
     assert (done.exit_code, done.stderr) == (2, f"atomic: {why}; leave it out\n")
 
 
 @pytest.mark.ci
-async def test_workers_of_the_settings_are_no_warning_of_yolo(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [{"write": {"a.txt": "a\n"}}, {"say": PROMISE}]})
-    file = theatre.user.home / ".atomic" / "config.toml"
+async def test_workers_of_the_settings_cause_no_warning_of_yolo(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [{"write": {"a.txt": "a\n"}}, {"say": PROMISE}]})
+    file = sandbox.user.home / ".atomic" / "config.toml"
     file.write_text(f"{file.read_text()}[workflows.ralph]\nworkers = 4\n")
-    outcome = await theatre.ralph("--yolo", GOAL)
+    outcome = await sandbox.ralph("--yolo", GOAL)
     assert outcome.status == DONE
     assert "share one checkout" not in outcome.warnings
-    assert theatre.report.startswith(
+    assert sandbox.report.startswith(
         "# Ralph completed, not verified: the agent reports that it is done after 1 turn, not "
     )
 
 
 @pytest.mark.ci
 async def test_the_projects_list_is_found_from_a_folder_within_it(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
+    sandbox = Sandbox(tmp_path)
     for folder in ("research", "inner"):
-        (theatre.project / folder).mkdir()
-    (theatre.project / "research" / "tasks.json").write_text(json.dumps(TASKS))
-    done = await theatre.user.atomic("run", "ralph", "--dry-run", cwd=theatre.project / "inner")
+        (sandbox.project / folder).mkdir()
+    (sandbox.project / "research" / "tasks.json").write_text(json.dumps(TASKS))
+    done = await sandbox.user.atomic("run", "ralph", "--dry-run", cwd=sandbox.project / "inner")
     assert done.exit_code == 0, done.stderr
     assert "2 tasks planned" in done.stderr
 
 
 @pytest.mark.ci
-async def test_everybody_is_told_where_the_projects_rules_are(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "AGENTS.md").write_text("Be kind.\n")
-    (theatre.project / "inner").mkdir()
-    (theatre.project / "inner" / "CLAUDE.md").write_text("Be brief.\n")
-    done = await theatre.user.atomic("run", "ralph", GOAL, cwd=theatre.project / "inner")
+async def test_all_prompts_name_the_rules_of_the_project(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "AGENTS.md").write_text("Be kind.\n")
+    (sandbox.project / "inner").mkdir()
+    (sandbox.project / "inner" / "CLAUDE.md").write_text("Be brief.\n")
+    done = await sandbox.user.atomic("run", "ralph", GOAL, cwd=sandbox.project / "inner")
     assert done.exit_code == 0, done.stderr
-    assert len(theatre.prompts) == 4
-    for prompt in theatre.prompts:
+    assert len(sandbox.prompts) == 4
+    for prompt in sandbox.prompts:
         assert "The project's rules are in `../AGENTS.md`, `CLAUDE.md`: they come first." in prompt["prompt"]
 
 
 @pytest.mark.ci
 async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "spec.md").write_text("# The parts\n\nWrite them well.\n")
-    assert (await theatre.ralph("spec.md")).status == DONE
-    assert "Write them well." in theatre.prompts[0]["prompt"]
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "spec.md").write_text("# The parts\n\nWrite them well.\n")
+    assert (await sandbox.ralph("spec.md")).status == DONE
+    assert "Write them well." in sandbox.prompts[0]["prompt"]
 
 
 @pytest.mark.ci
@@ -627,13 +629,13 @@ async def test_a_spec_is_read_from_its_file(tmp_path: Path) -> None:
 async def test_what_cannot_work_is_refused_before_there_is_a_session(
     tmp_path: Path, words: tuple[str, ...], why: str
 ) -> None:
-    theatre = Theatre(tmp_path)
+    sandbox = Sandbox(tmp_path)
     cycle = [{"id": "1", "title": "a", "blocked_by": ["2"]}, {"id": "2", "title": "b", "blocked_by": ["1"]}]
-    (theatre.project / "cycle.json").write_text(json.dumps({"tasks": cycle}))
-    outcome = await theatre.ralph(*words)
+    (sandbox.project / "cycle.json").write_text(json.dumps({"tasks": cycle}))
+    outcome = await sandbox.ralph(*words)
     assert outcome.exit_code == 2
     assert why in outcome.end["message"]
-    assert not (theatre.user.home / ".atomic" / "sessions").exists()
+    assert not (sandbox.user.home / ".atomic" / "sessions").exists()
 
 
 # yolo --------------------------------------------------------------------------------------------------------------
@@ -643,17 +645,17 @@ BUSY = {"sh": "date +%N >> work.txt"}
 
 
 @pytest.mark.ci
-async def test_yolo_ends_on_the_promise_alone(tmp_path: Path) -> None:
+async def test_yolo_ends_only_on_the_promise(tmp_path: Path) -> None:
     turns = [
         {"role": "worker", "attempt": 1, "do": [BUSY, {"say": "It is COMPLETE."}]},
         {"role": "worker", "attempt": 2, "do": [BUSY, {"say": f"Later I will say\n```\n{PROMISE}\n```"}]},
         {"role": "worker", "attempt": 3, "do": [BUSY, {"say": f"All done.\n\n{PROMISE}\n"}]},
     ]
-    theatre = Theatre(tmp_path, *turns)
-    outcome = await theatre.ralph("--yolo", "--max-iterations", "0", GOAL)
+    sandbox = Sandbox(tmp_path, *turns)
+    outcome = await sandbox.ralph("--yolo", "--max-iterations", "0", GOAL)
     assert outcome.status == DONE
-    assert theatre.cast == ["worker 1", "worker 2", "worker 3"]
-    assert theatre.evidence("yolo")["status"] == "passed"
+    assert sandbox.callers == ["worker 1", "worker 2", "worker 3"]
+    assert sandbox.evidence("yolo")["status"] == "passed"
     assert "The run relies on the agent's promise" in outcome.warnings
 
 
@@ -664,49 +666,49 @@ async def test_a_promise_that_the_gates_deny_is_not_kept(tmp_path: Path) -> None
         {"role": "worker", "attempt": 1, "do": [{"write": {"part1.txt": "BROKEN"}}, promising]},
         {"role": "worker", "attempt": 2, "do": [{"write": {"part1.txt": "fine"}}, promising]},
     ]
-    theatre = Theatre(tmp_path, *turns)
-    assert (await theatre.ralph("--yolo", "--verify", CLEAN, GOAL)).status == DONE
-    assert theatre.cast == ["worker 1", "worker 2"]
-    assert "You promised that all is done, but checks fail" in theatre.prompts[1]["prompt"]
+    sandbox = Sandbox(tmp_path, *turns)
+    assert (await sandbox.ralph("--yolo", "--verify", CLEAN, GOAL)).status == DONE
+    assert sandbox.callers == ["worker 1", "worker 2"]
+    assert "You promised that all is done, but checks fail" in sandbox.prompts[1]["prompt"]
 
 
 @pytest.mark.ci
 async def test_yolo_that_does_not_move_is_stuck(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [{"say": "I am thinking."}]})
-    outcome = await theatre.ralph("--yolo", GOAL)
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [{"say": "I am thinking."}]})
+    outcome = await sandbox.ralph("--yolo", GOAL)
     assert outcome.status == ("blocked", "stuck", 5)
-    assert len(theatre.prompts) == 3
-    theatre.play({"role": "worker", "do": [BUSY, {"say": PROMISE}]})
-    assert (await theatre.resume()).status == DONE
+    assert len(sandbox.prompts) == 3
+    sandbox.play({"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+    assert (await sandbox.resume()).status == DONE
 
 
 @pytest.mark.ci
 async def test_promises_that_the_same_error_denies_are_stuck(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
     gate = "echo line 7 is wrong, said after 0.$(date +%N) s; ! test -e work.txt"
-    outcome = await theatre.ralph("--yolo", "--max-iterations", "9", "--verify", gate, GOAL)
+    outcome = await sandbox.ralph("--yolo", "--max-iterations", "9", "--verify", gate, GOAL)
     assert outcome.status == ("blocked", "stuck", 5)
     assert "3 promises were denied by the same error" in outcome.end["message"]
-    assert len(theatre.prompts) == 3
-    assert "line 7 is wrong" in theatre.report
-    theatre.play({"role": "worker", "do": [{"delete": ["work.txt"]}, {"say": PROMISE}]})
-    assert (await theatre.resume()).status == DONE
+    assert len(sandbox.prompts) == 3
+    assert "line 7 is wrong" in sandbox.report
+    sandbox.play({"role": "worker", "do": [{"delete": ["work.txt"]}, {"say": PROMISE}]})
+    assert (await sandbox.resume()).status == DONE
 
 
 @pytest.mark.ci
-async def test_promises_that_a_silent_gate_denies_go_on(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
+async def test_promises_that_a_silent_check_denies_continue(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [BUSY, {"say": PROMISE}]})
     gate = 'test ! -e work.txt || test "$(wc -l < work.txt)" -ge 4'
-    assert (await theatre.ralph("--yolo", "--verify", gate, GOAL)).status == DONE
-    assert len(theatre.prompts) == 4
+    assert (await sandbox.ralph("--yolo", "--verify", gate, GOAL)).status == DONE
+    assert len(sandbox.prompts) == 4
 
 
 @pytest.mark.ci
 async def test_yolo_counts_its_turns(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, {"role": "worker", "do": [BUSY, {"say": "More to do."}]})
-    outcome = await theatre.ralph("--yolo", "--max-iterations", "2", GOAL)
+    sandbox = Sandbox(tmp_path, {"role": "worker", "do": [BUSY, {"say": "More to do."}]})
+    outcome = await sandbox.ralph("--yolo", "--max-iterations", "2", GOAL)
     assert outcome.status == ("paused", "max_iterations", 6)
-    assert len(theatre.prompts) == 2
+    assert len(sandbox.prompts) == 2
 
 
 # trust -------------------------------------------------------------------------------------------------------------
@@ -715,66 +717,66 @@ async def test_yolo_counts_its_turns(tmp_path: Path) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("source", ["Makefile", ".atomic/config.toml"])
 async def test_a_gate_of_the_project_runs_only_when_it_is_trusted(tmp_path: Path, source: str) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
     canary = tmp_path / "canary"
     if source == "Makefile":
         command = "make test"
-        (theatre.project / source).write_text(f"test:\n\ttouch {canary}\n")
+        (sandbox.project / source).write_text(f"test:\n\ttouch {canary}\n")
     else:
         command = f"touch {canary}"
-        theatre.user.project_sets(f'[workflows.ralph]\nverify = ["{command}"]\n')
-    theatre.commit_all("Check it")
-    refused = await theatre.ralph(GOAL)
+        sandbox.user.project_sets(f'[workflows.ralph]\nverify = ["{command}"]\n')
+    sandbox.commit_all("Check it")
+    refused = await sandbox.ralph(GOAL)
     assert refused.exit_code == 4
     assert command in refused.end["message"]
     assert not canary.exists()
-    assert theatre.prompts == []
-    shown = await theatre.user.atomic("trust", "--show", "--json")
+    assert sandbox.prompts == []
+    shown = await sandbox.user.atomic("trust", "--show", "--json")
     seen = json.loads(shown.stdout)
     assert [(item["kind"], item["path"]) for item in seen["items"]] == [("gate", source)]
-    assert (await theatre.ralph("--trust", seen["hash"], GOAL)).status == DONE
+    assert (await sandbox.ralph("--trust", seen["hash"], GOAL)).status == DONE
     assert canary.exists()
 
 
 @pytest.mark.ci
 async def test_a_gate_that_the_user_gives_needs_no_trust(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
-    (theatre.project / "Makefile").write_text("test:\n\t@echo fine\n")
-    theatre.commit_all("Make")
-    assert (await theatre.ralph("--verify", "make test", GOAL)).status == DONE
-    assert (await theatre.ralph("--dry-run", GOAL)).exit_code == 0
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), APPROVE)
+    (sandbox.project / "Makefile").write_text("test:\n\t@echo fine\n")
+    sandbox.commit_all("Make")
+    assert (await sandbox.ralph("--verify", "make test", GOAL)).status == DONE
+    assert (await sandbox.ralph("--dry-run", GOAL)).exit_code == 0
 
 
 @pytest.mark.ci
-async def test_the_last_words_of_a_failed_attempt_reach_the_next_one_and_the_report(tmp_path: Path) -> None:
+async def test_the_last_message_of_a_failed_attempt_reaches_the_next_one_and_the_report(tmp_path: Path) -> None:
     cannot = {"role": "worker", "task": "1", "do": [{"say": "Cannot be done because the \x1b[31mAPI is gone\x1b[0m."}]}
-    theatre = Theatre(tmp_path, PLAN, cannot)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, cannot)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("blocked", "stuck", 5)
-    second = next(one for one in theatre.prompts if one["role"] == "worker" and one["attempt"] == "2")
+    second = next(one for one in sandbox.prompts if one["role"] == "worker" and one["attempt"] == "2")
     assert "The last message of that attempt, unproven" in second["prompt"]
     assert "Cannot be done because the" in second["prompt"]
     assert "\x1b" not in second["prompt"]
-    report = theatre.report
+    report = sandbox.report
     assert report.count("the worker's last message, unproven: Cannot be done because the") == 1
     assert "\x1b" not in report
 
 
 @pytest.mark.ci
-async def test_the_last_words_of_a_turn_without_a_promise_reach_the_next_one(tmp_path: Path) -> None:
+async def test_the_last_message_of_a_turn_without_a_promise_reaches_the_next_one(tmp_path: Path) -> None:
     lazy = {"role": "worker", "do": [{"say": "The second half is left: the parser has no tests yet."}]}
-    theatre = Theatre(tmp_path, lazy)
-    outcome = await theatre.ralph("--yolo", "write a parser")
+    sandbox = Sandbox(tmp_path, lazy)
+    outcome = await sandbox.ralph("--yolo", "write a parser")
     assert outcome.status == ("blocked", "stuck", 5)
-    assert "The second half is left" in theatre.prompts[1]["prompt"]
-    assert "the worker's last message, unproven: The second half is left" in theatre.report
+    assert "The second half is left" in sandbox.prompts[1]["prompt"]
+    assert "the worker's last message, unproven: The second half is left" in sandbox.report
 
 
 @pytest.mark.ci
 async def test_each_line_of_progress_names_task_attempt_and_result(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1", times=1), writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == DONE
-    lines = [line.partition(" ")[2] for line in (theatre.session / "progress.txt").read_text().splitlines()]
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", times=1), writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == DONE
+    lines = [line.partition(" ")[2] for line in (sandbox.session / "progress.txt").read_text().splitlines()]
     told = [line for line in lines if line.startswith("task 1")]
     assert all(line.startswith("task 1 Write part one: attempt ") for line in told)
     first, second = ([line for line in told if f"attempt {number}, " in line] for number in (1, 2))
@@ -793,7 +795,7 @@ async def test_each_line_of_progress_names_task_attempt_and_result(tmp_path: Pat
 
 @pytest.mark.ci
 async def test_a_failed_call_of_an_agent_is_in_the_log_of_errors(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path, PLAN, worker("1", {"exit": 3}, times=1), writing("1"), writing("2"), APPROVE)
-    assert (await theatre.ralph(GOAL)).status == DONE
-    errors = (theatre.session / "logs" / "errors.log").read_text()
+    sandbox = Sandbox(tmp_path, PLAN, worker("1", {"exit": 3}, times=1), writing("1"), writing("2"), APPROVE)
+    assert (await sandbox.ralph(GOAL)).status == DONE
+    errors = (sandbox.session / "logs" / "errors.log").read_text()
     assert "acp:actor: the call of the worker of task 1 failed (error)" in errors

@@ -25,7 +25,7 @@ from atomic.runs.spending import Amount, CallRecord, amount_of, write_call
 from atomic.sessions.model import SessionRecord
 from atomic.tasks import Task, TaskList, TaskStatus
 from atomic.workflows.definition import RunEnd
-from tests.ralph.theatre import facts_in
+from tests.ralph.sandbox import facts_in
 
 ID = "0f9b2c1e-1111-4222-8333-444455556666"
 START, FIRST, SECOND = "a" * 40, "b" * 40, "c" * 40
@@ -143,7 +143,7 @@ def section(report: str, title: str) -> str:
 # completed -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_completed_run_says_how_that_is_known(finished: Run) -> None:
+def test_a_completed_run_names_its_proof(finished: Run) -> None:
     end = finished.end()
     assert said(end) == (
         f"2 of 2 tasks are done, verified by make test and reviewed; report: {finished.folder}/report.md"
@@ -201,7 +201,7 @@ def test_a_gate_that_was_red_before_and_stays_red_proves_nothing(run: Run) -> No
     assert "`make test` ended with exit code 2 (1.5s); it was red before the run" in report
 
 
-def test_without_the_state_it_says_what_is_not_known(finished: Run) -> None:
+def test_without_the_state_the_report_names_the_gaps(finished: Run) -> None:
     end = finished.end(state=None)
     assert "verified by make test; whether it was reviewed is not known" in said(end)
     report = finished.saved
@@ -224,7 +224,7 @@ def test_a_completed_task_without_evidence_is_not_taken_for_proven(finished: Run
     assert "**There is no evidence**" in report.partition("### `t4`")[2].partition("\n## ")[0]
 
 
-def test_pictures_are_kept_until_the_run_is_completed(finished: Run) -> None:
+def test_snapshots_are_kept_until_the_run_is_completed(finished: Run) -> None:
     pictures = finished.folder / "pictures"
     (pictures / "objects").mkdir(parents=True)
     assert at_end(finished.end("paused", "stopped", "stopped")) is None
@@ -295,7 +295,7 @@ def test_each_task_that_is_left_has_its_reason(run: Run) -> None:
         ("failed", "no_plan"),
     ],
 )
-def test_every_ending_says_why_and_how_to_go_on(finished: Run, status: str, reason: str) -> None:
+def test_every_ending_has_a_reason_and_a_way_to_continue(finished: Run, status: str, reason: str) -> None:
     end = finished.end(status, reason, "this is what happened")
     assert at_end(end) is None
     report = finished.saved
@@ -313,7 +313,7 @@ def test_every_ending_says_why_and_how_to_go_on(finished: Run, status: str, reas
 def test_no_plan_no_tasks_no_claims(run: Run) -> None:
     report = run.report("failed", "no_plan", "the planner gave no usable plan twice")
     assert report.startswith("# Ralph failed: there are no tasks, so nothing was done\n")
-    assert "No agent was called" in report
+    assert "No turn of an agent has ended" in report
     assert "**not reviewed**: the run ended before the review" in report
 
 
@@ -340,7 +340,7 @@ def test_repaired_findings_are_not_open(finished: Run) -> None:
     assert "None is open." in section(report, "Findings")
 
 
-def test_a_review_that_nobody_could_read_is_named(finished: Run) -> None:
+def test_an_unreadable_review_is_named(finished: Run) -> None:
     silent = Review(problem="no readable review, twice: the answer has no JSON in it")
     report = finished.report("blocked", "not_approved", "x", over=False, reviews=[silent], rounds=[[]])
     assert "- Not approved: no readable review, twice" in section(report, "Findings")
@@ -349,7 +349,7 @@ def test_a_review_that_nobody_could_read_is_named(finished: Run) -> None:
 # choices and cost ----------------------------------------------------------------------------------------------------
 
 
-def test_what_atomic_chose_is_told(finished: Run) -> None:
+def test_choices_of_atomic_are_reported(finished: Run) -> None:
     finished.record(options={"agents": {"reviewer": "copilot"}, "models": {}})
     finished.call("worker", model=None)
     finished.call("reviewer", provider="copilot", model="gpt", file="/project/.claude/agents/reviewer.md")
@@ -406,7 +406,7 @@ def test_outside_git_the_files_are_listed(run: Run) -> None:
     assert "git revert" not in told
 
 
-def test_the_commands_do_what_they_say(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_report_work(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a real repository: two tasks with commits, one without, in files with names that a shell could mistake."""
     project = tmp_path / "project"
     project.mkdir()
@@ -516,7 +516,7 @@ def test_a_dry_run_shows_what_would_be_done_and_claims_nothing(tmp_path: Path) -
     assert "verified" not in report
 
 
-def test_a_dry_run_without_tasks_says_so(tmp_path: Path) -> None:
+def test_a_dry_run_without_tasks_is_reported(tmp_path: Path) -> None:
     run = Run(tmp_path, dry_run=True)
     report = run.report("blocked", "stuck", "the planner has listed no task")
     assert section(report, "Tasks").strip() == "No tasks were planned."
@@ -538,7 +538,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("words", HOSTILE)
-def test_words_of_others_break_neither_markdown_nor_terminal(run: Run, words: str) -> None:
+def test_foreign_text_breaks_neither_markdown_nor_terminal(run: Run, words: str) -> None:
     run.options = msgspec.structs.replace(run.options, goal=words)
     run.gates(CheckCommand("make test", "--verify"))
     run.tasks(done("t1", words), Task("t2", words, status=TaskStatus.FAILED))

@@ -21,7 +21,7 @@ from atomic.ralph.review import (
     repeated_blockers,
     review_in,
 )
-from tests.ralph.theatre import GOAL, PLAN, Theatre, writing
+from tests.ralph.sandbox import GOAL, PLAN, Sandbox, writing
 
 
 def review(verdict: str = "approve", *findings: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def finding(priority: Any, title: str = "It breaks") -> dict[str, Any]:
         (review("approve", finding("urgent")), False),
     ],
 )
-def test_approved_is_only_what_says_so_and_has_no_blocker(data: dict[str, Any], approved: bool) -> None:
+def test_a_review_approves_only_by_verdict_and_without_blockers(data: dict[str, Any], approved: bool) -> None:
     assert review_in(json.dumps(data)).approved is approved
 
 
@@ -66,7 +66,7 @@ def test_approved_is_only_what_says_so_and_has_no_blocker(data: dict[str, Any], 
         json.dumps([1, 2]),
     ],
 )
-def test_what_is_no_review_is_refused(answer: str) -> None:
+def test_an_answer_that_is_not_a_review_is_refused(answer: str) -> None:
     with pytest.raises(ReviewError):
         review_in(answer)
 
@@ -91,7 +91,7 @@ BARE = '{"verdict": "approve", "findings": []}'
         f"{{'verdict': 'request_changes', 'findings': []}} {APPROVED}",
     ],
 )
-def test_an_approval_inside_or_beside_a_rejection_is_none(answer: str) -> None:
+def test_an_approval_inside_or_next_to_a_rejection_does_not_count(answer: str) -> None:
     with suppress(ReviewError):
         assert not review_in(answer).approved
 
@@ -183,7 +183,9 @@ def test_an_unreadable_review_approves_nothing() -> None:
 async def test_a_rejection_with_a_trailing_comma_never_completes_a_run(tmp_path: Path) -> None:
     broken = f'{{"verdict": "request_changes", "findings": [{{"title": "It breaks", "quoted": {BARE}}},]}}'
     reviewer = {"role": "reviewer", "do": [{"say": broken}]}
-    theatre = Theatre(tmp_path, PLAN, writing("1"), writing("2"), reviewer)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = Sandbox(tmp_path, PLAN, writing("1"), writing("2"), reviewer)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("blocked", "not_approved", 5)
-    assert theatre.cast.count("reviewer 1") == theatre.cast.count("reviewer 2") == 1  # asked once more, with the reason
+    assert (
+        sandbox.callers.count("reviewer 1") == sandbox.callers.count("reviewer 2") == 1
+    )  # asked once more, with the reason

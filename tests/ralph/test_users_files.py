@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, worker, writing
 from tests.ralph.test_own_work import KILL
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, worker, writing
 
 DRAFT, EDIT, STAGED = "my draft\n", "a project\nwith my edit\n", "staged by me\n"
 TAKE_ALL = {"sh": "git add -A && git commit -q -m 'Take everything along'"}
 
 
-class OwnFiles(Theatre):
-    """A theatre whose user has an untracked, a changed and a staged file."""
+class OwnFiles(Sandbox):
+    """A sandbox whose user has an untracked, a changed and a staged file."""
 
     def __init__(self, folder: Path, *script: Any) -> None:
         super().__init__(folder, *script)
@@ -44,21 +44,21 @@ def taking(task: str, *steps: dict[str, Any], **facts: Any) -> dict[str, Any]:
     return worker(task, {"write": {f"part{task}.txt": "done\n"}}, *steps, **facts)
 
 
-async def test_workers_are_told_which_files_are_the_users(tmp_path: Path) -> None:
+async def test_prompts_name_the_files_of_the_user(tmp_path: Path) -> None:
     commit = {"sh": "git add -- part1.txt && git commit -q --only -m one -- part1.txt"}
-    theatre = OwnFiles(
+    sandbox = OwnFiles(
         tmp_path, PLAN, taking("1", commit), writing("2", times=0), worker("2", {"write": {"x": "x"}}), APPROVE
     )
-    outcome = await theatre.ralph(GOAL)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert "3 files are not committed and yours" in outcome.warnings
-    for prompt in (one["prompt"] for one in theatre.prompts if one["role"] == "worker"):
+    for prompt in (one["prompt"] for one in sandbox.prompts if one["role"] == "worker"):
         for name in ("draft.md", "README.md", "staged.txt"):
             assert f"`{name}`" in prompt
         assert "git commit --only" in prompt
-    assert theatre.state == theatre.before
-    assert "salvage" not in theatre.report
-    assert not (theatre.session / "snapshots" / "users-files").exists()  # nothing is left to be kept
+    assert sandbox.state == sandbox.before
+    assert "salvage" not in sandbox.report
+    assert not (sandbox.session / "snapshots" / "users-files").exists()  # nothing is left to be kept
 
 
 @pytest.mark.parametrize(
@@ -83,59 +83,59 @@ async def test_a_worker_that_touches_them_puts_them_back(tmp_path: Path, step: d
     first = taking("1", step, attempt=1)
     second = worker("1", {"obey": True}, attempt=2)
     rest = worker("2", {"write": {"part2.txt": "2\n"}})
-    theatre = OwnFiles(tmp_path, PLAN, first, second, rest, APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = OwnFiles(tmp_path, PLAN, first, second, rest, APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
     assert "your uncommitted work was touched" in outcome.warnings
-    assert theatre.state == theatre.before
-    assert (theatre.project / "part1.txt").exists()
+    assert sandbox.state == sandbox.before
+    assert (sandbox.project / "part1.txt").exists()
     for name in ("draft.md", "staged.txt"):
-        assert name not in theatre.git("ls-tree", "-r", "--name-only", "HEAD").split()
-    assert theatre.git("show", "HEAD:README.md") == "a project"
-    assert theatre.report.startswith(
+        assert name not in sandbox.git("ls-tree", "-r", "--name-only", "HEAD").split()
+    assert sandbox.git("show", "HEAD:README.md") == "a project"
+    assert sandbox.report.startswith(
         "# Ralph completed, not verified: 2 of 2 tasks are done, not verified by a check, reviewed\n"
     )
 
 
 async def test_what_stays_touched_is_in_the_title_and_can_be_salvaged(tmp_path: Path) -> None:
-    theatre = OwnFiles(tmp_path, PLAN, taking("1", TAKE_ALL, {"sh": "rm -f draft.md; echo gone > README.md"}), APPROVE)
-    outcome = await theatre.ralph(GOAL)
+    sandbox = OwnFiles(tmp_path, PLAN, taking("1", TAKE_ALL, {"sh": "rm -f draft.md; echo gone > README.md"}), APPROVE)
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status[0] == "blocked"
-    title = theatre.report.partition("\n")[0]
+    title = sandbox.report.partition("\n")[0]
     assert "your uncommitted work" in title
     assert "`draft.md`" in title
-    assert f"atomic salvage {theatre.session.name}" in theatre.report
-    done = await theatre.user.atomic("salvage", theatre.session.name, "--force")
+    assert f"atomic salvage {sandbox.session.name}" in sandbox.report
+    done = await sandbox.user.atomic("salvage", sandbox.session.name, "--force")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert theatre.state[:3] == theatre.before[:3]
+    assert sandbox.state[:3] == sandbox.before[:3]
 
 
-async def test_what_the_user_saves_during_a_turn_is_kept_when_a_worker_puts_the_file_back(tmp_path: Path) -> None:
+async def test_a_file_that_the_user_saves_during_a_turn_is_kept_when_a_worker_restores_it(tmp_path: Path) -> None:
     saved = {"sh": "printf 'my new paragraph\\n' > draft.md; rm README.md"}  # by the user, while the turn runs
     first, second = taking("1", saved, attempt=1), worker("1", {"obey": True}, attempt=2)
-    theatre = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
-    assert theatre.state == theatre.before
-    assert "was replaced during the run: `draft.md`." in theatre.report
-    assert f"atomic salvage {theatre.session.name}" in theatre.report
+    sandbox = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert sandbox.state == sandbox.before
+    assert "was replaced during the run: `draft.md`." in sandbox.report
+    assert f"atomic salvage {sandbox.session.name}" in sandbox.report
     for number in range(2):  # the second time there is nothing left to do
-        done = await theatre.user.atomic("salvage", theatre.session.name)
+        done = await sandbox.user.atomic("salvage", sandbox.session.name)
         assert (done.exit_code, done.stderr) == (0, "")
         assert (" is now draft.md.changed-1" in done.stdout) is (number == 0)
-    assert (theatre.project / "draft.md.changed-1").read_text() == "my new paragraph\n"
-    assert not (theatre.project / "draft.md.changed-2").exists()
-    assert theatre.state == theatre.before
+    assert (sandbox.project / "draft.md.changed-1").read_text() == "my new paragraph\n"
+    assert not (sandbox.project / "draft.md.changed-2").exists()
+    assert sandbox.state == sandbox.before
 
 
 @pytest.mark.ci
 async def test_a_worker_does_not_replace_bytes_of_which_no_copy_can_be_kept(tmp_path: Path) -> None:
     secret = "AWS_SECRET_ACCESS_KEY=" + "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
     first, second = taking("1", {"sh": f"echo {secret} > draft.md"}, attempt=1), worker("1", {"obey": True}, attempt=2)
-    theatre = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
-    await theatre.ralph("--verify", "true", GOAL)
-    assert (theatre.project / "draft.md").read_text() == f"{secret}\n"
-    assert "draft.md: its current content cannot be copied" in theatre.prompts[2]["prompt"]
+    sandbox = OwnFiles(tmp_path, PLAN, first, second, worker("2", {"write": {"part2.txt": "2\n"}}), APPROVE)
+    await sandbox.ralph("--verify", "true", GOAL)
+    assert (sandbox.project / "draft.md").read_text() == f"{secret}\n"
+    assert "draft.md: its current content cannot be copied" in sandbox.prompts[2]["prompt"]
 
 
 @pytest.mark.ci
@@ -143,71 +143,71 @@ async def test_a_file_that_the_user_edits_once_during_a_turn_does_not_block_the_
     edit = {"sh": "echo more >> draft.md; git reset -q"}  # by the user
     second = worker("1", {"write": {"part1.txt": "again\n"}}, attempt=2)
     rest = worker("2", {"write": {"part2.txt": "2\n"}})
-    theatre = OwnFiles(tmp_path, PLAN, taking("1", edit, attempt=1), second, rest, APPROVE)
-    outcome = await theatre.ralph("--verify", "true", GOAL)
+    sandbox = OwnFiles(tmp_path, PLAN, taking("1", edit, attempt=1), second, rest, APPROVE)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
     touched = "your uncommitted work was touched by a turn or by you: `draft.md` was changed"
-    assert touched in theatre.report.partition("\n")[0]
+    assert touched in sandbox.report.partition("\n")[0]
     assert touched in outcome.end["message"]
-    assert (theatre.project / "draft.md").read_text() == f"{DRAFT}more\n"
+    assert (sandbox.project / "draft.md").read_text() == f"{DRAFT}more\n"
 
 
 @pytest.mark.ci
-async def test_what_the_user_commits_during_a_turn_stays_committed(tmp_path: Path) -> None:
+async def test_commits_of_the_user_during_a_turn_stay(tmp_path: Path) -> None:
     commit = {"sh": "git add part1.txt; git commit -q --only -m 'Part 1' -- part1.txt"}
     users = {"sh": "echo more >> draft.md; git add draft.md; git commit -q --only -m 'My draft' -- draft.md README.md"}
     rest = worker("2", {"write": {"part2.txt": "2\n"}})
-    theatre = OwnFiles(
+    sandbox = OwnFiles(
         tmp_path, PLAN, taking("1", commit, users, attempt=1), worker("1", {"obey": True}), rest, APPROVE
     )
-    assert (await theatre.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
-    assert theatre.git("log", "-1", "--format=%s") == "My draft"
-    title = theatre.report.partition("\n")[0]
+    assert (await sandbox.ralph("--verify", "true", GOAL)).status == ("completed", "done", 0)
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert sandbox.git("log", "-1", "--format=%s") == "My draft"
+    title = sandbox.report.partition("\n")[0]
     assert "committed during a turn, probably by you: `" in title
     assert "`README.md` (commit " in title
     assert "`draft.md` (commit " in title
-    block = theatre.report.partition("If it was not you")[2].partition("```sh\n")[2].partition("> ```")[0]
+    block = sandbox.report.partition("If it was not you")[2].partition("```sh\n")[2].partition("> ```")[0]
     for line in block.splitlines():
-        theatre.sh(line.removeprefix("> "))
-    assert theatre.state == (f"{DRAFT}more\n", *theatre.before[1:])
-    assert (await theatre.user.atomic("salvage", theatre.session.name)).exit_code == 0
-    assert (theatre.project / "draft.md.changed-1").read_text() == DRAFT
+        sandbox.sh(line.removeprefix("> "))
+    assert sandbox.state == (f"{DRAFT}more\n", *sandbox.before[1:])
+    assert (await sandbox.user.atomic("salvage", sandbox.session.name)).exit_code == 0
+    assert (sandbox.project / "draft.md.changed-1").read_text() == DRAFT
 
 
-async def test_undo_commands_leave_them_alone(tmp_path: Path) -> None:
-    theatre = OwnFiles(tmp_path, PLAN, taking("1", TAKE_ALL), APPROVE)
-    await theatre.ralph(GOAL)
-    block = theatre.report.partition("### All of it")[2].partition("```sh\n")[2].partition("```")[0]
+async def test_undo_commands_do_not_touch_them(tmp_path: Path) -> None:
+    sandbox = OwnFiles(tmp_path, PLAN, taking("1", TAKE_ALL), APPROVE)
+    await sandbox.ralph(GOAL)
+    block = sandbox.report.partition("### All of it")[2].partition("```sh\n")[2].partition("```")[0]
     commands = [line for line in block.splitlines() if "undo" in line]
     assert commands
     for line in commands:
-        theatre.sh(line)
-    assert theatre.state[:3] == theatre.before[:3]
-    assert not (theatre.project / "part1.txt").exists()
+        sandbox.sh(line)
+    assert sandbox.state[:3] == sandbox.before[:3]
+    assert not (sandbox.project / "part1.txt").exists()
 
 
 @pytest.mark.ci
-async def test_what_the_user_writes_between_turns_stays(tmp_path: Path) -> None:
-    theatre = OwnFiles(
+async def test_changes_of_the_user_between_turns_stay(tmp_path: Path) -> None:
+    sandbox = OwnFiles(
         tmp_path, PLAN, taking("1"), taking("2", TAKE_ALL, attempt=1), worker("2", {"obey": True}), APPROVE
     )
-    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
-    (theatre.project / "draft.md").write_text("my better draft\n")
-    (theatre.project / "new.md").write_text("my new file\n")
-    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
-    assert (theatre.project / "draft.md").read_text() == "my better draft\n"
-    assert (theatre.project / "new.md").read_text() == "my new file\n"
-    assert "`new.md`" in theatre.prompts[-3]["prompt"]
-    assert theatre.git("status", "--porcelain=v1", "--", "new.md") == "?? new.md"
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (sandbox.project / "draft.md").write_text("my better draft\n")
+    (sandbox.project / "new.md").write_text("my new file\n")
+    assert (await sandbox.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert (sandbox.project / "draft.md").read_text() == "my better draft\n"
+    assert (sandbox.project / "new.md").read_text() == "my new file\n"
+    assert "`new.md`" in sandbox.prompts[-3]["prompt"]
+    assert sandbox.git("status", "--porcelain=v1", "--", "new.md") == "?? new.md"
 
 
 @pytest.mark.ci
 async def test_a_file_that_a_check_makes_is_not_the_users(tmp_path: Path) -> None:
     touch = {"sh": "date +%N >> coverage.data"}
-    theatre = OwnFiles(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
-    outcome = await theatre.ralph("--verify", "date +%N >> coverage.data", GOAL)
+    sandbox = OwnFiles(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
+    outcome = await sandbox.ralph("--verify", "date +%N >> coverage.data", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert "coverage.data" not in outcome.warnings
 
@@ -215,35 +215,35 @@ async def test_a_file_that_a_check_makes_is_not_the_users(tmp_path: Path) -> Non
 @pytest.mark.ci
 async def test_an_uncommitted_file_that_a_check_writes_each_time_blames_no_worker(tmp_path: Path) -> None:
     touch = {"sh": "date +%N >> coverage.data"}
-    theatre = OwnFiles(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
-    (theatre.project / "coverage.data").write_text("old\n")
-    outcome = await theatre.ralph("--verify", "date +%N >> coverage.data", GOAL)
+    sandbox = OwnFiles(tmp_path, PLAN, taking("1", touch), taking("2", touch), APPROVE)
+    (sandbox.project / "coverage.data").write_text("old\n")
+    outcome = await sandbox.ralph("--verify", "date +%N >> coverage.data", GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
-    assert "`coverage.data` was changed while a check ran" in theatre.report.partition("\n")[0]
-    assert (await theatre.user.atomic("salvage", theatre.session.name)).exit_code == 0
-    assert (theatre.project / "coverage.data").read_text() == "old\n"
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert "`coverage.data` was changed while a check ran" in sandbox.report.partition("\n")[0]
+    assert (await sandbox.user.atomic("salvage", sandbox.session.name)).exit_code == 0
+    assert (sandbox.project / "coverage.data").read_text() == "old\n"
 
 
 @pytest.mark.parametrize(
     "committed", [pytest.param(False, id="edited"), pytest.param(True, id="committed", marks=pytest.mark.ci)]
 )
-async def test_what_the_user_does_after_a_kill_is_not_undone(tmp_path: Path, committed: bool) -> None:
+async def test_changes_of_the_user_after_a_kill_are_not_undone(tmp_path: Path, committed: bool) -> None:
     obedient = worker("1", {"obey": True}, {"write": {"part1.txt": "part 1\n"}})
     rest = worker("2", {"write": {"part2.txt": "part 2\n"}})
-    theatre = OwnFiles(tmp_path, PLAN, worker("1", KILL, times=1), obedient, rest, APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).exit_code == -9
-    alive = theatre.session / "alive"
+    sandbox = OwnFiles(tmp_path, PLAN, worker("1", KILL, times=1), obedient, rest, APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    alive = sandbox.session / "alive"
     os.utime(alive, (alive.stat().st_atime, alive.stat().st_mtime - 60))  # a minute passes
-    (theatre.project / "draft.md").write_text("a better draft\n")
+    (sandbox.project / "draft.md").write_text("a better draft\n")
     if committed:
-        theatre.git("add", "draft.md")
-        theatre.git("commit", "-q", "--only", "-m", "my draft", "--", "draft.md")
-    outcome = await theatre.resume()
+        sandbox.git("add", "draft.md")
+        sandbox.git("commit", "-q", "--only", "-m", "my draft", "--", "draft.md")
+    outcome = await sandbox.resume()
     assert outcome.status == ("completed", "done", 0), outcome.end["message"]
-    assert (theatre.project / "draft.md").read_text() == "a better draft\n"
+    assert (sandbox.project / "draft.md").read_text() == "a better draft\n"
     assert "your uncommitted work" not in outcome.warnings
-    assert theatre.git("ls-files", "draft.md").strip() == ("draft.md" if committed else "")
+    assert sandbox.git("ls-files", "draft.md").strip() == ("draft.md" if committed else "")
 
 
 @pytest.mark.ci
@@ -251,16 +251,16 @@ async def test_a_commit_after_a_kill_is_the_users_though_the_turn_has_committed_
     commit = {"sh": "echo 0 > part0.txt; git add part0.txt; git commit -q --only -m 0 -- part0.txt"}
     obedient = worker("1", {"obey": True}, {"write": {"part1.txt": "part 1\n"}})
     rest = worker("2", {"write": {"part2.txt": "part 2\n"}})
-    theatre = OwnFiles(tmp_path, PLAN, worker("1", commit, KILL, times=1), obedient, rest, APPROVE)
-    assert (await theatre.ralph("--verify", "true", GOAL)).exit_code == -9
-    (theatre.project / "mine.txt").write_text("mine\n")
-    theatre.git("add", "draft.md", "mine.txt")
+    sandbox = OwnFiles(tmp_path, PLAN, worker("1", commit, KILL, times=1), obedient, rest, APPROVE)
+    assert (await sandbox.ralph("--verify", "true", GOAL)).exit_code == -9
+    (sandbox.project / "mine.txt").write_text("mine\n")
+    sandbox.git("add", "draft.md", "mine.txt")
     later = f"GIT_COMMITTER_DATE='@{int(time.time()) + 60} +0000'"
-    theatre.sh(f"{later} git commit -q --only -m 'my draft' -- draft.md mine.txt")
-    outcome = await theatre.resume()
+    sandbox.sh(f"{later} git commit -q --only -m 'my draft' -- draft.md mine.txt")
+    outcome = await sandbox.resume()
     assert outcome.status == ("completed", "done", 0), outcome.end["message"]
     assert "your uncommitted work" not in outcome.warnings
-    assert theatre.git("log", "-1", "--format=%s") == "my draft"
+    assert sandbox.git("log", "-1", "--format=%s") == "my draft"
 
 
 WITH_CHECK = ("--verify", "sh check.sh")
@@ -310,18 +310,16 @@ def changing_the_check(command: str) -> dict[str, Any]:
         pytest.param("git reset -q", "`staged.txt` was unstaged while a check ran", id="staged"),
     ],
 )
-async def test_what_a_check_does_to_them_is_in_the_title_and_can_be_salvaged(
-    tmp_path: Path, command: str, said: str
-) -> None:
+async def test_changes_by_a_check_are_in_the_title_and_can_be_salvaged(tmp_path: Path, command: str, said: str) -> None:
     second = worker("2", {"write": {"part2.txt": "2\n"}})
-    theatre = Checked(tmp_path, PLAN, changing_the_check(command), second, APPROVE)
-    outcome = await theatre.ralph(*WITH_CHECK, GOAL)
+    sandbox = Checked(tmp_path, PLAN, changing_the_check(command), second, APPROVE)
+    outcome = await sandbox.ralph(*WITH_CHECK, GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]  # no worker is blamed for it
-    assert said in theatre.title
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]  # no worker is blamed for it
+    assert said in sandbox.title
     assert said in outcome.end["message"]
     assert said.replace("`", "") in outcome.warnings
-    await theatre.salvages()
+    await sandbox.salvages()
 
 
 @pytest.mark.ci
@@ -330,42 +328,42 @@ async def test_a_check_that_touches_them_before_the_run_is_reported(tmp_path: Pa
     promise = {"say": "<promise>COMPLETE</promise>"}
     yolo = {"role": "worker", "do": [{"write": {"part.txt": "x\n"}}, promise]}
     tasks = [taking("1"), taking("2")]
-    theatre = Checked(tmp_path, PLAN, *([yolo] if "--yolo" in words else tasks), APPROVE)
-    outcome = await theatre.ralph("--verify", "rm -rf out; echo x > draft.md", *words)
+    sandbox = Checked(tmp_path, PLAN, *([yolo] if "--yolo" in words else tasks), APPROVE)
+    outcome = await sandbox.ralph("--verify", "rm -rf out; echo x > draft.md", *words)
     assert outcome.status == ("completed", "done", 0)
-    assert "`draft.md` was changed while a check ran, `out/notes.txt` was deleted while a check ran" in theatre.title
-    await theatre.salvages()
+    assert "`draft.md` was changed while a check ran, `out/notes.txt` was deleted while a check ran" in sandbox.title
+    await sandbox.salvages()
 
 
 @pytest.mark.ci
 async def test_a_red_check_that_touches_them_is_reported_after_each_resume(tmp_path: Path) -> None:
-    theatre = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
-    assert (await theatre.ralph("--verify", "rm -rf out; exit 3", GOAL)).status == ("blocked", "check_red", 5)
-    assert "`out/notes.txt` was deleted while a check ran" in theatre.title
-    assert (await theatre.resume("--red-checks", "ignore")).status == ("completed", "done", 0)
-    assert "`out/notes.txt` was deleted while a check ran" in theatre.title
-    await theatre.salvages()
+    sandbox = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await sandbox.ralph("--verify", "rm -rf out; exit 3", GOAL)).status == ("blocked", "check_red", 5)
+    assert "`out/notes.txt` was deleted while a check ran" in sandbox.title
+    assert (await sandbox.resume("--red-checks", "ignore")).status == ("completed", "done", 0)
+    assert "`out/notes.txt` was deleted while a check ran" in sandbox.title
+    await sandbox.salvages()
 
 
 @pytest.mark.ci
 async def test_a_check_that_is_killed_with_atomic_is_still_reported(tmp_path: Path) -> None:
     kill = "rm -rf out; test -e ../killed || { touch ../killed; kill -9 $(awk '{print $4}' /proc/$PPID/stat); }"
-    theatre = Checked(tmp_path, PLAN, changing_the_check(kill), taking("2"), APPROVE)
-    assert (await theatre.ralph(*WITH_CHECK, GOAL)).exit_code == -9
-    assert not (theatre.project / "out").exists()
-    assert (await theatre.resume()).status == ("completed", "done", 0)
-    assert "`out/notes.txt` was deleted while a check ran" in theatre.title
-    await theatre.salvages()
+    sandbox = Checked(tmp_path, PLAN, changing_the_check(kill), taking("2"), APPROVE)
+    assert (await sandbox.ralph(*WITH_CHECK, GOAL)).exit_code == -9
+    assert not (sandbox.project / "out").exists()
+    assert (await sandbox.resume()).status == ("completed", "done", 0)
+    assert "`out/notes.txt` was deleted while a check ran" in sandbox.title
+    await sandbox.salvages()
 
 
 @pytest.mark.ci
-async def test_what_the_user_writes_before_a_check_stays_the_users(tmp_path: Path) -> None:
-    theatre = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
-    assert (await theatre.ralph("--max-iterations", "1", *WITH_CHECK, GOAL)).status[0] == "paused"
-    (theatre.project / "draft.md").write_text("my better draft\n")
-    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
-    assert "uncommitted work" not in theatre.report
-    assert (theatre.project / "draft.md").read_text() == "my better draft\n"
+async def test_changes_of_the_user_before_a_check_stay(tmp_path: Path) -> None:
+    sandbox = Checked(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await sandbox.ralph("--max-iterations", "1", *WITH_CHECK, GOAL)).status[0] == "paused"
+    (sandbox.project / "draft.md").write_text("my better draft\n")
+    assert (await sandbox.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert "uncommitted work" not in sandbox.report
+    assert (sandbox.project / "draft.md").read_text() == "my better draft\n"
 
 
 @pytest.mark.ci
@@ -375,11 +373,11 @@ async def test_what_other_roles_do_to_them_is_reported(tmp_path: Path, role: str
     is_dry = "dry" in role
     plan = {**PLAN, "do": [wreck, *PLAN["do"]]} if is_dry else PLAN
     review = APPROVE if is_dry else {**APPROVE, "do": [wreck, *APPROVE["do"]], "times": 1}
-    theatre = Checked(tmp_path, plan, taking("1"), taking("2"), review, APPROVE)
-    outcome = await theatre.ralph(*(["--dry-run"] if is_dry else []), *WITH_CHECK, GOAL)
+    sandbox = Checked(tmp_path, plan, taking("1"), taking("2"), review, APPROVE)
+    outcome = await sandbox.ralph(*(["--dry-run"] if is_dry else []), *WITH_CHECK, GOAL)
     assert outcome.status[0] == "completed"
-    assert "`out/notes.txt` was deleted" in theatre.title
-    await theatre.salvages()
+    assert "`out/notes.txt` was deleted" in sandbox.title
+    await sandbox.salvages()
 
 
 ODD_NAMES = {
@@ -394,7 +392,7 @@ ODD_NAMES = {
 }
 
 
-class Odd(Theatre):
+class Odd(Sandbox):
     """A user who has untracked files with names that do not print or are long."""
 
     def __init__(self, folder: Path, *script: Any) -> None:
@@ -428,57 +426,57 @@ WRECK = {"sh": "git clean -fdqx -e part1.txt && printf theirs > $(printf long; p
     ],
 )
 async def test_one_file_and_several_are_announced_in_good_english(tmp_path: Path, names: list[str], said: str) -> None:
-    theatre = Theatre(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    sandbox = Sandbox(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
     for name in names:
-        (theatre.project / name).write_text("mine\n")
-    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+        (sandbox.project / name).write_text("mine\n")
+    outcome = await sandbox.ralph("--max-iterations", "1", GOAL)
     assert said in outcome.warnings
 
 
 @pytest.mark.ci
 async def test_names_that_do_not_print_are_put_back_by_the_worker(tmp_path: Path) -> None:
     again = worker("1", {"obey": True}, attempt=2)
-    theatre = Odd(tmp_path, PLAN, taking("1", WRECK, attempt=1), again, taking("2"), APPROVE)
-    outcome = await theatre.ralph("--verify", "true", GOAL)
+    sandbox = Odd(tmp_path, PLAN, taking("1", WRECK, attempt=1), again, taking("2"), APPROVE)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("completed", "done", 0), outcome.end["message"]
     assert "8 files are not committed and yours" in outcome.warnings
-    assert '`"line\\nend.txt"`' in theatre.prompts[1]["prompt"]
-    assert "\x1b" not in theatre.prompts[2]["prompt"]
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
-    assert theatre.texts == MINE
-    assert "uncommitted work" not in theatre.report
+    assert '`"line\\nend.txt"`' in sandbox.prompts[1]["prompt"]
+    assert "\x1b" not in sandbox.prompts[2]["prompt"]
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert sandbox.texts == MINE
+    assert "uncommitted work" not in sandbox.report
 
 
 @pytest.mark.ci
 async def test_names_that_do_not_print_are_reported_and_salvaged(tmp_path: Path) -> None:
-    theatre = Odd(tmp_path, PLAN, taking("1", WRECK))
-    outcome = await theatre.ralph("--max-iterations", "1", GOAL)
+    sandbox = Odd(tmp_path, PLAN, taking("1", WRECK))
+    outcome = await sandbox.ralph("--max-iterations", "1", GOAL)
     assert outcome.status[0] == "paused"
     for name in ODD_NAMES.values():
-        assert f"- `{name[:190]}" in theatre.report
-    done = await theatre.user.atomic("salvage", theatre.session.name)
+        assert f"- `{name[:190]}" in sandbox.report
+    done = await sandbox.user.atomic("salvage", sandbox.session.name)
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert {line.partition(": put back")[0] for line in lines} == set(ODD_NAMES.values())
-    assert theatre.texts == MINE
-    [aside] = theatre.project.glob("long*.replaced-1")
+    assert sandbox.texts == MINE
+    [aside] = sandbox.project.glob("long*.replaced-1")
     assert aside.read_text() == "theirs"
 
 
 @pytest.mark.ci
 async def test_a_staged_file_with_such_a_name_is_staged_again(tmp_path: Path) -> None:
-    theatre = Odd(tmp_path, PLAN, taking("1", {"sh": "git reset -q"}, attempt=1), worker("1", {"obey": True}))
-    theatre.git("add", "-A")
-    before = theatre.git("status", "--porcelain=v1")
-    await theatre.ralph("--max-iterations", "1", GOAL)
-    done = await theatre.user.atomic("salvage", theatre.session.name)
+    sandbox = Odd(tmp_path, PLAN, taking("1", {"sh": "git reset -q"}, attempt=1), worker("1", {"obey": True}))
+    sandbox.git("add", "-A")
+    before = sandbox.git("status", "--porcelain=v1")
+    await sandbox.ralph("--max-iterations", "1", GOAL)
+    done = await sandbox.user.atomic("salvage", sandbox.session.name)
     assert (done.exit_code, done.stderr) == (0, "")
-    theatre.git("rm", "-q", "--cached", "--ignore-unmatch", "part1.txt")
-    (theatre.project / "part1.txt").unlink()
-    assert theatre.git("status", "--porcelain=v1") == before
+    sandbox.git("rm", "-q", "--cached", "--ignore-unmatch", "part1.txt")
+    (sandbox.project / "part1.txt").unlink()
+    assert sandbox.git("status", "--porcelain=v1") == before
 
 
-class Submodules(Theatre):
+class Submodules(Sandbox):
     """A user with uncommitted work in a submodule and in one within it."""
 
     def __init__(self, folder: Path, *script: Any) -> None:
@@ -512,57 +510,57 @@ CLEAN = {"sh": "cd lib && git checkout -q -- . && git clean -fdq && cd deep && g
 @pytest.mark.ci
 async def test_uncommitted_work_in_submodules_is_put_back_by_the_worker(tmp_path: Path) -> None:
     first, again = taking("1", CLEAN, attempt=1), worker("1", {"obey": True}, attempt=2)
-    theatre = Submodules(tmp_path, PLAN, first, again, taking("2"), APPROVE)
-    outcome = await theatre.ralph("--verify", "true", GOAL)
+    sandbox = Submodules(tmp_path, PLAN, first, again, taking("2"), APPROVE)
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert outcome.status == ("completed", "done", 0)
     assert "3 files are not committed and yours: `lib/deep/new.txt`, `lib/lib.py`, `lib/notes.txt`" in outcome.warnings
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
-    assert theatre.texts == theatre.before
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 1 2", "worker 2 1", "reviewer 1"]
+    assert sandbox.texts == sandbox.before
 
 
 @pytest.mark.ci
 async def test_uncommitted_work_in_submodules_is_reported_and_salvaged(tmp_path: Path) -> None:
-    theatre = Submodules(tmp_path, PLAN, taking("1", CLEAN))
-    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
-    assert "`lib/notes.txt` was deleted" in theatre.report.partition("\n")[0]
-    done = await theatre.user.atomic("salvage", theatre.session.name)
+    sandbox = Submodules(tmp_path, PLAN, taking("1", CLEAN))
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    assert "`lib/notes.txt` was deleted" in sandbox.report.partition("\n")[0]
+    done = await sandbox.user.atomic("salvage", sandbox.session.name)
     assert (done.exit_code, done.stderr) == (0, ""), done.stdout
-    assert theatre.texts == theatre.before
+    assert sandbox.texts == sandbox.before
 
 
 @pytest.mark.ci
-async def test_what_the_user_changes_in_a_submodule_between_turns_stays(tmp_path: Path) -> None:
-    theatre = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
-    assert (await theatre.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
-    (theatre.project / "lib" / "notes.txt").write_text("my better notes\n")
-    (theatre.project / "lib" / "deep" / "new.txt").unlink()
-    assert (await theatre.resume("--max-iterations", "9")).status == ("completed", "done", 0)
-    assert theatre.cast == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
-    assert theatre.texts == ["x = 'mine'\n", "my better notes\n", "(gone)"]
-    assert "uncommitted work" not in theatre.report
+async def test_changes_of_the_user_in_a_submodule_between_turns_stay(tmp_path: Path) -> None:
+    sandbox = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    assert (await sandbox.ralph("--max-iterations", "1", GOAL)).status[0] == "paused"
+    (sandbox.project / "lib" / "notes.txt").write_text("my better notes\n")
+    (sandbox.project / "lib" / "deep" / "new.txt").unlink()
+    assert (await sandbox.resume("--max-iterations", "9")).status == ("completed", "done", 0)
+    assert sandbox.callers == ["planner 1", "worker 1 1", "worker 2 1", "reviewer 1"]
+    assert sandbox.texts == ["x = 'mine'\n", "my better notes\n", "(gone)"]
+    assert "uncommitted work" not in sandbox.report
 
 
 @pytest.mark.ci
 async def test_a_submodule_that_git_cannot_read_is_named(tmp_path: Path) -> None:
-    theatre = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
-    (theatre.project / ".git" / "modules" / "lib" / "modules" / "deep" / "index").write_text("broken\n")
-    outcome = await theatre.ralph("--verify", "true", GOAL)
+    sandbox = Submodules(tmp_path, PLAN, taking("1"), taking("2"), APPROVE)
+    (sandbox.project / ".git" / "modules" / "lib" / "modules" / "deep" / "index").write_text("broken\n")
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert "Uncommitted work in `lib/deep` is not protected: git cannot read it" in outcome.warnings
     assert "`lib/notes.txt`" in outcome.warnings
 
 
 @pytest.mark.ci
 async def test_a_kept_copy_that_was_changed_is_not_put_back(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
-    copies = f"{theatre.user.home}/.atomic/sessions/*/snapshots/users-files/*"
+    sandbox = Sandbox(tmp_path)
+    copies = f"{sandbox.user.home}/.atomic/sessions/*/snapshots/users-files/*"
     forging = {"sh": f"for f in {copies}; do echo forged > $f; done; echo evil > draft.txt"}
-    theatre.play(PLAN, worker("1", {"write": {"part1.txt": "1\n"}}, forging), writing("2"), APPROVE)
-    (theatre.project / "draft.txt").write_text("mine\n")
-    outcome = await theatre.ralph("--verify", "true", GOAL)
+    sandbox.play(PLAN, worker("1", {"write": {"part1.txt": "1\n"}}, forging), writing("2"), APPROVE)
+    (sandbox.project / "draft.txt").write_text("mine\n")
+    outcome = await sandbox.ralph("--verify", "true", GOAL)
     assert "draft.txt was changed" in outcome.warnings
-    assert any("another program has changed the copy that was kept of it" in str(one) for one in theatre.prompts)
-    done = await theatre.user.atomic("salvage", theatre.session.name)
+    assert any("another program has changed the copy that was kept of it" in str(one) for one in sandbox.prompts)
+    done = await sandbox.user.atomic("salvage", sandbox.session.name)
     assert done.exit_code == 1
     assert "nothing was changed: another program has changed the copy that was kept of it" in done.stdout
     assert "put back" not in done.stdout
-    assert (theatre.project / "draft.txt").read_text() == "evil\n"
+    assert (sandbox.project / "draft.txt").read_text() == "evil\n"

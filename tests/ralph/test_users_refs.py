@@ -11,7 +11,7 @@ import pytest
 
 from atomic.git import Repository, find_repository, read_refs
 from atomic.ralph.users_refs import UsersRefs
-from tests.ralph.theatre import APPROVE, GOAL, PLAN, Theatre, facts_in, worker, writing
+from tests.ralph.sandbox import APPROVE, GOAL, PLAN, Sandbox, facts_in, worker, writing
 from tests.support.repositories import git, new_repository
 
 BRANCH = "refs/heads/main"
@@ -62,13 +62,13 @@ async def test_a_ref_is_lost_only_if_a_second_look_misses_it_too(
     assert [one.said for one in await refs.end(repository, "1", BRANCH)] == ["the branch mine was deleted"]
 
 
-async def test_a_lock_file_of_git_is_no_branch(tmp_path: Path) -> None:
-    theatre = Theatre(tmp_path)
-    lock = theatre.project / ".git" / "refs" / "heads" / "mine.lock"
+async def test_a_lock_file_of_git_is_not_a_branch(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path)
+    lock = sandbox.project / ".git" / "refs" / "heads" / "mine.lock"
     first = worker("1", {"write": {"part1.txt": "1\n"}}, {"sh": f"rm -f {lock}"}, {"alone": "git add part1.txt"})
-    theatre.play(PLAN, first, writing("2"), APPROVE)
-    lock.write_text(theatre.git("rev-parse", "HEAD") + "\n")
-    outcome = await theatre.ralph(GOAL)
+    sandbox.play(PLAN, first, writing("2"), APPROVE)
+    lock.write_text(sandbox.git("rev-parse", "HEAD") + "\n")
+    outcome = await sandbox.ralph(GOAL)
     assert outcome.status == ("completed", "done", 0)
-    assert "mine.lock" not in outcome.warnings + theatre.report
-    assert theatre.cast.count("worker 1 2") == 0
+    assert "mine.lock" not in outcome.warnings + sandbox.report
+    assert sandbox.callers.count("worker 1 2") == 0

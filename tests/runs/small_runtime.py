@@ -1,4 +1,4 @@
-"""A runtime in memory: all that a node may reach, in as few lines as possible."""
+"""A small runtime in memory, with everything that a node may use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Entity:
 
 @dataclass
 class Named:
-    """Finds things by name, and says which name is the nearest."""
+    """Finds objects by name; an error names the nearest one."""
 
     known: Mapping[str, Any]
 
@@ -58,7 +58,7 @@ class Entities:
 
 @dataclass
 class Bridge:
-    """Answers for sub-agents; keeps what they were asked, and how many were at work at once."""
+    """Answers for sub-agents; records their requests, and how many ran at once."""
 
     answer: Callable[[SubagentRequest], SubagentResult] = lambda request: SubagentResult(
         request.id, success=True, text=f"{request.agent} did {request.task}"
@@ -151,5 +151,5 @@ def runtime_with_workflows(**graphs: CompiledGraph[Any]) -> Runtime:
 
 
 def check_that_it_is_one(runtime: Runtime) -> WorkflowRuntime:
-    """For pyright: the runtime here has all that a real one has."""
+    """Let pyright check that this runtime has every member of a real one."""
     return runtime

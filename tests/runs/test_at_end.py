@@ -1,4 +1,4 @@
-"""`at_end`: a workflow hears of every end of its run, after the session is saved and before the host is told."""
+"""`at_end` is called at every end of a run: after the session is saved, before RunEnded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from atomic.workflows import (
 )
 from tests.cli.command import User
 from tests.cli.flows import call, end, ledger, recording, session, started, workflow
-from tests.runs.stage import ending, runtime, told
+from tests.runs.memory_workflows import ending, runtime, told
 
 LIMIT = 30
 
@@ -96,7 +96,7 @@ def check(listener: Listener, events: list[WorkflowEvent], said: list[str] | Non
     [(None, "completed", "done"), (broken, "failed", "error"), (stuck, "blocked", "stuck")],
     ids=["completed", "failed", "blocked"],
 )
-async def test_it_hears_how_the_graph_ended(tmp_path: Path, then: Any, status: str, reason: str) -> None:
+async def test_at_end_gets_the_result_of_the_graph(tmp_path: Path, then: Any, status: str, reason: str) -> None:
     listener = Listener()
     made = graph(S).node("first", first)
     made = made if then is None else made.node("then", then)
@@ -105,7 +105,7 @@ async def test_it_hears_how_the_graph_ended(tmp_path: Path, then: Any, status: s
     assert (heard.status, heard.reason, heard.session_dir) == (status, reason, str(run.session.dir))
 
 
-async def test_it_hears_of_a_question_and_again_of_the_end_behind_it(tmp_path: Path) -> None:
+async def test_at_end_is_called_for_a_question_and_again_for_the_end(tmp_path: Path) -> None:
     listener = Listener()
     made = graph(S).node("first", first).ask_user("q", "Well?").node("more", first).compile(name="flow")
     flow, host = heard_by(listener, made), runtime(tmp_path)
@@ -120,7 +120,7 @@ async def test_it_hears_of_a_question_and_again_of_the_end_behind_it(tmp_path: P
     assert len(listener.ends) == 2  # nothing was left to do
 
 
-async def test_it_hears_of_a_cap(tmp_path: Path) -> None:
+async def test_at_end_is_called_for_a_cap(tmp_path: Path) -> None:
     listener = Listener()
     made = graph(S).node("first", first).node("calls", calls).compile(name="flow")
     costly = call(end("x", usage={"input": 1, "output": 1, "cost": 1.0}))
@@ -132,7 +132,7 @@ async def test_it_hears_of_a_cap(tmp_path: Path) -> None:
     ("stop", "status"),
     [(Stop.INTERRUPT, "paused"), (Stop.TERMINATE, "paused"), (Stop.HANG_UP, "paused"), (Stop.CANCEL, "cancelled")],
 )
-async def test_it_hears_that_somebody_stopped_the_run(tmp_path: Path, stop: Stop, status: str) -> None:
+async def test_at_end_is_called_for_a_stopped_run(tmp_path: Path, stop: Stop, status: str) -> None:
     listener = Listener()
     run = run_workflow(heard_by(listener, slow()), "x", runtime(tmp_path))
     assert check(listener, await stopped(run, stop), ["one"]).status == status
@@ -153,7 +153,7 @@ async def stopped(run: WorkflowRun, stop: Stop) -> list[WorkflowEvent]:
     return events
 
 
-async def test_it_hears_that_the_host_has_left(tmp_path: Path) -> None:
+async def test_at_end_is_called_when_the_host_has_left(tmp_path: Path) -> None:
     listener = Listener()
     run = run_workflow(heard_by(listener, slow()), "x", runtime(tmp_path))
     async with asyncio.timeout(LIMIT):
@@ -173,7 +173,7 @@ async def test_a_run_that_fails_before_its_first_state_has_none(tmp_path: Path) 
     assert "no state" in check(listener, await told(run), None).message
 
 
-async def test_a_workflow_without_a_graph_is_heard_too(tmp_path: Path) -> None:
+async def test_at_end_is_called_without_a_graph_too(tmp_path: Path) -> None:
     listener = Listener()
     events = await told(run_workflow(heard_by(listener, None), "hey", runtime(tmp_path, call(end("Hi.")))))
     assert (ending(events).status, listener.saved, listener.ends[0].state.prompt) == ("chat", [("chat", "done")], "hey")

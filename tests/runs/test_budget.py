@@ -24,7 +24,7 @@ LIMIT = 60.0  # seconds that anything here may take
 
 
 class Clock:
-    """A wall clock that only moves when somebody sleeps; a sleeper gives way to others all the same."""
+    """A wall clock that only moves when a task sleeps; a sleeper still gives way to others."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
@@ -46,7 +46,7 @@ class Lives:
         self.journal = MemoryJournal()
 
     def next(self, caps: Caps | None = None, **options: Any) -> Budget:
-        """The budget of the next process; what an earlier one still says is not written any more."""
+        """The budget of the next process; late reports of an earlier one are not written."""
         self.journal.close()
         self.facts = Facts(Path("nowhere"), Redactor([]))
         return governed(self.facts, self.journal, caps, **options)
@@ -68,7 +68,7 @@ async def spend(budget: Budget, usage: Usage, *, role: str = "worker", priced: b
 # caps ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_reached_cap_says_flag_spent_limit_and_how_to_go_on() -> None:
+async def test_a_reached_cap_names_flag_spent_limit_and_remedy() -> None:
     budget = Budget(Caps(max_cost=1.0), run="0f9b")
     await spend(budget, Usage(10, 5, cost=1.25))
     with pytest.raises(CapReached) as caught:
@@ -164,7 +164,7 @@ async def test_a_late_figure_counts() -> None:
         await spend(budget, Usage())
 
 
-async def test_a_failed_turn_counts_with_what_it_had_reported() -> None:
+async def test_a_failed_turn_counts_with_its_last_report() -> None:
     budget = Budget(Caps(max_cost=1.0))
 
     async def fail() -> None:
@@ -216,7 +216,7 @@ async def test_without_a_price_the_token_cap_counts_and_that_is_said_once() -> N
     assert caught.value.kind == "max_tokens"
 
 
-async def test_a_money_cap_alone_becomes_a_token_cap_and_that_is_said() -> None:
+async def test_a_money_cap_without_prices_becomes_a_token_cap_with_a_warning() -> None:
     said: list[str] = []
     budget = Budget(Caps(max_cost=2.0), warn=said.append)
     await spend(budget, Usage(150_000, 49_999))  # it turns out only at the end that nobody knows the price
@@ -229,7 +229,7 @@ async def test_a_money_cap_alone_becomes_a_token_cap_and_that_is_said() -> None:
     assert budget.spent.known_usd is None
 
 
-async def test_nothing_is_said_about_prices_where_no_money_cap_is_set() -> None:
+async def test_without_a_money_cap_there_is_no_warning_about_prices() -> None:
     said: list[str] = []
     await spend(Budget(Caps(max_tokens=10), warn=said.append), Usage(1, 1), priced=False)
     assert said == []
@@ -238,7 +238,7 @@ async def test_nothing_is_said_about_prices_where_no_money_cap_is_set() -> None:
 # what survives ----------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_spent_is_read_again_after_a_death(tmp_path: Path) -> None:
+async def test_spending_is_read_again_after_a_kill(tmp_path: Path) -> None:
     clock = Clock()
     with SqliteJournal(tmp_path / "journal.db") as journal:
         first = governed(Facts(tmp_path, Redactor([])), journal, Caps(max_cost=10.0), clock=clock)
@@ -276,7 +276,7 @@ async def test_a_late_figure_survives_too() -> None:
     assert (spent.usd, spent.tokens) == (pytest.approx(0.4), 33)
 
 
-def test_what_an_older_version_spent_counts_once() -> None:
+def test_spending_of_an_older_version_counts_once() -> None:
     lives = Lives()
     lives.next()
     for _ in range(2):
@@ -288,7 +288,7 @@ def test_what_an_older_version_spent_counts_once() -> None:
 # turns that take too much -------------------------------------------------------------------------------------------
 
 
-async def test_a_first_turn_may_take_twice_what_is_left() -> None:
+async def test_a_first_turn_may_take_twice_the_rest_of_a_cap() -> None:
     budget = Budget(Caps(max_cost=1.0, max_tokens=1000))
     async with budget.turn("worker") as account:
         account.report(Usage(100, 10, cost=2.0), is_final=False)
@@ -299,7 +299,7 @@ async def test_a_first_turn_may_take_twice_what_is_left() -> None:
     assert (reached.kind, reached.limit, reached.spent) == ("max_cost", 1.0, 2.1)
 
 
-async def test_a_later_turn_may_take_what_is_left_and_twice_the_most_expensive_of_its_role() -> None:
+async def test_a_later_turn_may_take_the_rest_and_twice_the_most_expensive_of_its_role() -> None:
     budget = Budget(Caps(max_cost=10.0))
     await spend(budget, Usage(cost=1.0))
     await spend(budget, Usage(cost=5.0), role="planner")
@@ -320,7 +320,7 @@ async def test_a_turn_that_was_cut_does_not_raise_what_the_next_may_take() -> No
         assert budget.cut_for(account) is not None
 
 
-async def test_tokens_of_an_agent_that_tells_its_price_at_the_end_count_by_its_earlier_price() -> None:
+async def test_tokens_of_an_agent_that_reports_its_price_at_the_end_count_by_its_earlier_price() -> None:
     said: list[str] = []
     budget = Budget(Caps(max_cost=100.0), warn=said.append)
     async with budget.turn("worker", provider="claude") as account:
@@ -334,7 +334,7 @@ async def test_tokens_of_an_agent_that_tells_its_price_at_the_end_count_by_its_e
     assert said == []
 
 
-async def test_a_told_price_counts_whoever_tells_it() -> None:
+async def test_a_reported_price_counts_for_every_agent() -> None:
     budget = Budget(Caps(max_cost=5.0))
     await spend(budget, Usage(600_000, 0, cost=0.15), priced=False)
     assert budget.spent.amount == Amount(0.15, 600_000)
@@ -394,7 +394,7 @@ async def test_a_restart_waits_for_the_same_reset() -> None:
         assert sum(clock.slept) >= 50
 
 
-async def test_stop_says_until_when_and_how_to_go_on() -> None:
+async def test_stop_reports_the_reset_and_how_to_continue() -> None:
     clock = Clock()
     budget = Budget(clock=clock, sleep=clock.sleep, on_limit="stop", run="0f9b")
     budget.park(clock.now + 120, "claude")

@@ -1,4 +1,4 @@
-"""`run_workflow`: the one path for every workflow, what a host is told, and how each run ends."""
+"""`run_workflow`: the one path for every workflow, its events, and how each run ends."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from atomic.workflows import (
     task_loop_node,
 )
 from tests.cli.flows import call, end, text
+from tests.runs.memory_workflows import definition, ending, runtime, told
 from tests.runs.small_runtime import Entities, Entity
-from tests.runs.stage import definition, ending, runtime, told
 from tests.timing import judge
 
 
@@ -99,7 +99,7 @@ async def test_a_retried_node_begins_and_ends_for_each_attempt(tmp_path: Path) -
     assert [step.status for step in steps if isinstance(step, NodeEnded)] == ["failed", "failed", "completed"]
 
 
-async def test_a_failed_node_fails_the_run_with_its_words(tmp_path: Path) -> None:
+async def test_a_failed_node_fails_the_run_with_its_message(tmp_path: Path) -> None:
     async def broken(ctx: Any) -> None:
         raise ValueError("no way")
 
@@ -122,7 +122,7 @@ async def test_a_subgraph_begins_before_its_nodes(tmp_path: Path) -> None:
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_list_of_tasks_is_told_when_it_changes(tmp_path: Path) -> None:
+async def test_the_list_of_tasks_is_published_when_it_changes(tmp_path: Path) -> None:
     async def plan(ctx: Any) -> dict[str, Any]:
         return {"tasks": [Task("1", "one"), Task("2", "two")]}
 
@@ -136,7 +136,7 @@ async def test_the_list_of_tasks_is_told_when_it_changes(tmp_path: Path) -> None
     assert [task.id for task in TaskList.read(run.session.dir / "tasks.json").tasks] == ["1", "2"]
 
 
-async def test_a_loop_over_tasks_tells_each_and_names_it_in_what_its_agents_do(tmp_path: Path) -> None:
+async def test_a_loop_over_tasks_publishes_each_task_and_names_it_in_activity(tmp_path: Path) -> None:
     path = tmp_path / "tasks.json"
     TaskList.parse([{"id": "a", "title": "A"}, {"id": "b", "title": "B", "blocked_by": ["a"]}]).write(path)
     loop = task_loop_node("loop", tasks_path=str(path), task_nodes=[asks("work")])
@@ -222,7 +222,7 @@ async def test_tasks_that_cannot_run_make_it_blocked(tmp_path: Path) -> None:
     assert "b: " in last.message
 
 
-async def test_a_node_can_say_in_one_word_why_nothing_goes_on(tmp_path: Path) -> None:
+async def test_a_node_can_give_the_code_of_a_pause(tmp_path: Path) -> None:
     from atomic.graph import RunStatus
 
     async def stuck(ctx: Any) -> None:
@@ -253,7 +253,7 @@ async def test_flags_choose_the_agent_and_the_model_for_a_role(tmp_path: Path) -
     ]  # fmt: skip
 
 
-async def test_a_role_that_nobody_has_is_said(tmp_path: Path) -> None:
+async def test_an_unknown_role_is_an_error(tmp_path: Path) -> None:
     world = runtime(tmp_path, call(end("x")), choices=Choices({"reveiwer": "replay"}))
     events = await told(run_workflow(flow(asks("a")), "", world))
     (warning,) = [event.text for event in events if isinstance(event, Warning)]
@@ -437,14 +437,14 @@ async def test_questions_of_nodes_and_of_agents_reach_the_person(tmp_path: Path)
     assert run.session.record.questions == ()
 
 
-async def test_a_person_who_does_not_answer_leaves_the_question_open(tmp_path: Path) -> None:
+async def test_a_user_who_does_not_answer_leaves_the_question_open(tmp_path: Path) -> None:
     run = run_workflow(flow(asks("agent")), "", runtime(tmp_path, call(ASKED, end("x")), person=Person(None)))
     last = ending(await told(run))
     assert (last.status, last.reason, last.exit_code) == ("paused", "question", 5)
     assert [question.text for question in run.session.record.questions] == ["Sure?"]
 
 
-async def test_a_question_to_a_person_does_not_count_for_the_time_of_a_node(tmp_path: Path) -> None:
+async def test_a_question_to_the_user_does_not_count_for_the_time_of_a_node(tmp_path: Path) -> None:
     world = runtime(tmp_path, call(ASKED, end("x")), person=Person("Yes", patience=1.2))
     assert ending(await told(run_workflow(flow(asks("agent", timeout=1)), "", world))).status == "completed"
 

@@ -116,7 +116,7 @@ async def test_a_cancellation_goes_through_when_the_program_has_ended(bridge: Br
     assert set(descendants(os.getpid())) <= before
 
 
-async def test_an_unknown_agent_is_told_with_the_nearest_name(bridge: Bridge) -> None:
+async def test_an_unknown_agent_is_reported_with_the_nearest_name(bridge: Bridge) -> None:
     result = await bridge.spawn(SubagentRequest("wroker", "Go."))
     assert not result.success
     assert 'did you mean "worker"' in (result.error or "")

@@ -79,7 +79,7 @@ class Turn:
             self._write(name, "BROKEN" if is_bad else f"This is {self.task}.")
         time.sleep(self._pause)
         with self._alone():
-            # Whoever is told that the gate is red repairs what is red, whoever left it.
+            # Repair a red check that the prompt reports, also of another task.
             broken = [] if self.attempt == 1 else self._broken()
             for one in broken:
                 self._write(one, f"This is {one[5:-4]}.")

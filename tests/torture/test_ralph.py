@@ -63,7 +63,7 @@ def test_a_review_that_atomic_never_got_does_not_count_as_repeated() -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("moment", "again"), [("before", 1), ("after", 0)])
-def test_a_review_is_asked_for_again_only_where_its_answer_was_lost(tmp_path: Path, moment: str, again: int) -> None:
+def test_a_review_is_repeated_only_if_its_answer_was_lost(tmp_path: Path, moment: str, again: int) -> None:
     """The agent dies between the ledger's "end" and its answer, or right after its answer."""
     stage = Stage(tmp_path.resolve())
     stage.ledger.path.with_name(f"{stage.ledger.path.name}.die").write_text(f"reviewer {moment}")

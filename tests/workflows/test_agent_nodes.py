@@ -42,7 +42,7 @@ async def test_an_agent_node_is_one_turn_in_a_fresh_session() -> None:
     assert (turn.prompt, turn.options) == ("fix login", {"provider": "claude", "model": "m", "tools": ["Read"]})
 
 
-async def test_an_agent_node_goes_on_in_a_named_session() -> None:
+async def test_an_agent_node_continues_in_a_named_session() -> None:
     runtime = Runtime()
     await ended(graph(S).agent("a", "one", session="main").agent("b", "two", session="main").compile(), deps=runtime)
     assert [turn.options for turn in runtime.turns] == [{"session": "main"}, {"session": "main"}]
@@ -59,7 +59,7 @@ async def test_an_agent_by_name_resolves_its_entity() -> None:
     assert (turn.options["model"], turn.options["tools"]) == ("opus", ["Bash"])
 
 
-async def test_an_unknown_agent_is_told_with_the_nearest_when_the_node_runs() -> None:
+async def test_an_unknown_agent_is_reported_with_the_nearest_name_when_the_node_runs() -> None:
     runtime = Runtime()
     runtime.entities.add("agent", Entity("debugger"))
     compiled = graph(S).then(agent_node(agent="debuger", prompt="x")).compile()
@@ -71,7 +71,7 @@ TOO_LITTLE: list[tuple[Node[S], str]] = [(agent_node("a"), "prompt"), (agent_nod
 
 
 @pytest.mark.parametrize(("node", "words"), TOO_LITTLE)
-def test_an_agent_node_that_says_too_little_is_refused(node: Node[S], words: str) -> None:
+def test_an_incomplete_agent_node_is_refused(node: Node[S], words: str) -> None:
     with pytest.raises(GraphError, match=words):
         graph(S).then(node).compile()
 
@@ -137,7 +137,7 @@ async def test_a_subagent_is_tried_again_where_asked() -> None:
     assert (await ended(compiled, deps=runtime)).state.outputs == {"plan": "ok"}
 
 
-async def test_an_unknown_subagent_is_told_with_the_known_ones_before_anything_is_spent() -> None:
+async def test_an_unknown_subagent_is_reported_before_anything_is_spent() -> None:
     runtime = runtime_with("planner", "worker")
     text = await failed(graph(S).subagent("plan", agent="plannr", task="x").compile(), "plan: ", deps=runtime)
     assert "planner" in text
@@ -145,7 +145,7 @@ async def test_an_unknown_subagent_is_told_with_the_known_ones_before_anything_i
     assert runtime.bridge.requests == []
 
 
-async def test_what_a_subagent_used_is_in_its_record() -> None:
+async def test_usage_of_a_subagent_is_in_its_record() -> None:
     runtime = runtime_with("planner")
     runtime.bridge = Bridge(lambda request: SubagentResult(request.id, success=True, usage=Usage(7, cost=0.5)))
     journal = MemoryJournal()
@@ -333,7 +333,7 @@ NEED_A_RUNTIME: list[Node[S]] = [
 
 
 @pytest.mark.parametrize("node", NEED_A_RUNTIME)
-async def test_without_a_runtime_a_node_says_that_it_needs_one(node: Node[S]) -> None:
+async def test_without_a_runtime_a_node_fails_with_a_hint(node: Node[S]) -> None:
     result = await within(graph(S).then(node).compile().run())
     assert result.status is RunStatus.FAILED
     text = str(result.error)

@@ -16,13 +16,13 @@ async def test_a_workflow_is_found_by_its_name_when_the_node_runs() -> None:
     assert (await ended(compiled, deps=runtime)).state.log == ["x", "a"]
 
 
-async def test_an_unknown_workflow_is_told_with_the_nearest() -> None:
+async def test_an_unknown_workflow_is_reported_with_the_nearest_name() -> None:
     runtime = runtime_with_workflows(review=graph(S).then(say("x")).compile(name="review"))
     text = await failed(graph(S).subgraph("sub", "revew").compile(), "sub: ", deps=runtime)
     assert '"review"' in text
 
 
-async def test_without_workflows_the_node_says_what_to_do() -> None:
+async def test_without_workflows_the_error_names_the_fix() -> None:
     assert "deps" in await failed(graph(S).subgraph("sub", "review").compile(), "sub: ")
 
 
@@ -46,14 +46,14 @@ async def test_a_circle_through_a_branch_and_a_map_is_found() -> None:
     assert "a -> b -> a" in str(result.error)
 
 
-async def test_the_same_workflow_twice_is_no_circle() -> None:
+async def test_the_same_workflow_twice_is_not_a_cycle() -> None:
     b = graph(S).then(say("x")).compile(name="b")
     a = graph(S).subgraph("one", "b").subgraph("two", "b").compile(name="a")
     c = graph(S).subgraph("a", "a").subgraph("b", "b").compile(name="c")
     assert (await ended(c, deps=runtime_with_workflows(a=a, b=b))).state.log == ["x"] * 3
 
 
-async def test_a_workflow_by_name_goes_on_where_it_was() -> None:
+async def test_a_workflow_by_name_continues_where_it_stopped() -> None:
     begun = asyncio.Event()
     hangs = True
     ran: list[str] = []

@@ -1,4 +1,4 @@
-"""For every list of tasks: whoever is killed when, each task that can be done is done once, and the rest is told."""
+"""For every list of tasks and every kill: each possible task is done once, the rest is reported."""
 
 from __future__ import annotations
 

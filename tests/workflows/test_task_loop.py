@@ -1,4 +1,4 @@
-"""Tasks by readiness, not in rounds; nothing is lost, nothing is done twice, what is left is told."""
+"""Tasks by readiness, not in rounds; nothing is lost or done twice, and the rest is reported."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_lower_priority_first_then_the_order_of_the_file(path: Path) -> No
     assert workers.began == ["a", "b", "c", "last"]
 
 
-async def test_what_is_done_already_is_not_done_again(path: Path) -> None:
+async def test_finished_tasks_are_not_repeated(path: Path) -> None:
     workers = Workers()
     tasks(
         path,
@@ -311,7 +311,9 @@ async def test_blocked_is_not_gone_past(path: Path) -> None:
         ([{"id": "1", "title": "", "status": "blocked"}], ["1"]),
     ],
 )
-async def test_every_waiting_task_is_told_with_its_reason(path: Path, entries: Sequence[Any], words: list[str]) -> None:
+async def test_every_waiting_task_is_reported_with_its_reason(
+    path: Path, entries: Sequence[Any], words: list[str]
+) -> None:
     tasks(path, *entries)
     result = await within(looped(path, say("work")).run())
     assert result.status is RunStatus.BLOCKED
@@ -319,7 +321,7 @@ async def test_every_waiting_task_is_told_with_its_reason(path: Path, entries: S
         assert word in str(result.error)
 
 
-async def test_a_blocked_run_goes_on_when_somebody_has_repaired_the_list(path: Path) -> None:
+async def test_a_blocked_run_continues_after_the_list_is_repaired(path: Path) -> None:
     workers = Workers()
     tasks(path, ("1", ""), ("2", "9"))
     journal = MemoryJournal()
@@ -333,7 +335,7 @@ async def test_a_blocked_run_goes_on_when_somebody_has_repaired_the_list(path: P
     assert (result.state.log, workers.began) == (["1", "2"], ["1", "2"])
 
 
-async def test_a_failed_task_that_somebody_sets_to_pending_is_tried_again(path: Path) -> None:
+async def test_a_failed_task_that_is_set_to_pending_is_tried_again(path: Path) -> None:
     broken = True
     ran: list[str] = []
 
@@ -396,7 +398,7 @@ async def test_until_ends_it_early(path: Path) -> None:
     assert workers.began == ["1", "2"]
 
 
-async def test_a_selector_chooses_among_what_is_ready(path: Path) -> None:
+async def test_a_selector_chooses_among_ready_tasks(path: Path) -> None:
     workers = Workers()
     offered: list[list[str]] = []
 
@@ -490,7 +492,7 @@ async def test_killed_in_the_middle_it_goes_on_and_does_nothing_twice(path: Path
 
 
 @pytest.mark.parametrize("limit", [1, 2])
-async def test_killed_behind_any_row_it_ends_the_same(path: Path, limit: int) -> None:
+async def test_killed_after_any_row_it_ends_the_same(path: Path, limit: int) -> None:
     workers = Workers()
     whole = KeptJournal()
     files: list[tuple[int, str]] = []  # what the file was when so many rows were written
@@ -559,7 +561,7 @@ async def test_a_kill_does_not_start_the_counting_of_tasks_again(path: Path) -> 
     assert workers.began == ["1", "2", "2", "3"]
 
 
-async def test_a_cancelled_loop_goes_on(path: Path) -> None:
+async def test_a_cancelled_loop_continues(path: Path) -> None:
     workers = Workers("2")
     tasks(path, ("1", ""), ("2", ""), ("3", ""))
     journal = MemoryJournal()

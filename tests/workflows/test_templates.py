@@ -166,6 +166,6 @@ async def test_a_task_loop_in_which_nothing_can_run_is_no_success() -> None:
         assert name in str(result.error)
 
 
-async def test_templates_are_builders_that_go_on() -> None:
+async def test_templates_are_builders_that_can_be_extended() -> None:
     builder = sequential(S, [say("a")]).parallel([say("b"), sequential(S, [say("c")])])
     assert (await ended(builder.compile())).state.log == ["a", "b", "c"]

@@ -19,7 +19,7 @@ from tests.chat.test_workflows import ASKS, SLOW
 from tests.cli.command import User, processes
 from tests.cli.flows import ledger, session, workflow
 from tests.ralph.agents import AGENT_NAMES, Stage, stage_for
-from tests.ralph.agents_game import APPROVAL
+from tests.ralph.nim import APPROVAL
 from tests.support.processes import is_alive
 from tests.support.waits import wait_until
 from tests.tui.terminal.test_real_agents import ATOMIC, atomic

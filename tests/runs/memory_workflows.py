@@ -1,4 +1,4 @@
-"""Workflows in memory and agents that play a few lines: `run_workflow` without a command line."""
+"""Workflows in memory with scripted agents: `run_workflow` without a command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.runs.small_runtime import Entities, Named
 
 
 def definition(graph: CompiledGraph[Any] | None, name: str = "flow", **facts: Any) -> WorkflowDefinition:
-    """A workflow as if a file had brought it."""
+    """Return a workflow, as if it came from a file."""
 
     def create_state(params: WorkflowStateParams) -> State | Mapping[str, Any]:
         assert graph is not None
@@ -41,7 +41,7 @@ class Library:
 
 
 def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None = None, **facts: Any) -> Runtime:
-    """A runtime whose only agent plays these calls; `agents` are more of them by name."""
+    """Return a runtime whose agent replays these calls; `agents` are others by name."""
     agents: Mapping[str, Sequence[Mapping[str, Any]]] = {"replay": calls, **facts.pop("agents", {})}
     made: dict[str, AgentProvider] = {}
 
@@ -67,7 +67,7 @@ def runtime(folder: Path, *calls: Mapping[str, Any], entities: Entities | None =
 
 
 async def told(run: WorkflowRun) -> list[WorkflowEvent]:
-    """All events of a run."""
+    """Return all events of a run."""
     return [event async for event in run]
 
 

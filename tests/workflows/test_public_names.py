@@ -73,7 +73,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_public_name_is_behind_the_door(name: str) -> None:
+def test_every_public_name_can_be_imported(name: str) -> None:
     assert hasattr(atomic.workflows, name)
     assert name in atomic.workflows.__all__
 
@@ -111,6 +111,6 @@ EVENTS = (
 )  # fmt: skip
 
 
-def test_what_hosts_are_told_has_its_names_here_and_hides_none_of_pythons() -> None:
+def test_events_have_public_names_that_hide_none_of_pythons() -> None:
     assert [getattr(atomic.workflows, name) for name in EVENTS] == [getattr(events, name) for name in EVENTS]
     assert not set(EVENTS) & set(atomic.workflows.__all__)

@@ -1,4 +1,4 @@
-"""A user with a git repository and an agent that plays a script; Ralph is run as that user would."""
+"""A user with a git repository and a scripted agent, who runs Ralph by the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from atomic.graph import MemoryJournal
 from atomic.sessions.facts import Facts
 from tests.cli.command import ATOMIC, User
 from tests.cli.terminal import in_terminal
-from tests.ralph import actor
+from tests.ralph import scripted_agent
 
 GOAL = "write the parts"
 TASKS = [{"id": "1", "title": "Write part one"}, {"id": "2", "title": "Write part two", "blocked_by": ["1"]}]
@@ -25,7 +25,7 @@ APPROVE = {"role": "reviewer", "do": [{"say": json.dumps({"verdict": "approve", 
 
 
 def facts_in(folder: Path, redactor: Redactor | None = None) -> Facts:
-    """Facts of a run, in a journal that ends with the test; their copies are in the folder."""
+    """Return facts of a run in a journal in memory; their copies are in the folder."""
     facts = Facts(folder, redactor or Redactor([]))
     facts.open(MemoryJournal(), "run")
     return facts
@@ -36,7 +36,7 @@ def worker(task: str, *steps: Mapping[str, Any], **facts: Any) -> dict[str, Any]
 
 
 def writing(task: str, **facts: Any) -> dict[str, Any]:
-    """A worker that writes its file and commits it, if that is not done already."""
+    """Return a worker that writes its file and commits it, unless that is done already."""
     name = f"part{task}.txt"
     commit = f"git add -- {name} && (git diff --cached --quiet || git commit -q -m 'Write {name}')"
     return worker(task, {"write": {name: f"part {task}\n"}}, {"alone": commit}, **facts)
@@ -67,7 +67,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.end.get("status", ""), self.end.get("reason", ""), self.exit_code
 
     def steps(self, type: str) -> list[str]:
-        """The steps that events of a type tell of."""
+        """Return the steps of the events of a type."""
         return sorted(event["step_id"] for event in self.events if event["type"] == type)
 
     @property
@@ -75,14 +75,14 @@ class Outcome(msgspec.Struct, frozen=True):
         return "\n".join(event["text"] for event in self.events if event["type"] == "warning")
 
 
-class Theatre:
+class Sandbox:
     """The user, the repository and the script."""
 
     def __init__(self, folder: Path, *script: Mapping[str, Any], git: bool = True) -> None:
         self.user, self.log = User(folder), folder / "prompts.jsonl"
         self.script = folder / "script.json"
         self.play(*script)
-        command = [sys.executable, "-I", "-S", actor.__file__, str(self.script), str(self.log)]
+        command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(self.script), str(self.log)]
         self.user.sets(f'agent = "acp:actor"\n[acp.actor]\ncommand = {json.dumps(command)}\n')
         self.project = self.user.project
         (self.project / "README.md").write_text("a project\n")
@@ -116,7 +116,7 @@ class Theatre:
 
     @property
     def session(self) -> Path:
-        """The folder of the only session."""
+        """Return the folder of the only session."""
         [folder] = (self.user.home / ".atomic" / "sessions").iterdir()
         return folder
 
@@ -126,11 +126,11 @@ class Theatre:
 
     @property
     def prompts(self) -> list[dict[str, Any]]:
-        return actor.log_of(str(self.log))
+        return scripted_agent.log_of(str(self.log))
 
     @property
-    def cast(self) -> list[str]:
-        """Who was called, in order."""
+    def callers(self) -> list[str]:
+        """Return role, task and attempt of each prompt, in order."""
         return [" ".join(filter(None, (one["role"], one.get("task"), one["attempt"]))) for one in self.prompts]
 
     def evidence(self, task: str) -> dict[str, Any]:
@@ -142,12 +142,12 @@ class Theatre:
         return {task["id"]: task["status"] for task in tasks}
 
 
-async def with_open_question(folder: Path) -> Theatre:
-    """Start a run whose check is red, at a terminal, and leave with Ctrl+D when the question about it is asked."""
-    theatre = Theatre(folder, PLAN, writing("1"), writing("2"), APPROVE)
+async def with_open_question(folder: Path) -> Sandbox:
+    """Start a run whose check is red, at a terminal, and leave with Ctrl+D at the question about it."""
+    sandbox = Sandbox(folder, PLAN, writing("1"), writing("2"), APPROVE)
     words = (ATOMIC, "run", "ralph", "--verify", "test -f part2.txt", GOAL)
-    async with in_terminal(words, env=theatre.user.env, cwd=theatre.project) as terminal:
+    async with in_terminal(words, env=sandbox.user.env, cwd=sandbox.project) as terminal:
         await terminal.shows("What should the run do?")
         terminal.type("\x04")
         assert await terminal.exit_code() == 5
-    return theatre
+    return sandbox

@@ -1,11 +1,12 @@
-"""An agent that plays a part of a script: what it does and says is decided by the first line of its prompt.
+"""An ACP agent that follows a script; the first line of a prompt selects its part.
 
-`actor.py SCRIPT LOG`: the script is a JSON list of parts {"role", "task", "attempt", "times", "do": [step, …]}; the
-first that fits, and is not used up, is played. A step is a verb and a value: {"say": text}, {"write": {path: text}},
-{"delete": [path]}, {"sh": command}, {"alone": command} (one agent at a time: a second git would find the index locked),
-{"exit": code}, {"wait": seconds}, {"obey": true} (run the first shell block of the prompt), {"cost": dollars of the
-session so far}. Each prompt is written to the log.
-Standard library only: it starts quickly.
+`scripted_agent.py SCRIPT LOG`: the script is a JSON list of parts {"role", "task",
+"attempt", "times", "do": [step, …]}. The first part that fits, and is not used up, is
+played. A step is a verb and a value: {"say": text}, {"write": {path: text}},
+{"delete": [path]}, {"sh": command}, {"alone": command} (one agent at a time: a second
+git would find the index locked), {"exit": code}, {"wait": seconds}, {"obey": true} (run
+the first shell block of the prompt), {"cost": dollars of the session so far}. Each prompt
+is written to the log. Standard library only: it starts quickly.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from atomic.processes import ExecError
 from atomic.ralph.checks import TAIL, CheckHistory
 from atomic.sessions.facts import Facts
 from tests.processes.test_processes import pids_in
-from tests.ralph.theatre import facts_in
+from tests.ralph.sandbox import facts_in
 from tests.support.processes import is_alive
 from tests.support.repositories import write
 from tests.support.waits import eventually
@@ -144,7 +144,7 @@ def test_the_order_is_make_python_node_rust(tmp_path: Path) -> None:
     assert found(tmp_path, {"Makefile": "test: x\n"}) == "Makefile: make test"
 
 
-def test_what_a_stranger_put_there_is_not_believed(tmp_path: Path) -> None:
+def test_files_of_another_program_are_not_trusted(tmp_path: Path) -> None:
     write(tmp_path / "outside", {"Makefile": "test: x\n", "tests/test_a.py": "", "pyproject.toml": "[tool.pytest]"})
     project = tmp_path / "project"
     write(project, {"GNUmakefile": "x" * 2_000_000 + "\ntest: x\n", "pyproject.toml": "\0\xff"})
@@ -170,7 +170,7 @@ def book_of(folder: Path, *commands: str) -> CheckHistory:
     return book
 
 
-async def test_a_gate_tells_its_end_and_what_it_said_in_order(tmp_path: Path) -> None:
+async def test_a_check_reports_its_end_and_its_output_in_order(tmp_path: Path) -> None:
     command = "echo out; echo err >&2; echo out again; read line || echo no input; exit 3"
     (result,) = await book_of(tmp_path, command).check(tmp_path, LIMIT)
     said = "out\nerr\nout again\nno input\n"
@@ -252,7 +252,7 @@ async def test_the_tail_is_harmless_text(tmp_path: Path) -> None:
     assert result.output_tail.endswith("100000\n")
 
 
-async def test_a_folder_that_is_gone_is_no_red_gate(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_not_a_red_check(tmp_path: Path) -> None:
     with pytest.raises(ExecError, match="Folder not found"):
         await book_of(tmp_path, "true").check(tmp_path / "gone", LIMIT)
 
@@ -309,7 +309,7 @@ async def test_a_baseline_is_taken_once_whatever_happens_then(tmp_path: Path) ->
     assert (tmp_path / "gates.json").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_baseline_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+async def test_an_interrupted_baseline_continues(tmp_path: Path) -> None:
     book = book_of(tmp_path, "echo a >> runs", "echo b >> runs; sleep 1000")
     taking = asyncio.create_task(book.take_baseline(tmp_path, LIMIT))
     await eventually(lambda: (tmp_path / "runs").exists() and "b" in (tmp_path / "runs").read_text())
