@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atomic.cli.terminal_questions import WrongAnswerError, prompt_of, read_answer, shown
+from atomic.cli.terminal_questions import WrongAnswerError, answer_prompt, question_text, read_answer
 from atomic.questions import Option, Question
 
 COLOUR = Question("Which colour?", options=["Blue", "Red", "Blue, light"], header="Colour")
@@ -77,13 +77,13 @@ def test_enter_chooses_the_default_if_there_is_one() -> None:
 
 def test_a_question_shows_its_options_and_its_default() -> None:
     question = Question("Go on?", header="Step", options=[Option("Yes", "and\ndo it"), Option("No")], default="No")
-    assert shown(question) == "\n? [Step] Go on?\n  1. Yes - and do it\n  2. No\n"
-    assert prompt_of(question) == "number, or an answer of your own [No]> "
-    assert prompt_of(Question("Why?")) == "answer> "
+    assert question_text(question) == "\n? [Step] Go on?\n  1. Yes - and do it\n  2. No\n"
+    assert answer_prompt(question) == "number, or an answer of your own [No]> "
+    assert answer_prompt(Question("Why?")) == "answer> "
 
 
 def test_a_question_cannot_write_to_the_terminal() -> None:
-    assert "\x1b" not in shown(Question("\x1b[2Jx", options=["\x1b]0;y\x07"], header="\x1b["))
+    assert "\x1b" not in question_text(Question("\x1b[2Jx", options=["\x1b]0;y\x07"], header="\x1b["))
 
 
 @pytest.mark.parametrize("own", ["1,000", "1,001", "10, 50", "2,3"])

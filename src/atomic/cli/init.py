@@ -13,24 +13,6 @@ from atomic.cli.streams import put
 from atomic.config import atomic_home, find_project
 
 EXAMPLE = "example"
-_CONFIG = """\
-# Settings for everyone who works on this project. Your own settings are in ~/.atomic/config.toml.
-# This file may come from someone else, so it takes only the keys below, and numbers can only lower yours.
-# `atomic config` shows all settings, and where each one is set.
-
-# agent = "claude"        # claude, opencode, copilot, or acp:NAME from the user's own configuration
-# theme = "dark"
-
-# [caps]                  # for each run; they can only be lower than your own
-# max_cost = 5.0          # dollars
-# max_tokens = 2_000_000
-# max_time = "6h"
-# turn_limit = "30m"      # of one turn
-
-# [workflows.ralph]
-# verify = ["make test"]  # after the user's own checks; it runs when the project is trusted
-# max_iterations = 50     # also workers, reviewers, review_rounds
-"""
 
 
 def init_project(arguments: Arguments) -> int:
@@ -60,12 +42,13 @@ def _print_file(name: str, *, is_new: bool) -> None:
 
 def _write_config(file: Path) -> bool:
     """Write the configuration. Return False if there is one."""
+    template = Path(__file__).with_name("project_config.toml").read_text(encoding="utf-8")
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except FileExistsError:
         return False
     with os.fdopen(number, "w", encoding="utf-8") as out:
-        out.write(_CONFIG)
+        out.write(template)
     return True
 
 

@@ -16,7 +16,7 @@ from atomic.base.terminal import harmless, one_line
 from atomic.base.text import cut, duration
 from atomic.cli.output import Output
 from atomic.cli.streams import STDOUT, json_line, message, screen_width
-from atomic.cli.terminal_questions import WrongAnswerError, prompt_of, read_answer, read_line, shown
+from atomic.cli.terminal_questions import WrongAnswerError, answer_prompt, question_text, read_answer, read_typed_line
 from atomic.config import atomic_home
 from atomic.providers.events import AgentEvent, TextDelta, ThinkingDelta, ToolStarted, TurnEnded
 from atomic.providers.events import LimitReached as AgentLimit
@@ -124,7 +124,7 @@ class Progress:
             case TasksChanged():
                 yield from self._tasks_changed(event.tasks)
             case QuestionAsked():
-                yield shown(event.question).strip("\n")
+                yield question_text(event.question).strip("\n")
             case LimitReached():
                 yield limit_line(event)
             case RunEnded():
@@ -295,11 +295,11 @@ class TerminalUser:
         await asyncio.sleep(FRAME_SECONDS)  # the view shows the question when its event arrives
         self._view.pause()
         if again or self._open > 1:  # the screen has other questions too: show which one is meant
-            self._out.show(shown(question))
+            self._out.show(question_text(question))
         while True:
             self._view.pause()
-            self._out.show(prompt_of(question))
-            line = await read_line()
+            self._out.show(answer_prompt(question))
+            line = await read_typed_line()
             if not line:  # Ctrl+D
                 self._out.show("\n")
                 return None

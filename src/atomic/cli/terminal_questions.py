@@ -47,11 +47,11 @@ class Asker:
         return []
 
     async def _ask_user(self, question: Question) -> Sequence[str] | None:
-        self._out.show(shown(question))
+        self._out.show(question_text(question))
         while True:
-            self._out.show(prompt_of(question))
+            self._out.show(answer_prompt(question))
             try:
-                line = await read_line()
+                line = await read_typed_line()
             except asyncio.CancelledError:
                 self._out.show("\n")
                 raise
@@ -64,7 +64,7 @@ class Asker:
                 self._out.show(f"{error}\n")
 
 
-def shown(question: Question) -> str:
+def question_text(question: Question) -> str:
     """Return the text of a question with numbered options."""
     header = f"[{one_line(question.header)}] " if question.header else ""
     lines = [f"\n? {header}{harmless(question.text)}"]
@@ -74,7 +74,7 @@ def shown(question: Question) -> str:
     return "\n".join(lines) + "\n"
 
 
-def prompt_of(question: Question) -> str:
+def answer_prompt(question: Question) -> str:
     """Return the prompt of the answer: its form, and the default."""
     how = "answer"
     if question.options:
@@ -116,7 +116,7 @@ def _choose(text: str, labels: Sequence[str]) -> str:
     return next((label for label in labels if label.casefold() == text.casefold()), text)
 
 
-async def read_line() -> str:
+async def read_typed_line() -> str:
     """Read one line from the terminal; empty at its end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
