@@ -42,7 +42,7 @@ class RunFlags(msgspec.Struct, frozen=True):
     config: Mapping[str, Any] = {}  # from the workflow's own flags
 
     def over(self, old: Mapping[str, Any]) -> RunFlags:
-        """Return these flags, with those of the run's start where none is given."""
+        """Return these flags, with the flags of the run's start as defaults."""
         old_caps = {name: cap for name, cap in old.get("caps", {}).items() if cap is not None}
         return msgspec.structs.replace(
             self,
@@ -174,7 +174,7 @@ class Project:
         return changed
 
     def is_trusted(self) -> bool:
-        """Return whether agents may run what the folder brings for them, in its state of now."""
+        """Return whether agents may run the project's hooks, plugins and servers. Reads the disk again."""
         home = atomic_home() if self._user is None else self._user / ".atomic"
         if not os.path.exists(home / "trust.json"):
             return False
@@ -215,7 +215,7 @@ class Project:
         self._session_mcp.clear()
 
     def configured_servers(self, *, trusted: bool) -> ConfiguredServers:
-        """Return the MCP servers, to ask for tools or to choose those of a session. Raises ConfigError."""
+        """Return the MCP servers, to list tools or to choose servers of a session. Raises ConfigError."""
         from atomic.providers.mcp_servers import ConfiguredServers
 
         return ConfiguredServers(
@@ -232,7 +232,7 @@ class Project:
         return await self.configured_servers(trusted=trusted).tools()
 
     async def session_mcp(self, provider: AgentProvider, *, trusted: bool, tell: Callable[[str], object]) -> SessionMcp:
-        """Return the MCP servers for sessions of an agent. Try them once, and tell the notices once."""
+        """Return the MCP servers for sessions of an agent. Try them and report notices only once."""
         async with self._trying_servers:
             found = self._session_mcp.get(provider.name)
             if found is None:
@@ -314,7 +314,7 @@ class Project:
 
 
 def _facts(definition: WorkflowDefinition) -> tuple[object, ...]:
-    """Return what a command shows of a workflow."""
+    """Return the facts of a workflow that its command shows."""
     return (
         *definition.aliases,
         definition.name,

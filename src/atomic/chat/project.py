@@ -1,4 +1,4 @@
-"""What the screen shows of a project: its commands, its folder and its branch."""
+"""List the commands of a project, and name its folder and branch for the screen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shown_folder(folder: Path) -> str:
 
 
 def current_branch(folder: Path) -> str:
-    """Return the branch that is checked out, without a call of git; empty if there is none."""
+    """Return the branch that is checked out, without a call of git; empty without a repository."""
     repository = find_repository(folder)
     if repository is None:
         return ""

@@ -105,7 +105,7 @@ def _open_question(question: Question) -> OpenQuestion:
 
 
 def _parse(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQuestion, Answer]:
-    """Return the question that the words name, and the answer. Raises UsageError."""
+    """Return the question and its answer. Raises UsageError."""
     if not asked:
         raise UsageError("This run has asked nothing")
     named: OpenQuestion | None = None
@@ -115,7 +115,7 @@ def _parse(asked: Sequence[OpenQuestion], words: Sequence[str]) -> tuple[OpenQue
         named = asked[0]
     if named is None:
         known = "; ".join(f'{question.id}: "{question.text}"' for question in asked)
-        what = f'There is no open question "{words[0]}"' if len(words) > 1 else "Say which question you answer"
+        what = f'There is no open question "{words[0]}"' if len(words) > 1 else "Name the question that you answer"
         raise UsageError(f"{what} (open: {known})")
     return named, _read(named, words[-1])
 

@@ -46,7 +46,7 @@ def run_demo(arguments: Arguments) -> int:
     """Run the demo of the first built-in workflow that has one, and return its exit code."""
     definition, demo = _first_demo()
     if shutil.which("git") is None:
-        raise CliError("the demo needs git, and there is none on PATH (install git, then try again)")
+        raise CliError("the demo needs git, which is not on PATH (install git, then try again)")
     folder = Path(tempfile.mkdtemp(prefix="atomic-demo-")).resolve()
     commands = _Commands(python_name())
     introduction = textwrap.fill(demo.story, min(screen_width() or 100, 100))
@@ -59,7 +59,7 @@ def run_demo(arguments: Arguments) -> int:
         return runs[-1]
 
     code = host_run(start, as_json=False)
-    if code == ExitCode.DONE:  # otherwise the run has printed what is wrong and how to resume
+    if code == ExitCode.DONE:  # otherwise the run has printed the problem and how to resume
         _show_end(definition, demo, commands, runs[-1])
     return code
 
@@ -153,7 +153,7 @@ def _hints(definition: WorkflowDefinition, demo: Demo, commands: _Commands, id: 
     atomic = _atomic()
     here = [
         (f"cd {shlex.quote(str(folder))}", ""),
-        (commands.filled(demo.play), "try what was built; Ctrl+C ends it"),
+        (commands.filled(demo.play), "try the result; Ctrl+C ends it"),
         ("git log --stat", "every commit of the workers and of the fixer"),
         (f"{atomic} sessions show {id[:8]}", "the steps, and which agent worked when"),
         (f"{atomic} sessions report {id[:8]}", "the report again"),

@@ -329,7 +329,7 @@ def error_lines(event: WorkflowEvent, session_dir: str) -> list[str]:
 
 
 def _closing_lines(text: str) -> list[str]:
-    """Return a workflow's last message: a sentence, and what the workflow shows below it."""
+    """Return a workflow's last message: a sentence, and the details below it."""
     sentence, _, details = text.partition("\n")
     lines = [message(sentence)]
     if details.strip():

@@ -164,7 +164,7 @@ def _outcome(ended: TurnEnded) -> str:
 
 
 def _changed_files(call: RecordedCall) -> str:
-    """Return the commits and files that a call changed; empty if there are none."""
+    """Return the commits and files that a call changed; empty without changes."""
     names = dict.fromkeys(_FILE.findall("\n".join((*call.commits, call.patch or ""))))
     parts: list[str] = []
     if call.commits:

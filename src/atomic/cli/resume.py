@@ -34,7 +34,7 @@ Answers = Mapping[str, "str | list[str]"]
 
 
 def resume_command(arguments: Arguments) -> int:
-    """Continue a run to its end and return its exit code."""
+    """Resume a run and return its exit code."""
 
     async def start(person: Person | None) -> WorkflowRun:
         flags = read_flags(arguments)
@@ -72,7 +72,7 @@ async def resume_run(
     *,
     workflow: str | None = None,
 ) -> WorkflowRun:
-    """Continue a run. `workflow` is the name that the user gave. Raises AtomicError before anything changes."""
+    """Resume a run. `workflow` is the name that the user gave. Raises AtomicError before anything changes."""
     believe_journal(session)
     record = session.record
     if record.is_conversation:

@@ -24,7 +24,7 @@ from atomic.workflows.errors import WorkflowLoadError
 
 
 def run_command(arguments: Arguments) -> int:
-    """Run a workflow to its end and return its exit code."""
+    """Run a workflow and return its exit code."""
     name, *words = arguments.words
     if not arguments.is_marked:
         _check_prompt(name, words, asks=not arguments.has("--json"))
@@ -38,8 +38,8 @@ def run_command(arguments: Arguments) -> int:
 def _check_prompt(name: str, words: Sequence[str], *, asks: bool) -> None:
     """Print a warning if a flag of the run or of its workflow is in the prompt, where it is not set.
 
-    A run without the cap or the dry run that was meant costs money, so the user at a terminal is asked.
-    Raises UsageError where the answer is no.
+    A run without the intended cap or dry run costs money, so a user at a terminal must confirm it.
+    Raises UsageError if the user does not.
     """
     if not any(is_flag(word) for word in words):
         return

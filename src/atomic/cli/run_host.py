@@ -1,4 +1,4 @@
-"""What the verbs that run a workflow share: how they read flags, show events and handle signals."""
+"""Read the flags of a run, show its events and handle signals, for all verbs that run a workflow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from atomic.runs.executor import WorkflowRun
 from atomic.runs.host import Person
 from atomic.wiring import RunFlags
 
-MOST_UNWRITTEN = 1_000  # lines that standard output has not taken; meanwhile the run joins its events
+MOST_UNWRITTEN = 1_000  # lines; with more the host stops reading, and the run joins its events
 _STOPS = {signal.SIGINT: Stop.INTERRUPT, signal.SIGTERM: Stop.TERMINATE, signal.SIGHUP: Stop.HANG_UP}
 
 
@@ -98,7 +98,7 @@ Start = Callable[["Person | None"], Awaitable[WorkflowRun]]
 
 
 def host_run(start: Start, *, as_json: bool) -> int:
-    """Show a run to its end and return its exit code. Errors are shown, not raised."""
+    """Show a run until it ends, and return its exit code. Errors are shown, not raised."""
     return signals.run(lambda stop: RunHost(stop, as_json=as_json).run(start))
 
 
@@ -112,7 +112,7 @@ class RunHost:
         self._view: View = view_for(self._out, as_json=as_json)
 
     async def run(self, start: Start) -> int:
-        """Start a run, show it to its end, and return its exit code."""
+        """Start a run, show it until it ends, and return its exit code."""
         cancel = self._stop.act
         code = await self._attempt(start)
         self._stop.act = cancel  # the reader of the output may have stopped reading

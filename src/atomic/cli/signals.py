@@ -63,7 +63,7 @@ class Stop:
 
 
 def run(work: Callable[[Stop], Coroutine[Any, Any, int]]) -> int:
-    """Run the work to its end and return its exit code; a signal that it does not handle cancels it."""
+    """Run the work and return its exit code; a signal that it does not handle cancels it."""
 
     async def main() -> int:
         task = asyncio.current_task()

@@ -91,7 +91,7 @@ def read_line(verb: Verb, words: Sequence[str]) -> Arguments:
 
 
 def _with_its_flags(verb: Verb, words: Sequence[str]) -> Arguments | None:
-    """Read the words with the flags of the workflow that they name; None if they name none.
+    """Parse the command line with the flags of its workflow; None if it names no workflow.
 
     Which word is the name depends on the flags before it, and these on the name. So try
     each word, and take the first one that turns out to be the name. Raises UsageError.

@@ -26,7 +26,7 @@ class SessionMcp(msgspec.Struct, frozen=True):
     notices: Sequence[str] = ()
 
     def added_to(self, options: SessionOptions) -> SessionOptions:
-        """Return the options with these servers, except those that the options name already."""
+        """Return the options with these servers, unless the options name them already."""
         named = {server.name for server in options.mcp_servers}
         servers = [server for server in self.servers if server.name not in named]
         disabled = [name for name in self.disabled if name not in named]
@@ -41,8 +41,8 @@ class ConfiguredServers:
     """The MCP servers that a project and its user configure.
 
     In a project that is not trusted only the user's servers are used, and they start in
-    the home folder, also those that the agent would start by itself in the project: they
-    are passed to it under the same name.
+    the home folder. This includes servers of the agent's own configuration, which it would
+    start in the project: Atomic passes them under the same name.
     """
 
     def __init__(

@@ -54,8 +54,8 @@ class NamesModel(Protocol):
 async def choose_provider(name: str | None, settings: Settings) -> AgentProvider:
     """Return the named agent, else the configured one, else the first that can be used.
 
-    Raises NoAgentError if there is none, WrongAgentError for a wrong name, and
-    ProviderError if the agent cannot be used.
+    Raises NoAgentError, WrongAgentError for a wrong name, and ProviderError if the agent
+    cannot be used.
     """
     if name is not None:
         return named_provider(name, settings)
@@ -83,7 +83,7 @@ async def choose_provider(name: str | None, settings: Settings) -> AgentProvider
 
 
 def named_provider(name: str, settings: Settings, *, origin: str = "") -> AgentProvider:
-    """Return the agent of that name; `origin` tells where the name comes from.
+    """Return the agent of that name; `origin` is the source of the name, for the message.
 
     Raises WrongAgentError, or ProgramMissingError if its SDK is not installed.
     """
@@ -99,7 +99,7 @@ async def check_agent(name: str, settings: Settings) -> Health:
     """Return whether an agent can be used; one that does not answer in time cannot."""
 
     async def load_and_check() -> Health:
-        # An SDK may take a second to import. Other checks run meanwhile.
+        # An SDK may take a second to import. Other checks continue.
         provider = await asyncio.to_thread(require_provider, name, settings)
         return await provider.check()
 
@@ -140,7 +140,7 @@ async def require_usable(names: Iterable[str], settings: Settings) -> None:
 
 
 async def remedy_for(provider: AgentProvider, why: str = "") -> str:
-    """Return how to repair an agent that failed; empty if it works, or if `why` says it."""
+    """Return how to repair an agent that failed; empty if it works, or if `why` explains it."""
     if START_VARIABLE in why:
         return ""  # it did not start in time, and a check would take as long
     with neutral_folder():
