@@ -82,6 +82,13 @@ workflow = graph(S).node("loud", loud).tool("over", lambda state: note("over")).
 """
 
 
+SECRET = "k3y-0123456789abcdef-0123456789"
+LEAKS = """
+async def leaks(ctx):
+    ctx.emit("warning", {"text": "the key is " + os.environ["DEMO_API_KEY"]})
+
+workflow = graph(S).node("leaks", leaks).compile()
+"""
 MAPS = """
 workflow = (graph(S).map("files", lambda state: ["a", "b"], graph(S).tool("read", lambda item: note(item)))
     .tool("end", lambda state: None).compile())
@@ -181,6 +188,19 @@ async def test_a_run_continues_while_no_one_reads_its_pipe(user: User) -> None:
         events = [news.event for news in screen.heard if isinstance(news, WorkflowActivity)]
         numbers = [int(event.text.split()[0]) for event in events if isinstance(event, Warning)]
         assert numbers == list(range(3000))
+
+
+async def test_secrets_in_events_of_a_run_are_not_shown(user: User) -> None:
+    has_puppet(user)
+    workflow(user, "leaks", LEAKS)
+    user.env["DEMO_API_KEY"] = SECRET
+    async with engine(user, "--agent", AGENT) as screen:
+        run = screen.submit("/leaks now")
+        assert (await screen.ended(run)).status == "completed"
+        events = [event.event for event in screen.heard if isinstance(event, WorkflowActivity)]
+        warnings = [event.text for event in events if isinstance(event, Warning)]
+        assert warnings == ["the key is [redacted]"]
+        assert SECRET not in repr(events)
 
 
 async def test_a_question_of_a_workflow_is_answered_while_it_waits(user: User) -> None:

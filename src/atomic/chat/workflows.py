@@ -1,7 +1,7 @@
 """Runs of workflows. Each is a process of its own, which continues when the screen ends.
 
-The events of a run that was started here come from its pipe; those of a run that another process started come from its
-log. Both are stopped, and their questions answered, by messages in the run's inbox.
+Events come from the pipe of a run that was started here, or from the log of a run that another
+process started. Stops and answers are messages in the run's inbox.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from atomic.runs.events import QuestionAsked, RunEnded, RunStarted, WorkflowEven
 from atomic.runs.log_follower import follow_log
 from atomic.sessions.errors import SessionError
 from atomic.sessions.inbox import POLL_SECONDS
+from atomic.sessions.logs import EventRedactor
 from atomic.sessions.store import Session, SessionStore
 from atomic.workflows.errors import UntrustedError, WorkflowLoadError
 
@@ -93,12 +94,12 @@ class WorkflowRuns:
     async def _show(
         self, run: Run, session: Session, events: AsyncGenerator[WorkflowEvent], end_it: Callable[[], Any]
     ) -> End:
-        """Show events until the run ends. Cancelling this leaves the run alone."""
+        """Show events until the run ends. Cancelling this does not stop the run."""
         resume = f"atomic resume {session.id}"
         run.resume = resume
         run.interrupt = lambda: _ask_to_stop(session)
         run.break_off = lambda: self._background.start(end_it())
-        if run.is_stopping:  # it was asked before the session was known
+        if run.is_stopping:  # the stop came before the session was known
             _ask_to_stop(session)
         drawing = self._background.start(self._draw(run, session))
         try:
@@ -223,19 +224,32 @@ async def _end_owner(session: Session) -> None:
 
 
 async def _all_events(first: RunStarted, child: _Child, session: Session) -> AsyncGenerator[WorkflowEvent]:
-    """Yield the events of an own child from its pipe; if the pipe ends before the run, the rest from the log."""
-    yield first
+    """Yield the redacted events of a child from its pipe, and the rest from the log if the pipe ends early.
+
+    The log is redacted, the pipe is not: this is the place where its events enter.
+    """
+    redactor = EventRedactor(session.redactor)
     last = first.time
-    async for event in child.events:
-        if isinstance(event, _StartRefused):
-            continue
+    for event in _decoded(redactor.add(msgspec.to_builtins(first))):
         yield event
-        last = event.time
-        if isinstance(event, RunEnded):
+    async for received in child.events:
+        if isinstance(received, _StartRefused):
+            continue
+        for event in _decoded(redactor.add(msgspec.to_builtins(received))):
+            yield event
+        last = received.time
+        if isinstance(received, RunEnded):
             return
+    for event in _decoded(redactor.rest()):
+        yield event
     async for event in follow_log(session):
         if event.time > last:
             yield event
+
+
+def _decoded(lines: Iterable[Mapping[str, Any]]) -> Iterator[WorkflowEvent]:
+    for line in lines:
+        yield msgspec.convert(line, WorkflowEvent)
 
 
 class _Child:
@@ -251,7 +265,7 @@ class _Child:
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[None]:
-        """Read its output meanwhile. Leaving closes the pipe and does not end the process."""
+        """Read its output inside this context. Leaving closes the pipe and does not end the process."""
         loop = asyncio.get_running_loop()
         pipe = self._process.stdout
         assert pipe is not None

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +40,7 @@ class SessionLogs:
         self._redactor = redactor
         self._files: dict[str, int] = {}
         self._seq = 0
-        self._streams: dict[Key, _Stream] = {}
+        self._events = EventRedactor(redactor)
 
     @property
     def events(self) -> Path:
@@ -52,18 +52,8 @@ class SessionLogs:
 
     def event(self, line: Line) -> None:
         """Log an event of the run."""
-        inner: Any = line.get("event")
-        if not isinstance(inner, Mapping):
-            self._event(line)
-            return
-        inner = cast("Line", inner)
-        if inner["type"] in _DELTAS:
-            stream = self._streams.setdefault(_key(line, inner), _Stream(line))
-            self._put(stream, stream.add(str(inner["text"]), self._redactor))
-            return
-        if inner["type"] in _ENDS_MESSAGE:
-            self._end_streams(line, inner)
-        self._event(line)
+        for ready in self._events.add(line):
+            self._event(ready)
 
     def call(self, line: Line) -> None:
         """Log a finished call of an agent."""
@@ -84,31 +74,15 @@ class SessionLogs:
 
     def close(self) -> None:
         """Write the text that is held back, and close the files."""
-        for stream in self._streams.values():
-            self._put(stream, stream.rest())
-        self._streams.clear()
+        for ready in self._events.rest():
+            self._event(ready)
         for file in self._files.values():
             os.close(file)
         self._files.clear()
 
-    def _end_streams(self, line: Line, inner: Line) -> None:
-        """Write the held text of the agents whose message this event ends."""
-        *place, agent, type, id = _key(line, inner)
-        ended = {agent, id} if type == "subagent_ended" else {agent}
-        is_turn_over = type == "turn_ended" and agent is None  # which also ends the sub-agents of the turn
-        for key in [key for key in self._streams if key[:3] == (*place,)]:
-            if is_turn_over or key[3] in ended:
-                stream = self._streams.pop(key)
-                self._put(stream, stream.rest())
-
-    def _put(self, stream: _Stream, text: str) -> None:
-        if text:
-            event = {**stream.line["event"], "text": text}
-            self._event({**stream.line, "event": event})
-
     def _event(self, line: Line) -> None:
         self._seq += 1
-        self._write("events.jsonl", msgspec.json.encode(self._redactor.data({**line, "seq": self._seq})))
+        self._write("events.jsonl", msgspec.json.encode({**line, "seq": self._seq}))
 
     def _write(self, name: str, data: bytes) -> None:
         try:
@@ -119,6 +93,52 @@ class SessionLogs:
                 rest = rest[os.write(self._files[name], rest) :]
         except OSError as error:
             self.failure = self.failure or error
+
+
+class EventRedactor:
+    """Removes secrets from the events of a run.
+
+    The text of an agent comes in pieces, and a secret may span two of them. So pieces
+    are joined, and released line by line once no later piece can complete a secret.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._streams: dict[Key, _Stream] = {}
+
+    def add(self, line: Line) -> Iterator[Line]:
+        """Add an event, and yield the events that are ready."""
+        inner: Any = line.get("event")
+        if isinstance(inner, Mapping):
+            inner = cast("Line", inner)
+            if inner["type"] in _DELTAS:
+                stream = self._streams.setdefault(_key(line, inner), _Stream(line))
+                yield from self._released(stream, stream.add(str(inner["text"]), self._redactor))
+                return
+            if inner["type"] in _ENDS_MESSAGE:
+                yield from self._end_streams(line, inner)
+        yield self._redactor.data(line)
+
+    def rest(self) -> Iterator[Line]:
+        """Yield the text that is held back."""
+        for stream in self._streams.values():
+            yield from self._released(stream, stream.rest())
+        self._streams.clear()
+
+    def _end_streams(self, line: Line, inner: Line) -> Iterator[Line]:
+        """Yield the held text of the agents whose message this event ends."""
+        *place, agent, type, id = _key(line, inner)
+        ended = {agent, id} if type == "subagent_ended" else {agent}
+        is_turn_over = type == "turn_ended" and agent is None  # which also ends the sub-agents of the turn
+        for key in [key for key in self._streams if key[:3] == (*place,)]:
+            if is_turn_over or key[3] in ended:
+                stream = self._streams.pop(key)
+                yield from self._released(stream, stream.rest())
+
+    def _released(self, stream: _Stream, text: str) -> Iterator[Line]:
+        if text:
+            event = {**stream.line["event"], "text": text}
+            yield self._redactor.data({**stream.line, "event": event})
 
 
 class _Stream:
