@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from atomic.sessions import SqliteJournal, database, leases
+from atomic.sessions import SqliteJournal, database, owner
 from tests.disk.cases import Place
 from tests.disk.tracer import Entry, run_traced
 from tests.disk.workflow import make_tasks
@@ -48,7 +48,7 @@ def copied_pages(place: Place) -> Iterator[bool]:
                     yield may_write(place.journal)
 
 
-def test_nobody_can_write_while_a_log_is_copied(tmp_path: Path) -> None:
+def test_no_process_can_write_while_a_log_is_copied(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for folder in (place.run, place.ledger.parent, place.tasks.parent):
         folder.mkdir()
@@ -65,7 +65,7 @@ def life(log: Path) -> int:
 
 
 def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.001)
+    monkeypatch.setattr(owner, "RENEW_SECONDS", 0.001)
     monkeypatch.setattr(database, "CHECKPOINT_PAGES", 10)
     log, deadline = tmp_path / "journal.db-wal", time.monotonic() + 60
     with SqliteJournal(tmp_path / "journal.db") as journal:
@@ -77,7 +77,7 @@ def test_the_log_of_a_run_that_only_waits_stays_short(tmp_path: Path, monkeypatc
         assert log.stat().st_size < 15 * database.PAGE_SIZE
 
 
-def test_a_log_that_somebody_else_writes_is_copied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_another_process_writes_is_copied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint waits for nobody, and nothing depends on it."""
     monkeypatch.setattr(database, "CHECKPOINT_PAGES", 3)
     path = tmp_path / "journal.db"

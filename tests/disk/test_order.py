@@ -15,7 +15,7 @@ from tests.disk.tracer import TracerError, seize
 from tests.disk.workflow import needs
 
 
-def test_the_trace_tells_all_that_was_done(watched: Case) -> None:
+def test_the_trace_has_every_operation(watched: Case) -> None:
     """The model, with every operation played, is what the system shows: no write and no name was missed."""
     disk = Disk(watched.trace)
     for op in watched.trace.ops:

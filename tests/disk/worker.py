@@ -37,7 +37,7 @@ class Ledger:
 def in_a_hurry() -> ExitStack:
     """What happens every few seconds or megabytes happens in this short run too: a thread renews leases, logs wrap."""
     stack = ExitStack()
-    stack.enter_context(patch("atomic.sessions.leases.RENEW_SECONDS", 0.02))
+    stack.enter_context(patch("atomic.sessions.owner.RENEW_SECONDS", 0.02))
     stack.enter_context(patch("atomic.sessions.database.CHECKPOINT_PAGES", 40))
     return stack
 

@@ -9,7 +9,7 @@ from atomic.entities import Entity, EntityRegistry, Location
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """Put files below a folder; all folders on the way are made."""
+    """Write files below a folder."""
     for name, content in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -20,7 +20,7 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 def load(
     tmp_path: Path, project: Mapping[str, str | bytes] = {}, home: Mapping[str, str | bytes] = {}
 ) -> EntityRegistry:
-    """The registry of a project and a home folder with these files."""
+    """Load the registry of a project and a home folder with these files."""
     folders = [tmp_path / "project", tmp_path / "home"]
     for folder, files in zip(folders, (project, home), strict=True):
         folder.mkdir(exist_ok=True)
@@ -29,12 +29,12 @@ def load(
 
 
 def own(registry: EntityRegistry) -> list[Entity]:
-    """All that counts and is not built in."""
+    """Return the winners that are not built in."""
     return [entity for entity in registry.all() if entity.source.location is not Location.BUILTIN]
 
 
 def one(tmp_path: Path, name: str, text: str | bytes) -> Entity:
-    """The one entity that a project with one file has."""
+    """Return the only entity of a project with one file."""
     registry = load(tmp_path, {name: text})
     assert registry.diagnostics == []
     [entity] = own(registry)
@@ -42,5 +42,5 @@ def one(tmp_path: Path, name: str, text: str | bytes) -> Entity:
 
 
 def reasons(registry: EntityRegistry) -> list[tuple[str, int, str]]:
-    """The diagnostics: the file's name, the line and the reason."""
+    """Return file name, line and reason of each diagnostic."""
     return [(found.path.name, found.line, found.reason) for found in registry.diagnostics]

@@ -1,4 +1,4 @@
-"""Whatever a stranger's repository holds: the rest loads, each bad file is one diagnostic, nothing outside is read."""
+"""Bad files of a repository: each is one diagnostic, the rest loads, nothing outside is read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONTENTS: dict[str, tuple[str | bytes, int, str]] = {
 
 
 def alone_is_bad(registry: EntityRegistry, name: str = "bad.md") -> tuple[int, str]:
-    """The good one is there, and exactly one diagnostic, about the bad one."""
+    """Check that the good entity is there and return the only diagnostic."""
     assert [entity.name for entity in own(registry)] == ["good"]
     [(file, line, reason)] = reasons(registry)
     assert file == name
@@ -118,12 +118,12 @@ def a_link_to_a_file_outside(file: Path, project: Path) -> None:
 
 
 def a_link_to_a_pipe_outside(file: Path, project: Path) -> None:
-    os.mkfifo(project.parent / "canary")  # whoever opens it to read without care waits for ever
+    os.mkfifo(project.parent / "canary")  # a careless reader would block
     file.symlink_to(project.parent / "canary")
 
 
 def a_link_to_a_neighbour(file: Path, project: Path) -> None:
-    """Its path begins like the project's."""
+    """Link to a folder whose path begins like the project's."""
     write(project.parent / "project-2", {"x.md": HEAD})
     file.symlink_to(project.parent / "project-2/x.md")
 
@@ -145,7 +145,7 @@ def a_link_to_a_neighbour(file: Path, project: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("file", [BAD, ".claude/skills/bad/SKILL.md"])
-def test_what_is_no_file_of_the_project_is_not_read(
+def test_only_regular_files_of_the_project_are_read(
     tmp_path: Path, make: Callable[[Path, Path], None], reason: str, file: str
 ) -> None:
     project = write(tmp_path / "project", GOOD)
@@ -221,7 +221,7 @@ def test_a_flood_of_files_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "more than 50" in registry.diagnostics[0].reason
 
 
-def test_a_broken_configuration_says_where(tmp_path: Path) -> None:
+def test_a_broken_configuration_is_reported_with_its_line(tmp_path: Path) -> None:
     registry = load(tmp_path, {**GOOD, "opencode.jsonc": '{\n /* a\n b */\n "agent": {x}\n}'})
     assert alone_is_bad(registry, "opencode.jsonc")[0] == 4
     registry = load(tmp_path, {"opencode.jsonc": '{\n "command": []}'})

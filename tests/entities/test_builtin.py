@@ -1,4 +1,4 @@
-"""The built-in skills and agents: all are there, in a user's format, and what they ask for can be read by Atomic."""
+"""The built-in skills and agents exist in a user's format, and Atomic can read their outputs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Review(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Document:
-    """One of the files, taken apart without any help of Atomic."""
+    """One of the files, parsed without Atomic."""
 
     def __init__(self, path: Path) -> None:
         self.text = path.read_text()
@@ -67,11 +67,11 @@ class Document:
 
     @property
     def hint(self) -> str:
-        """As it stands there: `[file]` is no list."""
+        """Return the source text: `[file]` is not a list."""
         return re.findall(r"^argument-hint: (.*)$", self.text, re.MULTILINE)[0]
 
     def example(self) -> str:
-        """The one example of JSON in it."""
+        """Return the only JSON example."""
         [example] = re.findall(r"^```json\n(.*?)^```", self.body, re.DOTALL | re.MULTILINE)
         return example
 
@@ -89,12 +89,12 @@ def document(request: pytest.FixtureRequest) -> Document:
     return Document(FILES[request.param])
 
 
-def test_there_are_those_that_are_promised_and_no_others() -> None:
+def test_exactly_the_promised_files_exist() -> None:
     assert set(FOLDER.rglob("*.md")) == set(FILES.values())
 
 
 @pytest.mark.parametrize("which", FILES)
-def test_the_front_matter_says_what_a_users_would(which: str) -> None:
+def test_the_front_matter_has_the_fields_of_a_users_file(which: str) -> None:
     kind, name = which.split()
     head = Document(FILES[which]).head
     assert head["name"] == name
@@ -111,7 +111,7 @@ def test_the_front_matter_says_what_a_users_would(which: str) -> None:
     assert head.get("aliases") == (["ci"] if name == "commit" else None)
 
 
-def test_each_says_its_role_what_to_read_how_to_work_what_comes_out_and_what_not_to_do(document: Document) -> None:
+def test_each_has_a_role_and_the_four_sections(document: Document) -> None:
     before, *_ = document.body.split(PARTS[0])
     assert re.search(r"^You are (a|an|the) ", before, re.MULTILINE)
     assert [line for line in document.body.splitlines() if line in PARTS] == PARTS
@@ -179,7 +179,7 @@ def test_agents_cost_what_their_work_is_worth(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SKILLS))
-def test_a_skill_goes_on_with_the_model_of_the_conversation(name: str) -> None:
+def test_a_skill_keeps_the_model_of_the_conversation(name: str) -> None:
     assert skill(name).head["model"] == "inherit"  # another one would have to read all of it again, uncached
 
 
@@ -224,7 +224,7 @@ def test_the_promise_is_spelled_as_ralph_spells_it_and_no_prompt_looks_like_anot
         assert "[atomic role=" not in agent(name).body  # a program that looks for it must find the prompt's own
 
 
-def test_each_skill_of_the_chain_reads_what_the_one_before_leaves() -> None:
+def test_each_skill_of_the_chain_reads_the_output_of_the_previous_one() -> None:
     research, spec, tasks = "research/docs/<date>-<topic>.md", "specs/<date>-<topic>.md", "research/tasks.json"
     assert f"`{research}`" in output_of("research-codebase")
     assert research in first_reads_of("create-spec")
@@ -242,7 +242,7 @@ def first_reads_of(name: str) -> str:
     return skill(name).body.split("## Read first")[1].split("## How to work")[0]
 
 
-def test_what_the_template_of_research_holds_is_what_the_specification_looks_for() -> None:
+def test_create_spec_finds_its_headings_in_the_research_template() -> None:
     for heading in re.findall(r'"([A-Z][a-z ]+)"', first_reads_of("create-spec")):
         assert f"## {heading}" in output_of("research-codebase") + output_of("create-spec")
     assert "- **R1**" in output_of("create-spec")
@@ -262,7 +262,7 @@ def test_a_skill_or_agent_that_is_named_exists(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["agent worker", "agent fixer", "skill implement-feature", "agent debugger"])
-def test_those_who_work_at_night_are_told_what_goes_wrong_there(which: str) -> None:
+def test_unattended_roles_are_warned_of_typical_mistakes(which: str) -> None:
     forbidden = Document(FILES[which]).body.split("## Do not")[1]
     assert re.search(r"(skip|loosen|weaken)", forbidden)  # tests until they pass
     assert "Checked" in Document(FILES[which]).body  # what ran, and what it printed
@@ -270,7 +270,7 @@ def test_those_who_work_at_night_are_told_what_goes_wrong_there(which: str) -> N
         assert "`git add -A`" in forbidden  # the files of others
 
 
-def test_the_documentation_shows_all_of_them_and_what_it_shows_is_true() -> None:
+def test_the_documentation_shows_all_of_them_correctly() -> None:
     text = (Path(__file__).parents[2] / "docs" / "skills.md").read_text()
     for name in SKILLS:
         assert f"### `/{name} {skill(name).hint}`" in text

@@ -39,7 +39,7 @@ ALL = (*OFFERED, "webfetch", "websearch", "task", "todo", "skill")
 
 
 class Runs:
-    """What the model was asked when each skill and each agent ran once."""
+    """The requests to the model when each skill and each agent ran once."""
 
     def __init__(self, name: str, entities: EntityRegistry, server: ModelServer, folder: Path) -> None:
         self.provider: AgentProvider = require_provider(name)
@@ -65,14 +65,14 @@ class Runs:
         assert end.reason is EndReason.DONE, f"{skill.name}: {end.error}"
 
     def call(self, kind: str, name: str) -> ModelCall:
-        """The first call of the model in that run."""
+        """Return the first call of the model in that run."""
         return next(call for call in self._server.calls if call.script == f"{kind}.{name}")
 
 
 async def one_turn(
     provider: AgentProvider, skill: Entity, arguments: str, folder: Path, agents: Sequence[Entity] = ()
 ) -> TurnEnded:
-    """A skill as a turn of a fresh conversation, with agents that it may start."""
+    """Run a skill as a turn of a new conversation, with agents that it may start."""
     options = SessionOptions(cwd=folder, tools=skill.tools, denied_tools=skill.denied_tools, agents=agents)
     async with asyncio.timeout(120), provider.open(options) as session:
         events = [event async for event in session.send(skill.expand(arguments))]
@@ -125,7 +125,7 @@ async def test_a_skill_arrives_as_the_prompt_with_its_arguments_and_tools(runs: 
 
 
 def check_tools(call: ModelCall, entity: Entity, provider: str) -> None:
-    """The tools it names are offered, and none of the others that all agents have."""
+    """Check that only the named tools of those that all agents have are offered."""
     named = ALL if entity.tools is None else entity.tools
     wanted = {tool for name in OFFERED if name in named for tool in spelled([name], provider)[:1]}
     if entity.tools is None and provider == "claude":
@@ -192,7 +192,7 @@ def find(pattern: str) -> Call:
 
 
 def chain_scripts(folder: Path) -> Mapping[str, Script]:
-    """A model that does what each skill says: look for the file of the one before, read it, leave its own."""
+    """Script a model that follows each skill: find and read the previous file, write its own."""
     research, spec = folder / "research/docs/2026-03-02-greeting.md", folder / "specs/2026-03-02-greeting.md"
     tasks = folder / "research/tasks.json"
     return {
@@ -257,7 +257,7 @@ async def test_research_specification_and_tasks_work_as_a_chain(tmp_path: Path) 
 
 
 def results_of(calls: Sequence[ModelCall]) -> dict[str, list[str]]:
-    """What the tools said, for each script, call by call."""
+    """Return the results of the tools for each script, call by call."""
     results: dict[str, list[str]] = {}
     for call in calls:
         if call.script is not None and call.turn > 0:

@@ -1,4 +1,4 @@
-"""What a file becomes: its name, aliases, description, hint and prompt, in each format."""
+"""Name, aliases, description, hint and prompt of a file in each format."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_commands_need_none(tmp_path: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize(("file", "label"), [(AGENTS[0], "Agent"), (COMMANDS[0], "Command"), (SKILLS[0], "Skill")])
-def test_a_missing_description_says_what_it_is(tmp_path: Path, file: str, label: str) -> None:
+def test_a_missing_description_is_kind_and_name(tmp_path: Path, file: str, label: str) -> None:
     assert one(tmp_path, file, "---\nmodel: opus\n---\n").description == f"{label}: x"
 
 
@@ -76,7 +76,7 @@ def test_names_that_can_be_typed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["my file.md", "y" * 70 + ".md", "new\nline.md", "tab\t.md", "esc\x1b.md"])
-def test_a_file_whose_name_is_none_needs_one_inside(tmp_path: Path, file: str) -> None:
+def test_a_file_with_an_invalid_name_needs_a_name_field(tmp_path: Path, file: str) -> None:
     registry = load(tmp_path, {f".claude/commands/{file}": "Hi"})
     assert own(registry) == []
     [(_, line, reason)] = reasons(registry)
@@ -118,7 +118,7 @@ def test_hidden(tmp_path: Path, file: str, lines: str, hidden: bool) -> None:
 
 
 @pytest.mark.parametrize("file", [AGENTS[1], COMMANDS[1]])
-def test_what_opencode_has_disabled_is_none(tmp_path: Path, file: str) -> None:
+def test_entities_that_opencode_disables_are_skipped(tmp_path: Path, file: str) -> None:
     registry = load(tmp_path, {file: "---\ndisable: true\n---\nHi"})
     assert own(registry) == []
     assert registry.diagnostics == []
@@ -140,7 +140,7 @@ def test_claudes_word_for_a_session_of_its_own(tmp_path: Path) -> None:
     assert (entity.agent, entity.subtask) == (None, True)
 
 
-def test_opencodes_json_says_who_is_to_run_it(tmp_path: Path) -> None:
+def test_opencodes_json_names_the_agent_of_a_command(tmp_path: Path) -> None:
     text = '{"command": {"x": {"template": "Go.", "agent": "plan", "subtask": true}, "y": {"template": "Go."}}}'
     x, y = own(load(tmp_path, {"opencode.json": text}))
     assert (x.agent, x.subtask, y.agent, y.subtask) == ("plan", True, None, False)
@@ -187,7 +187,7 @@ def test_a_prompt_is_read_on_first_use(tmp_path: Path) -> None:
     assert entity.prompt == "New"
 
 
-def test_a_prompt_that_has_gone_says_so(tmp_path: Path) -> None:
+def test_a_missing_prompt_file_is_an_error(tmp_path: Path) -> None:
     entity = one(tmp_path, COMMANDS[0], "Hi")
     file = tmp_path / "project" / COMMANDS[0]
     file.unlink()

@@ -138,12 +138,12 @@ def test_tools_of_copilot(tmp_path: Path, names: str, tools: list[str]) -> None:
 
 
 @pytest.mark.parametrize("file", [".claude/commands/x.md", ".claude/skills/x/SKILL.md", ".atomic/skills/x/SKILL.md"])
-def test_commands_and_skills_say_allowed_tools(tmp_path: Path, file: str) -> None:
+def test_commands_and_skills_use_allowed_tools(tmp_path: Path, file: str) -> None:
     entity = one(tmp_path, file, "---\nallowed-tools: Bash(git add:*), Read\ndisallowed-tools: Write\n---\nHi\n")
     assert (entity.tools, entity.denied_tools) == (["bash", "read"], ["write"])
 
 
-def test_the_same_words_in_json(tmp_path: Path) -> None:
+def test_the_same_fields_in_json(tmp_path: Path) -> None:
     config = """{"agent": {
       "a": {"tools": {"bash": true, "write": false}, "model": "anthropic/claude-sonnet-4-5"},
       "b": {"tools": {"write": false, "edit": false}, "permission": {"bash": {"*": "deny"}}, "hidden": true},

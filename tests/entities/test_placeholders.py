@@ -1,4 +1,4 @@
-"""What the user typed goes into the prompt once, and is never looked at again."""
+"""Arguments replace placeholders once and are not expanded again."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_typed_text_arrives_as_it_was_typed(typed: str, prompt: str) -> None:
     assert text.endswith(typed if typed.strip() else "[no arguments provided]")
 
 
-def test_a_skill_with_more_files_says_where_they_are(tmp_path: Path) -> None:
+def test_a_skill_with_more_files_names_its_folder(tmp_path: Path) -> None:
     head = "---\ndescription: x\n---\nDo $1.\n"
     registry = load(
         tmp_path,

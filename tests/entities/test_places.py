@@ -1,4 +1,4 @@
-"""Every place of the table gives what lies there, under the right kind, provider and level."""
+"""Every folder of the table is read with the right kind, provider and location."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_opencodes_configuration_is_read(tmp_path: Path, level: str, file: str, 
 
 
 @pytest.mark.parametrize("file", NOT_THERE)
-def test_other_files_are_left_alone(tmp_path: Path, file: str) -> None:
+def test_other_files_are_ignored(tmp_path: Path, file: str) -> None:
     registry = load(tmp_path, {file: HEAD})
     assert own(registry) == []
     assert registry.diagnostics == []
@@ -153,7 +153,7 @@ def test_the_environment_moves_the_users_folders(
     assert named.description == "old", "a home folder that was named is not moved"
 
 
-def test_the_project_is_that_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_project_is_found_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = write(tmp_path / "project", {**REPOSITORY, ".claude/commands/x.md": "Hi", "src/deep/a.txt": ""})
     home = write(tmp_path / "home", {})
     home.mkdir()

@@ -1,4 +1,4 @@
-"""Which definition counts, how it is found, and what is noticed when files change."""
+"""Precedence of definitions, search, and changes of files."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_project_beats_the_package_only_if_it_is_trusted(tmp_path: Path) -> No
     assert registry.find("skill", "ci") is None, "a losing entity's aliases lose too"
 
 
-def test_a_project_that_is_trusted_meanwhile_counts_after_a_refresh(tmp_path: Path) -> None:
+def test_a_project_that_becomes_trusted_counts_after_a_refresh(tmp_path: Path) -> None:
     load(tmp_path, {".github/skills/Commit/SKILL.md": "---\ndescription: ours\n---\nHi"})
     approved = False
     registry = EntityRegistry.load(tmp_path / "project", tmp_path / "home", is_trusted=lambda: approved)
@@ -222,7 +222,7 @@ def test_changes_are_noticed_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_thousand_files_are_loaded_and_none_has_changed(tmp_path: Path) -> None:
-    """How long that takes, `make bench` judges."""
+    """Load many entities; `make bench` limits the time."""
     head = "---\nname: {}\ndescription: Reviews what has changed\ntools: Read, Grep, Bash(git:*)\nmodel: sonnet\n---\n"
     places = (".claude/agents/{}.md", ".opencode/agent/{}.md", ".github/agents/{}.agent.md", ".atomic/agents/{}.md")
     files = {places[i % 4].format(f"a{i}"): head.format(f"a{i}") + "Prompt\n" * 300 for i in range(1000)}

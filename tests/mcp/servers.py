@@ -1,4 +1,4 @@
-"""MCP servers to ask: a program that does as its arguments say, and one at an address of either kind."""
+"""MCP servers for tests: a program controlled by its arguments, and two at addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 
 def answer(message: Json, tools: list[str], page: int = 2) -> Json | None:
-    """What a server of these tools says; the list comes in pages."""
+    """Return the answer of a server with these tools, whose list has pages."""
     if "id" not in message or "method" not in message:
         return None
     result: Json = {}
@@ -32,7 +32,7 @@ def answer(message: Json, tools: list[str], page: int = 2) -> Json | None:
 
 
 class Seen:
-    """What a server at an address was asked."""
+    """The requests that a server at an address received."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -41,7 +41,7 @@ class Seen:
 
 @contextmanager
 def over_http(tools: list[str], *, as_events: bool = False, status: int = 200) -> Generator[Seen]:
-    """Streamable HTTP; every answer as events if wanted, each behind a question of the server's own."""
+    """Serve streamable HTTP; answer with events if asked to, each after a request of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -84,7 +84,7 @@ def over_http(tools: list[str], *, as_events: bool = False, status: int = 200) -
 
 @contextmanager
 def over_events(tools: list[str], *, place: str = "/say") -> Generator[Seen]:
-    """HTTP with events, as it was before: one stream for all answers, which says first where the questions go."""
+    """Serve the older HTTP with events: one stream, whose first event names the address."""
     answers: queue.Queue[Json | None] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):
@@ -133,7 +133,7 @@ def _serving(handler: type[BaseHTTPRequestHandler]) -> Generator[str]:
 
 
 def main(how: str) -> None:
-    """A program: `good`, or bad in the way that it is told."""
+    """Run as a program: `good`, or bad in the way that its argument names."""
     match how:
         case "good":
             for line in sys.stdin:

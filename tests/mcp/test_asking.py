@@ -1,4 +1,4 @@
-"""Servers are asked for their tools: every transport, and everything that a bad one may do."""
+"""Tools are listed over every transport, also with servers that misbehave."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_the_smallest_server_and_our_own_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize("as_events", [False, True])
-async def test_a_server_at_an_address_is_asked_as_the_protocol_says(as_events: bool) -> None:
+async def test_http_requests_follow_the_protocol(as_events: bool) -> None:
     with over_http(TOOLS, as_events=as_events) as server:
         found = await only(entry(url=server.url, headers={"x-secret": "${WORD}"}), WORD="sesame")
     assert (found.tools, found.error, found.resolved.transport) == (TOOLS, "", Transport.HTTP)
@@ -114,12 +114,12 @@ async def test_a_bad_program_is_one_sentence(how: str, error: str) -> None:
     assert (found.tools, found.error) == ((), error)
 
 
-async def test_a_program_that_ends_says_why_but_not_its_secrets() -> None:
+async def test_the_reason_of_a_program_that_ends_is_redacted() -> None:
     found = await only(program("${TOKEN_OF_MINE}", env={"TOKEN_OF_MINE": "s3cr3t-value"}), TOKEN_OF_MINE="s3cr3t-value")
     assert found.error == "it ended with exit code 3: cannot log in with [redacted]"
 
 
-async def test_what_is_not_there_is_said() -> None:
+async def test_a_missing_server_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
@@ -137,13 +137,13 @@ async def test_what_is_not_there_is_said() -> None:
     [(401, "HTTP 401 Unauthorized: it wants a login"), (500, "HTTP 500 Internal Server Error"),
      (307, "HTTP 307 Temporary Redirect"), (404, "HTTP 404 Not Found")],
 )  # fmt: skip
-async def test_a_status_that_is_no_success_is_said(status: int, error: str) -> None:
+async def test_an_http_error_is_reported(status: int, error: str) -> None:
     with over_http(TOOLS, status=status) as server:
         assert (await only(entry(url=server.url))).error == error
 
 
 @pytest.mark.timed
-async def test_all_are_asked_at_once_and_none_keeps_the_others_waiting() -> None:
+async def test_servers_are_queried_concurrently() -> None:
     started = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as mute:  # takes connections, and says nothing
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/mcp"
@@ -152,7 +152,7 @@ async def test_all_are_asked_at_once_and_none_keeps_the_others_waiting() -> None
     judge(time.monotonic() - started, 7)
 
 
-async def test_nothing_is_left_of_a_program_when_nobody_waits_any_more(tmp_path: Path) -> None:
+async def test_a_cancelled_query_ends_the_program(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     waiting = entry(command=("/bin/sh", "-c", f"echo $$ > '{file}'; exec sleep 600"))
     asking = asyncio.create_task(only(waiting))

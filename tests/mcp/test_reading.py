@@ -1,4 +1,4 @@
-"""What somebody gets of the MCP servers that are written down in each tool's own files."""
+"""The MCP servers in the files of each tool."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_the_tools_own_switches_count(home: Path, project: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_project_cannot_switch_on_what_the_user_has_switched_off(home: Path, project: Path) -> None:
+def test_a_project_cannot_enable_a_server_that_the_user_disabled(home: Path, project: Path) -> None:
     put(home / ".opencode/opencode.json", {"mcp": {"jira": {**OPENCODE, "enabled": False}}})
     put(project / "opencode.json", {"mcp": {"jira": {"enabled": True}}})
     assert not one(load_mcp_entries(project, home)).enabled
@@ -161,14 +161,14 @@ def test_a_session_gets_enabled_servers_and_those_of_a_project_only_with_trust(h
     assert [entry.name for entry in found.usable(trusted=True)] == ["theirs", "mine"]
 
 
-def test_a_session_can_be_given_what_stands_in_an_entry(home: Path, project: Path) -> None:
+def test_an_entry_holds_all_that_a_session_needs(home: Path, project: Path) -> None:
     put(project / ".mcp.json", {"mcpServers": {"box": PROGRAM}})
     entry = one(load_mcp_entries(project, home))
     server = McpServer(name=entry.name, command=entry.command, env=entry.env, url=entry.url, headers=entry.headers)
     assert list(server.command) == ["npx", "-y", "server"]
 
 
-def test_the_environment_says_where_the_users_files_are(
+def test_the_environment_names_the_users_folders(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variables = {
@@ -193,7 +193,7 @@ def test_a_file_that_is_the_projects_and_the_users_is_the_users(home: Path) -> N
     assert one(load_mcp_entries(home, home)).location is Location.USER
 
 
-# ---- what is broken
+# ---- broken files
 
 
 BROKEN = [
@@ -237,7 +237,7 @@ def test_a_broken_server_leaves_the_others_of_its_file(home: Path, project: Path
 
 
 @pytest.mark.parametrize("key", ["cwd", "envFile"])
-def test_what_no_session_will_have_is_said(key: str, home: Path, project: Path) -> None:
+def test_options_that_no_session_gets_are_reported(key: str, home: Path, project: Path) -> None:
     put(project / ".mcp.json", {"mcpServers": {"box": {**PROGRAM, key: "x"}}})
     found = load_mcp_entries(project, home)
     assert [entry.name for entry in found.entries] == ["box"]
@@ -251,7 +251,7 @@ def test_a_file_without_servers_is_fine(content: bytes, home: Path, project: Pat
 
 
 @pytest.mark.parametrize("content", [b'{"mcpServers": \xff}', '{"mcpServers": {}}'.encode("utf-16"), b'{"a": 1}\0'])
-def test_bytes_that_are_no_text_are_one_diagnostic(content: bytes, home: Path, project: Path) -> None:
+def test_a_file_that_is_not_utf8_is_one_diagnostic(content: bytes, home: Path, project: Path) -> None:
     (project / ".mcp.json").write_bytes(content)
     assert len(load_mcp_entries(project, home).diagnostics) == 1
 
@@ -271,7 +271,7 @@ def test_json_with_comments_keeps_its_lines() -> None:
     assert error.value.lineno == 4
 
 
-# ---- what is no plain file in its place
+# ---- files that are not regular
 
 
 def test_only_regular_files_are_read(home: Path, project: Path) -> None:

@@ -37,7 +37,7 @@ def enabled_in(project: Path) -> dict[str, bool]:
     return {entry.name: entry.enabled for entry in found.entries}
 
 
-def test_what_the_user_says_beats_the_file_and_holds_in_one_project(tmp_path: Path) -> None:
+def test_the_users_choice_overrides_the_file_in_one_project(tmp_path: Path) -> None:
     here, there = project_in(tmp_path / "here"), project_in(tmp_path / "there")
     before = (here / ".mcp.json").read_text()
     set_enabled("on", False, project=here)
@@ -78,7 +78,7 @@ def test_it_is_kept_in_the_users_folder_for_the_user_alone(
 
 
 @pytest.mark.parametrize("content", ["{", '{"projects": 5}', '{"projects": {"/a": {"b": "c"}}}'])
-def test_a_damaged_state_is_said_and_not_written_over(content: str, tmp_path: Path, home: Path) -> None:
+def test_a_damaged_state_is_reported_and_not_overwritten(content: str, tmp_path: Path, home: Path) -> None:
     here = project_in(tmp_path / "here")
     file = home / ".atomic/mcp-state.json"
     file.parent.mkdir(parents=True)

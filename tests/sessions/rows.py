@@ -1,4 +1,4 @@
-"""Rows for journals in tests: the same ones in every process that asks for them."""
+"""Rows for journals in tests: the same in every process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ended_row(status: str = "completed") -> Row:
 
 
 def reference_rows(execution_id: str, steps: int = 24) -> list[Row]:
-    """A run as an engine writes it: mostly steps, other rows between them, one too large for a page."""
+    """Return rows like those of an engine: mostly steps, and one row too large for a page."""
     generator = random.Random(execution_id)
     rows = [start_row(execution_id, prompt="do it")]
     for step in range(1, steps + 1):
@@ -62,7 +62,7 @@ def snapshot_of(execution_id: str) -> bytes:
 
 
 def position(history: History, original: list[Row], snapshot: bytes | None = None) -> int | None:
-    """How many of the original rows a history stands for; None if it is no prefix of them."""
+    """Count the original rows of a history; None if it is not a prefix of them."""
     if history.start != msgspec.msgpack.decode(original[0].body, type=StartBody):
         return None
     first = 1

@@ -51,7 +51,7 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of files are synced, and nobody pulls the plug."""
+    """Make a folder in memory if possible, because thousands of files are synced."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
         yield Path(name)
@@ -81,7 +81,7 @@ def swapped(data: bytes, one: int, other: int, size: int, offset: int = 0) -> by
 
 
 def spread(total: int, count: int) -> Iterator[int]:
-    """So many places, evenly from the first to the last."""
+    """Return `count` places, evenly from the first to the last."""
     for index in range(count):
         yield index * (total - 1) // max(1, count - 1)
 
@@ -131,7 +131,7 @@ def mutants(files: Files, scale: float) -> Iterator[Mutant]:
 
 
 def wrecks(files: Files, count: int) -> Iterator[Mutant]:
-    """Several damages at once, also larger ones and bytes that were moved."""
+    """Make several damages at once, also large ones and moved bytes."""
     generator = random.Random(7)
     for index in range(count):
         wreck = dict(files)
@@ -155,7 +155,7 @@ def wrecks(files: Files, count: int) -> Iterator[Mutant]:
 
 
 def check_mutant(folder: Path, mutant: Mutant) -> str:
-    """Open, read, resume and write; gives what happened in a word."""
+    """Open, read, resume and write; return the result as a word."""
     path = folder / "journal.db"
     for suffix, data in mutant.files.items():
         Path(f"{path}{suffix}").write_bytes(data)
@@ -187,7 +187,7 @@ def check_copies(copies: list[Path], mutant: Mutant) -> None:
 
 
 def length_of(journal: SqliteJournal, name: str) -> int:
-    """How many rows of a run are left, 0 if it is gone; anything but a prefix of the original is an error."""
+    """Count the rows of a run, 0 if it is gone; fail unless they are a prefix of the original."""
     try:
         history = journal.history(name)
     except (RunNotFoundError, JournalError):
@@ -227,7 +227,7 @@ def extra_row(length: int) -> Row:
 
 
 def files_at(path: Path) -> Files:
-    """The database and its log as they are; a log that is missing is an empty one."""
+    """Return the database and its log; a missing log is empty."""
     log = Path(f"{path}-wal")
     return {"": path.read_bytes(), "-wal": log.read_bytes() if log.exists() else b""}
 
@@ -266,7 +266,7 @@ def test_a_run_that_is_owned_before_it_is_read_is_recovered_too(killed: Files, f
 
 
 def resume(journal: SqliteJournal, name: str) -> None:
-    """As an engine does it: own the run, then read it, then go on behind its last row."""
+    """Resume like an engine: own the run, read it, continue after its last row."""
     log = journal.acquire(name)
     before = journal.history(name)
     length = position(before, ORIGINALS[name], snapshot_of(name))

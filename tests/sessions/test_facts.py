@@ -1,4 +1,4 @@
-"""Facts of a run survive its process, and their copies are for people only."""
+"""Facts of a run survive its process, and their copies are only for users."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_changed_copy_is_named_and_written_again(tmp_path: Path) -> None:
         assert opened(tmp_path, journal).restore_copies() == changed
 
 
-def test_a_copy_that_a_kill_left_behind_is_no_finding(tmp_path: Path) -> None:
+def test_an_old_copy_after_a_kill_is_not_a_finding(tmp_path: Path) -> None:
     with SqliteJournal(tmp_path / "journal.db") as journal:
         facts = opened(tmp_path, journal)
         facts.set("a.json", 1)

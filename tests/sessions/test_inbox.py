@@ -1,4 +1,4 @@
-"""What other processes say to a run's owner; what is stale or damaged hurts nobody."""
+"""Messages of other processes to a run's owner; stale or damaged ones do no harm."""
 
 from __future__ import annotations
 

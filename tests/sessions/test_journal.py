@@ -51,7 +51,7 @@ def write(journal: Journal, execution_id: str, rows: list[Row]) -> RunLog:
 
 
 def change(path: Path, sql: str, *values: object) -> None:
-    """Do something to the file behind the journal's back."""
+    """Change the file without the journal."""
     connection = sqlite3.connect(path)
     with connection:
         connection.execute(sql, values)
@@ -90,7 +90,7 @@ def test_rows_of_one_call_are_written_together(journal: SqliteJournal) -> None:
     assert journal.history("run").rows == rows[1:]
 
 
-def test_a_run_goes_on_where_it_ended(path: Path) -> None:
+def test_a_run_continues_where_it_ended(path: Path) -> None:
     rows = reference_rows("run")
     for start in range(0, len(rows), 5):
         with SqliteJournal(path) as journal:
@@ -153,7 +153,7 @@ def test_records_are_the_finished_steps(journal: SqliteJournal) -> None:
     assert (failed.step, failed.status) == (None, "failed")
 
 
-def test_the_list_tells_how_far_each_run_is(journal: SqliteJournal) -> None:
+def test_the_list_has_the_progress_of_each_run(journal: SqliteJournal) -> None:
     write(journal, "new", [start_row("new")])
     write(journal, "going", [start_row("going"), step_row(1), step_row(2, n=7), resumed_row()])
     write(journal, "done", [start_row("done"), step_row(1), ended_row("completed")])
@@ -235,7 +235,7 @@ def test_any_text_can_be_an_id(journal: SqliteJournal, execution_id: str) -> Non
     assert [run.execution_id for run in journal.list()] == ["other", execution_id]
 
 
-def test_all_files_are_for_the_user_alone(tmp_path: Path) -> None:
+def test_only_the_user_may_read_the_files(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         journal = SqliteJournal(tmp_path / "new" / "folder" / "journal.db")
@@ -304,7 +304,7 @@ def test_a_place_that_cannot_hold_a_journal_is_said(tmp_path: Path) -> None:
             SqliteJournal(wrong)
 
 
-def test_a_closed_journal_says_so(path: Path) -> None:
+def test_a_closed_journal_refuses_calls(path: Path) -> None:
     journal = SqliteJournal(path)
     log = write(journal, "run", [start_row("run"), step_row(1)])
     journal.close()
@@ -459,7 +459,7 @@ def test_the_thread_that_renews_ends_with_the_last_run(journal: SqliteJournal) -
     assert not renewing()
 
 
-def test_a_journal_that_nobody_closed_gives_up_its_runs(path: Path) -> None:
+def test_an_unclosed_journal_releases_its_runs(path: Path) -> None:
     journal = SqliteJournal(path)
     write(journal, "run", [start_row("run"), step_row(1)])
     del journal

@@ -1,4 +1,4 @@
-"""The journal in memory and the one on the disk give the same answers, whatever is asked of them in whatever order."""
+"""The journals in memory and on the disk give the same results for every sequence of calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Journals(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def both(self, action: Callable[[Any, Callable[[str], str]], Any]) -> tuple[Any, Any]:
-        """Do it with both journals; the same must come of it, or the same kind of error."""
+        """Call both journals and compare the results or the kinds of errors."""
         answers: list[Any] = []
         for journal, ids in ((self.memory, dict[str, str]()), (self.disk, self.forks)):
             try:

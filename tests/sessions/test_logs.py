@@ -74,14 +74,14 @@ def test_a_line_without_end_does_not_fill_the_memory(folder: Path) -> None:
     assert SECRET.encode() not in logs.events.read_bytes()
 
 
-def test_the_end_of_a_turn_comes_behind_its_words(folder: Path) -> None:
+def test_the_end_of_a_turn_is_logged_after_its_text(folder: Path) -> None:
     ended = {**activity(""), "event": {"type": "turn_ended", "reason": "done", "text": SECRET, "agent": None}}
     lines = logged(folder, [activity("almost"), ended])
     assert [line["event"]["type"] for line in lines] == ["text_delta", "turn_ended"]
     assert lines[1]["event"]["text"] == "[redacted]"
 
 
-def test_the_last_words_of_a_sub_agent_come_before_its_end(folder: Path) -> None:
+def test_the_last_text_of_a_sub_agent_comes_before_its_end(folder: Path) -> None:
     ended = activity("", type="subagent_ended", id="s1")
     turn_ended = activity("", type="turn_ended")
     words = [activity("I am first.", agent="s1"), activity("I am second.", agent="s2"), activity("We begin.")]

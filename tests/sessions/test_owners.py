@@ -1,4 +1,4 @@
-"""One owner at a time: of two that reach for a run one gets it, and one that was replaced can write nothing more."""
+"""A run has one owner at a time, and a replaced owner can no longer write."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_stopped_owner_is_replaced_and_can_write_nothing_more(path: Path, work
         assert journal.history("run").snapshot is None
 
 
-def test_the_replaced_owner_is_told_by_whom(path: Path, worker: Callable[[], Worker]) -> None:
+def test_the_replaced_owner_learns_who_replaced_it(path: Path, worker: Callable[[], Worker]) -> None:
     other = worker()
     with SqliteJournal(path) as journal:
         log = journal.create("run", start_row("run"))

@@ -1,4 +1,4 @@
-"""What is refused, what is recovered, what is told about it, and what is left alone."""
+"""Damaged journals: refused, recovered and reported; other files are not changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = {name: reference_rows(name, steps=12) for name in RUNS}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A journal that was closed, with two runs."""
+    """Make a closed journal with two runs."""
     path = tmp_path / "journal.db"
     with SqliteJournal(path) as journal:
         for name, rows in ROWS.items():
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def change(path: Path, *statements: str) -> None:
-    """Damage what the journal says, not how SQLite keeps it."""
+    """Damage the content of the journal, not the structure of the database."""
     connection = sqlite3.connect(path, isolation_level=None)
     for sql in statements:
         connection.execute(sql)
@@ -42,7 +42,7 @@ def kept(path: Path) -> list[str]:
 
 
 def add_snapshot(path: Path) -> None:
-    """A snapshot behind all rows of both runs, and two more rows behind that of the second."""
+    """Add a snapshot after all rows of both runs, and two more rows to the second run."""
     with SqliteJournal(path) as journal:
         for name in RUNS:
             journal.acquire(name).snapshot(12, f"state of {name}".encode())
@@ -52,7 +52,7 @@ def add_snapshot(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n" * 700_000, b"print('hello')\n", bytes(50_000)], ids=len)
-def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_journal_is_not_changed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "journal.db"
     path.write_bytes(content)
     with pytest.raises(JournalError, match="not a journal of Atomic") as refused:
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path: Path, content: bytes)
     assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]
 
 
-def test_five_megabytes_of_junk_are_no_journal(tmp_path: Path) -> None:
+def test_five_megabytes_of_junk_are_not_a_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.write_bytes(content := os.urandom(5_000_000))
     with pytest.raises(JournalError):
@@ -82,7 +82,7 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_newer_journal_is_left_alone(path: Path) -> None:
+def test_a_newer_journal_is_not_changed(path: Path) -> None:
     change(path, "PRAGMA user_version = 2")
     before = path.read_bytes()
     with pytest.raises(JournalError, match="newer version of Atomic"):
@@ -201,7 +201,7 @@ def test_damage_before_a_snapshot_does_not_cost_the_run(path: Path) -> None:
         assert journal.recovered is None
 
 
-def test_a_recovery_keeps_what_a_snapshot_proves(path: Path) -> None:
+def test_a_recovery_keeps_rows_that_a_snapshot_proves(path: Path) -> None:
     add_snapshot(path)
     change(path, "UPDATE rows SET body = x'00' WHERE step = 5", "PRAGMA user_version = 0")
     for turn in range(2):
@@ -218,7 +218,7 @@ def test_a_recovery_keeps_what_a_snapshot_proves(path: Path) -> None:
                 journal.acquire("two").append([step_row(15)])
 
 
-def test_a_run_that_goes_on_is_not_cut_under_its_engine(path: Path) -> None:
+def test_a_running_run_is_not_cut(path: Path) -> None:
     with SqliteJournal(path) as journal:
         log = journal.acquire("one")
         log.append([step_row(13)])

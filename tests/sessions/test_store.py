@@ -1,4 +1,4 @@
-"""The folder of a run: made for the user alone, found by its id, listed, and without secrets."""
+"""The folder of a run: private, found by its id, listed, and without secrets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made(store: SessionStore, id: str | None = None, **facts: object) -> Session
     return store.create(record).record
 
 
-def test_a_session_is_for_the_user_alone(store: SessionStore) -> None:
+def test_only_the_user_may_read_a_session(store: SessionStore) -> None:
     before = os.umask(0)
     try:
         record = made(store)
@@ -48,7 +48,7 @@ def test_a_session_is_for_the_user_alone(store: SessionStore) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
 
 
-def test_what_is_saved_is_found_by_the_id_or_its_beginning(store: SessionStore) -> None:
+def test_a_saved_session_is_found_by_its_id_or_a_prefix(store: SessionStore) -> None:
     record = made(store, prompt="do it", config={"depth": 2})
     for id in (record.id, record.id[:8], record.id[:15].upper()):
         assert store.find(id).record == store.find(record.id).record
@@ -56,7 +56,7 @@ def test_what_is_saved_is_found_by_the_id_or_its_beginning(store: SessionStore) 
 
 
 @pytest.mark.parametrize("id", ["", "abc", "1234567", "../../etc/passwd", "g" * 8, "0" * 40, "*" * 8, "12345678/.."])
-def test_what_is_no_id_is_said_to_be_none(store: SessionStore, id: str) -> None:
+def test_an_invalid_id_is_refused(store: SessionStore, id: str) -> None:
     with pytest.raises(NoSessionIdError):
         store.find(id)
 
@@ -113,7 +113,7 @@ def test_a_save_that_fails_leaves_the_old_file(store: SessionStore, monkeypatch:
     assert {path.name for path in session.dir.iterdir()} == {"session.json", "logs", "inbox"}
 
 
-def test_what_is_in_the_file_is_not_written_again(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_record_is_not_written_again(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     session = store.find(made(store).id)
     written: list[bool] = []
 

@@ -67,7 +67,7 @@ def test_runs_in_several_threads_share_one_journal(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_is_not_stopped_by_a_lock_of_its_parent(tmp_path: Path) -> None:
-    """The child has its parent's locks, held by threads that it does not have."""
+    """Fork while threads hold locks: the child inherits locks whose threads it lacks."""
     with SqliteJournal(tmp_path / "journal.db") as journal:
         log = journal.create("run", start_row("run"))
         stop = threading.Event()

@@ -1,4 +1,4 @@
-"""A process with a journal that does what it is told, a line of JSON each: `worker.py PATH`."""
+"""A process with a journal that follows commands, one line of JSON each: `worker.py PATH`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of checksums: each row has one that continues that of the row before it.
+"""The chain of checksums: each row has one that continues the one before.
 
 A flipped bit, a missing row, or a row that was moved or taken from another run breaks the
 chain. The first checksum is seeded with the run's id, so runs cannot be exchanged either.
@@ -52,7 +52,7 @@ def seed_of(execution_id: str) -> int:
 
 
 def link(previous: int, seq: int, kind: int, step: int | None, body: bytes) -> int:
-    """Return the checksum of a row from that of the row before it."""
+    """Return the checksum of a row that follows the checksum `previous`."""
     return crc32(body, crc32(_pack(seq, kind, _NO_STEP if step is None else step), previous))
 
 
@@ -62,7 +62,10 @@ def snapshot_checksum(execution_id: str, snapshot: Snapshot) -> int:
 
 
 def is_link(previous: int, seq: int, row: tuple[Any, Any, Any], crc: Any) -> bool:
-    """Return whether the columns are those of the written row. A damaged file may have values of any type."""
+    """Return whether the columns are a row as it was written.
+
+    A damaged file may have values of any type.
+    """
     try:
         return link(previous, seq, *row) == crc
     except (TypeError, struct.error):
@@ -70,7 +73,7 @@ def is_link(previous: int, seq: int, row: tuple[Any, Any, Any], crc: Any) -> boo
 
 
 def is_snapshot(execution_id: str, snapshot: Snapshot, crc: Any) -> bool:
-    """Return whether the columns are those of a snapshot of this run."""
+    """Return whether the columns are a snapshot of this run."""
     try:
         return snapshot_checksum(execution_id, snapshot) == crc
     except (TypeError, struct.error):
@@ -78,7 +81,10 @@ def is_snapshot(execution_id: str, snapshot: Snapshot, crc: Any) -> bool:
 
 
 def verified(stored: Iterable[tuple[Any, ...]], number: int, seq: int, previous: int) -> Iterator[Row]:
-    """Check rows (key, kind, step, body, crc) that begin at `seq`. Raises BrokenChainError at the first bad one."""
+    """Yield rows (key, kind, step, body, crc) from `seq` on.
+
+    Raises BrokenChainError at the first bad one.
+    """
     base = first_key(number)
     for key, kind, step, body, crc in stored:
         # `is_link`, inlined for speed: a resume checks thousands of rows.

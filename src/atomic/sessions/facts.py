@@ -89,7 +89,7 @@ class Facts(Mapping[str, Any]):
             self._journal.history(self._id)
 
     def restore_copies(self) -> list[str]:
-        """Write copies that differ from the journal again, and return the names of all that ever differed."""
+        """Write copies that differ from the journal again, and return all names that ever differed."""
         for name in [name for name in self._values if name.endswith(_COPIED)]:
             self._note_if_changed(name)
             if not self._is_copied(name, self._values[name]):

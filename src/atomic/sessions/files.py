@@ -1,4 +1,4 @@
-"""File operations of a journal: lock, make private, copy aside, sync.
+"""File operations of a journal: lock, make private, copy aside, sync, replace.
 
 SQLite's own locks do not show whether another connection has a journal open: they belong
 to the process, and any `close()` of the database file drops them. So a separate file is
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.005
 
 
 class Lock:
-    """Shared by all that have a journal open, exclusive for one that inspects or repairs it."""
+    """A lock that is shared while a journal is open, and exclusive for a repair."""
 
     def __init__(self, path: str) -> None:
         self._path = f"{path}-lock"
@@ -172,3 +172,23 @@ def _same_files(path: str, copy: str) -> bool:
     if any(size_of(one) != size_of(other) for one, other in pairs):
         return False
     return all(size_of(one) == 0 or filecmp.cmp(one, other, shallow=False) for one, other in pairs)
+
+
+def rebuilt_path(path: str) -> str:
+    """Return the path of a complete rebuilt journal; `recovery` writes it."""
+    return f"{path}.recovered"
+
+
+def install_rebuilt(path: str) -> None:
+    """Rename a rebuilt journal into place, also one whose builder died before that.
+
+    The old log is deleted first: SQLite would apply it to the new file.
+    """
+    if not os.path.exists(rebuilt_path(path)):
+        return
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + suffix)
+    sync_folder(path)
+    os.rename(rebuilt_path(path), path)
+    sync_folder(path)

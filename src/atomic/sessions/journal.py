@@ -33,8 +33,7 @@ from atomic.graph.engine.journal import (
 )
 from atomic.sessions.chain import End, Snapshot, first_key, link
 from atomic.sessions.errors import DamagedError, Recovery
-from atomic.sessions.leases import Leases
-from atomic.sessions.owner import Owner
+from atomic.sessions.owner import Leases, Owner
 
 if TYPE_CHECKING:
     from atomic.sessions.storage import JournalFile
@@ -81,7 +80,7 @@ class SqliteJournal:
 
     @property
     def recovered(self) -> Recovery | None:
-        """What was recovered, if the file was damaged."""
+        """Return the report of a recovery, if the file was damaged."""
         return self._file.recovered
 
     def create(self, execution_id: str, start: Row) -> RunLog:

@@ -1,4 +1,4 @@
-"""The process that owns a run, and whether it still exists.
+"""The process that owns a run, whether it still exists, and the renewal of its leases.
 
 A dead process is noticed at once, a hanging one when it no longer renews its lease. Wall
 clocks jump, so ages are measured with the clock of the boot if both processes share it.
@@ -8,27 +8,38 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+if TYPE_CHECKING:
+    from atomic.sessions.database import LogKeeper
+
 RENEW_SECONDS = 5.0
 STALE_SECONDS = 15.0
+# The longest time that a caller waits for the end of the thread that renews leases.
+_LOCK_SECONDS = 1.0
 
 # Two readings of one clock on two processors may differ a little.
 _CLOCK_SLACK = 1.0
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A process that owns a run, with the times of its last renewal; in the order of the columns."""
+    """A process that owns a run, with the times of its last renewal; in the order of the columns.
+
+    boot: empty if the system has no boot id
+    space: the namespace in which the pid is valid
+    born: the start time of the process, because a pid is reused
+    """
 
     host: str
-    boot: str  # empty if the system has no boot id
-    space: str  # the namespace in which the pid is valid
+    boot: str
+    space: str
     pid: int
-    born: str  # a pid is reused; pid and start time together are not
+    born: str
     token: str
     ticked: float
     renewed: float
@@ -148,3 +159,78 @@ def is_running(pid: int, mark: str) -> bool:
     if (boot, space) != (me.boot, me.space):
         return True
     return _exists(pid, born)
+
+
+class Leases:
+    """Renews the leases of the added runs of one journal, in a thread.
+
+    A thread and not a task, because a node that blocks the event loop for a minute must not
+    lose the run.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._runs: dict[int, int] = {}
+        # Only the thread writes this, and only callers write `_runs`, so no lock is needed.
+        self._fenced: set[tuple[int, int]] = set()
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def add(self, number: int, fence: int) -> None:
+        self._runs[number] = fence
+        self.resume()
+
+    def remove(self, number: int) -> None:
+        self._runs.pop(number, None)
+        if not self._runs:
+            self.pause()
+
+    def pause(self) -> None:
+        """End the thread and close its connection; the runs are remembered."""
+        thread = self._thread
+        self._thread = None
+        if thread is not None:
+            self._stopped.set()
+            # The garbage collector may call this in the thread itself.
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def resume(self) -> None:
+        if self._runs and self._thread is None:
+            self._stopped = threading.Event()
+            self._thread = threading.Thread(
+                target=self._renew_until, args=(self._stopped,), name="atomic-leases", daemon=True
+            )
+            self._thread.start()
+
+    def _renew_until(self, stopped: threading.Event) -> None:
+        from atomic.sessions.database import LogKeeper
+
+        keeper = LogKeeper(self._path)
+        while not stopped.wait(RENEW_SECONDS):
+            self._renew(keeper)
+
+    def _renew(self, keeper: LogKeeper) -> None:
+        from atomic.sessions.database import SQLITE_ERRORS, connect
+
+        # A failure does not end the run: the next renewal tries again, and the fence
+        # protects the file.
+        try:
+            connection = connect(self._path, seconds=_LOCK_SECONDS)
+        except SQLITE_ERRORS:
+            return
+        try:
+            # A lease need not survive a power cut: it belongs to this boot.
+            connection.executescript("PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE;")
+            for number, fence in set(self._runs.items()) - self._fenced:
+                sql = "UPDATE runs SET ticked = ?, renewed = ? WHERE number = ? AND fence = ?"
+                if connection.execute(sql, (*clocks(), number, fence)).rowcount == 0:
+                    # Another process took it over.
+                    self._fenced.add((number, fence))
+            connection.execute("COMMIT")
+            # A run may wait for days while only leases are written.
+            keeper.wrote(connection)
+        except SQLITE_ERRORS:
+            pass
+        finally:
+            connection.close()

@@ -23,9 +23,8 @@ from atomic.sessions.chain import Snapshot
 from atomic.sessions.database import MAX_RUNS, OWNER_COLUMNS, PAGE_SIZE, SQLITE_ERRORS, read_snapshot
 from atomic.sessions.errors import DamagedError, FactsLostError, Recovery
 from atomic.sessions.facts import is_facts, run_of
-from atomic.sessions.files import copy_file, keep_aside, size_of, sync_file, sync_folder
+from atomic.sessions.files import copy_file, install_rebuilt, keep_aside, rebuilt_path, size_of, sync_file, sync_folder
 from atomic.sessions.owner import Owner
-from atomic.sessions.rebuilt_journal import finish, ready
 from atomic.sessions.tables import Run
 
 
@@ -106,9 +105,9 @@ def recover(path: str, damage: DamagedError, *, ours: Mapping[int, Run]) -> Reco
             raise JournalError(f'"{path}" is damaged: {damage.reason}; no run in it can be read', kept_as=kept_as)
         recovery = _report(path, damage, kept_as, readings, runs)
         _refuse_if_facts_are_lost(path, damage, recovery, readings, runs)
-        os.rename(f"{_work_folder(path)}/new", ready(path))
+        os.rename(f"{_work_folder(path)}/new", rebuilt_path(path))
         sync_folder(path)
-        finish(path)
+        install_rebuilt(path)
     except (*SQLITE_ERRORS, OSError) as error:
         reason = f"{damage.reason}; it could not be recovered: {error}"
         raise JournalError(f'"{path}" is damaged: {reason}', kept_as=kept_as) from error
@@ -358,7 +357,7 @@ def _build(target: str, runs: dict[str, _Found], ours: Mapping[int, Run]) -> Non
 
 
 def _copy_run(connection: sqlite3.Connection, run: _Found, ours: Run | None) -> bool:
-    """Copy the proved rows of a run; return False if there are none."""
+    """Copy the proved rows of a run; return False without rows."""
     # Prove and count again: a damaged tree may give other rows the second time.
     with closing(run.reading.connect()) as source:
         run.first = _copy_rows(connection, _proved(source, run.number, 0, chain.seed_of(run.execution_id)))

@@ -24,7 +24,7 @@ _NAMES = {RowKind.START: (4,), RowKind.MIGRATED: (2,), RowKind.OPENED: (7,)}
 
 
 class RedactingJournal:
-    """A journal that redacts what it writes to another one."""
+    """A journal that redacts rows and writes them to another one."""
 
     def __init__(self, journal: Journal, redactor: Redactor) -> None:
         self.inner = journal
@@ -32,7 +32,7 @@ class RedactingJournal:
 
     @property
     def recovered(self) -> Recovery | None:
-        """What was recovered, if the file was damaged."""
+        """Return the report of a recovery, if the file was damaged."""
         return getattr(self.inner, "recovered", None)
 
     def create(self, execution_id: str, start: Row) -> RunLog:

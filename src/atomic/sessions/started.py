@@ -1,6 +1,6 @@
 """The start of a run and its cancellation, as its journal has them.
 
-`session.json` has the same for people and for lists. A resume trusts only the journal,
+`session.json` has the same for users and for lists. A resume trusts only the journal,
 because every program of the user, agents included, can change the file: it could raise a
 cap, or end a run for good with the status `cancelled`.
 """
@@ -42,14 +42,14 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keep_started(facts: Facts, record: SessionRecord) -> None:
-    """Keep the fields of a start or resume; they are on the disk when this returns. Raises JournalError."""
+    """Write the fields of a start or resume to the disk. Raises JournalError."""
     started = _plain(record)
     if facts.get(_STARTED) != started:
         facts.set(_STARTED, started)
 
 
 def keep_cancelled(facts: Facts) -> None:
-    """Keep that a run was cancelled; it is on the disk when this returns. Raises JournalError."""
+    """Write to the disk that a run was cancelled. Raises JournalError."""
     facts.set(_CANCELLED, True)
 
 
@@ -67,7 +67,7 @@ def cancel_unowned(session: Session) -> None:
 
 
 def believe_journal(session: Session) -> None:
-    """Replace the start and the cancellation in a session's record by those of the journal.
+    """Replace the start and the cancellation in a session's record by the journal's.
 
     Raises JournalError.
     """

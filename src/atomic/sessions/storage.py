@@ -15,9 +15,8 @@ from atomic.graph.engine.errors import JournalError
 from atomic.sessions import database
 from atomic.sessions.database import SQLITE_ERRORS, LogKeeper
 from atomic.sessions.errors import DamagedError, Recovery
-from atomic.sessions.files import WAIT_SECONDS, Lock, make_folder, make_private, sync_file, sync_folder
+from atomic.sessions.files import WAIT_SECONDS, Lock, install_rebuilt, make_folder, make_private, sync_file, sync_folder
 from atomic.sessions.inspection import check_format, inspect, is_new
-from atomic.sessions.rebuilt_journal import finish
 from atomic.sessions.tables import Run, Tables
 
 # One statement, so that the check and the write are one transaction without BEGIN and COMMIT.
@@ -140,7 +139,7 @@ class JournalFile:
         self._connect()
 
     def _prepare(self) -> None:
-        finish(self.path)
+        install_rebuilt(self.path)
         if is_new(self.path):
             self._create()
             return
