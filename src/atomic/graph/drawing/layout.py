@@ -31,22 +31,21 @@ ENDLESS = 1_000_000
 
 def layout(flow: Flow, limit: int) -> Sketch:
     """Lay out the whole drawing, from start to end, in at most `limit` columns."""
-    return Layout().whole(flow, limit)
+    body = _Layout().flow(flow, limit)
+    if isinstance(flow, Web):
+        return body
+    parts = [marked("start", Marker.START), body]
+    if body.leaves:
+        parts.append(marked("end", Marker.END, leaves=False))
+    return column(parts, limit)
 
 
-class Layout:
+class _Layout:
     """One layout. Parts that need no limit are laid out once and reused."""
 
     def __init__(self) -> None:
         self._free: dict[Item | Flow, Sketch] = {}
         self._tight: dict[Item | Flow, int] = {}
-
-    def whole(self, flow: Flow, limit: int) -> Sketch:
-        if isinstance(flow, Web):
-            return list_sketch(flow, limit, self.item)
-        body = self.flow(flow, limit)
-        parts = [marked("start", Marker.START), body]
-        return column([*parts, marked("end", Marker.END, leaves=False)] if body.leaves else parts, limit)
 
     def item(self, item: Item, limit: int) -> Sketch:
         """Lay out one node within the limit."""
@@ -104,7 +103,8 @@ class Layout:
 
     def _frame(self, frame: Frame, limit: int) -> Sketch:
         if limit < LEAST:
-            return self._frame_without_sides(frame, limit)
+            ending = "repeat" if frame.kind is NodeKind.LOOP else "end"
+            return column([_bar(frame, limit), self.flow(frame.body, limit), _closing(ending, frame, limit)], limit)
         body, back = self._inside(frame, limit - SIDES)
         inside = body.width
         if back is not None:
@@ -119,7 +119,13 @@ class Layout:
         sketch.line((sketch.into, top if lines else 0), (sketch.into, top), arrow=body.pointed)
         sketch.add(x, top + 1, body)
         if back is not None:
-            _way_back(sketch, x + back, x + inside - 2, top)
+            # The back edge: from below the body, right of it, to above it.
+            right = x + inside - 2
+            bottom = height - 2
+            points = [(x + back, bottom - 1), (x + back, bottom), (right, bottom), (right, top), (sketch.into + 1, top)]
+            sketch.line(*points, arrow=True)
+            if right - x - back >= AGAIN - 2:
+                sketch.label((x + back + right) // 2 - 2, bottom, "again")
         if isinstance(frame.body, Chain) and body.leaves:
             sketch.line((sketch.out, top + body.height), (sketch.out, height - 1))
         return sketch
@@ -155,10 +161,6 @@ class Layout:
         sketch.add(x - rest.into, y + 2, rest)
         return sketch, x - rest.into + rest.out if rest.leaves else None
 
-    def _frame_without_sides(self, frame: Frame, limit: int) -> Sketch:
-        ending = "repeat" if frame.kind is NodeKind.LOOP else "end"
-        return column([_bar(frame, limit), self.flow(frame.body, limit), _closing(ending, frame, limit)], limit)
-
     def _aside(self, item: Item, limit: int, *, leaves: bool) -> Sketch:
         """Lay out what runs after a failure: next to the flow, with no edge to it."""
         if isinstance(item, Step):
@@ -183,8 +185,16 @@ class Layout:
             for like, (label, chain) in zip(free, fork.branches, strict=True)
         ]
         if sum(tight) + gaps <= limit:
-            return self._beside(fork, _shared(tight, free, limit - gaps), limit)
-        return self._stacked(fork, limit) if limit >= LEAST else self._listed(fork, limit)
+            # Each gets its minimum, and a proportional part of the rest.
+            spare = limit - gaps - sum(tight)
+            wanted = max(1, sum(free) - sum(tight))
+            shares = [least + (like - least) * spare // wanted for least, like in zip(tight, free, strict=True)]
+            return self._beside(fork, shares, limit)
+        if limit < LEAST:
+            return self._listed(fork, limit)
+        return _Stack(fork, limit).sketch(
+            [(label, self.flow(chain, limit - RAILS) if chain.items else None) for label, chain in fork.branches]
+        )
 
     def _branch(self, label: str, chain: Chain, limit: int) -> Sketch:
         """Lay out a branch with its label above and an arrow between."""
@@ -214,14 +224,11 @@ class Layout:
                 ways_out.append((x + branch.out, top + branch.height - 1))
             x += branch.width + GAP
         sketch.height = top + max(branch.height for branch in columns)
-        sketch.into = _middle(ways_in)
+        middle = (ways_in[0] + ways_in[-1]) // 2
+        nearest = min(ways_in, key=lambda column: abs(column - middle))
+        sketch.into = nearest if abs(nearest - middle) <= GAP else middle
         _join(sketch, ways_out, _stroke(fork))
         return sketch
-
-    def _stacked(self, fork: Fork, limit: int) -> Sketch:
-        return _Stack(fork, limit).sketch(
-            [(label, self.flow(chain, limit - RAILS) if chain.items else None) for label, chain in fork.branches]
-        )
 
     def _listed(self, fork: Fork, limit: int) -> Sketch:
         """Lay out branches one below the other without rails, for very small widths."""
@@ -284,30 +291,8 @@ def _around(inner: Sketch, title: str, limit: int) -> Sketch:
     return sketch
 
 
-def _way_back(sketch: Sketch, start: int, x: int, top: int) -> None:
-    """Draw a loop's back edge: from below the body, right of it, to above it."""
-    y = sketch.height - 2
-    sketch.line((start, y - 1), (start, y), (x, y), (x, top), (sketch.into + 1, top), arrow=True)
-    if x - start >= AGAIN - 2:
-        sketch.label((start + x) // 2 - 2, y, "again")
-
-
 def _stroke(fork: Fork) -> Stroke:
     return Stroke.AT_ONCE if fork.at_once else Stroke.PLAIN
-
-
-def _middle(columns: Sequence[int]) -> int:
-    """Return the middle of the columns, or a column very close to it."""
-    middle = (columns[0] + columns[-1]) // 2
-    nearest = min(columns, key=lambda x: abs(x - middle))
-    return nearest if abs(nearest - middle) <= GAP else middle
-
-
-def _shared(tight: Sequence[int], free: Sequence[int], total: int) -> list[int]:
-    """Return the width of each branch: its minimum, and a proportional part of the rest."""
-    spare = total - sum(tight)
-    wanted = sum(free) - sum(tight)
-    return [least + (like - least) * spare // max(1, wanted) for least, like in zip(tight, free, strict=True)]
 
 
 def _join(sketch: Sketch, ways: Sequence[tuple[int, int]], stroke: Stroke) -> None:
@@ -339,14 +324,12 @@ class _Stack:
 
     def sketch(self, branches: Sequence[tuple[str, Sketch | None]]) -> Sketch:
         self._needed = max(_passing(cut(label, self._limit - 9)) for label, _ in branches)
-        inside = max((self._right_of(body) for _, body in branches if body), default=0)
+        bodies = [body for _, body in branches if body]
+        inside = max((max(4 + body.into, self._needed) + body.width - body.into for body in bodies), default=0)
         self._sketch = _bar(self._fork, self._limit, min(self._limit, max(inside, self._needed) + 2))
         self._top = self._sketch.height - 1
         self._lead_on([self._branch(label, body) for label, body in branches])
         return self._sketch
-
-    def _right_of(self, body: Sketch) -> int:
-        return max(4 + body.into, self._needed) + body.width - body.into
 
     def _branch(self, label: str, body: Sketch | None) -> tuple[int, int, int] | None:
         """Draw one branch. Return its end column and row, and the row of its turn to the rail."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from atomic.graph.drawing.tree import Chain, Flow, Fork, Frame, Item, Link, Step, Web, tree_of
+from atomic.graph.drawing.tree import Chain, Flow, Fork, Frame, Item, Step, Web, tree_of
 from atomic.graph.drawing.words import clean, cut
 from atomic.graph.engine.node import NodeKind
 
@@ -123,18 +123,16 @@ class _Writer:
             self._connect(tails, head)
             first, tails = first or head, following
         if chain.catcher is not None:
-            self._catcher(chain.catcher)
+            head, _ = self._item(chain.catcher)
+            self._connect([_Tail(self._node('("', '")', ["on failure"], "failure"))], head, "-.->")
         return first, tails
-
-    def _catcher(self, item: Item) -> None:
-        head, _ = self._item(item)
-        self._connect([_Tail(self._node('("', '")', ["on failure"], "failure"))], head, "-.->")
 
     def _web(self, web: Web) -> tuple[str, list[_Tail]]:
         parts = {name: self._item(item) for name, item in web.items.items()}
         tails: list[_Tail] = []
         for link in web.links:
-            leaving = _labelled(parts[link.from_][1], link)
+            ends = parts[link.from_][1]
+            leaving = [_Tail(end.node, " · ".join(filter(None, (end.label, link.label)))) for end in ends]
             if link.to is None:
                 tails += leaving
             else:
@@ -151,8 +149,11 @@ class _Writer:
         match item:
             case Step():
                 head, tails = self._step(item)
+            case Frame(kind=NodeKind.LOOP):
+                head, tails = self._loop(item)
             case Frame():
-                head, tails = self._loop(item) if item.kind is NodeKind.LOOP else self._frame(item)
+                with self._group((item.title, *item.facts)):
+                    head, tails = self._scope(item.body)
             case Fork():
                 head, tails = self._parallel(item) if item.at_once else self._choice(item)
         self._heads[item.path] = head
@@ -169,10 +170,6 @@ class _Writer:
             else:
                 self._jumps.append((name, f"{prefix}/{target}" if prefix else target))
         return name, [_Tail(name)] if step.leaves else []
-
-    def _frame(self, frame: Frame) -> tuple[str, list[_Tail]]:
-        with self._group((frame.title, *frame.facts)):
-            return self._scope(frame.body)
 
     def _loop(self, frame: Frame) -> tuple[str, list[_Tail]]:
         assert isinstance(frame.body, Chain)  # a loop has no graph of its own
@@ -216,10 +213,6 @@ class _Writer:
             meeting = self._node('(("', '"))', [" "], "dot")
             self._connect(tails, meeting)
         return name, [_Tail(meeting)]
-
-
-def _labelled(tails: Iterable[_Tail], link: Link) -> list[_Tail]:
-    return [_Tail(tail.node, " · ".join(filter(None, (tail.label, link.label)))) for tail in tails]
 
 
 def _escaped(text: str) -> str:

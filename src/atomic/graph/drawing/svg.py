@@ -54,27 +54,26 @@ def to_svg(compiled: CompiledGraph[Any]) -> str:
     name = clean(compiled.name)
     about = clean(compiled.description)
     columns = max(sketch.width, min(width(name) * 5 // 4, WIDEST), min(width(about), 60))
-    head = HEAD * (bool(name) + bool(about))
+    head: list[str] = []
+    if name:
+        head.append(f'<text class="name" x="{_n(MARGIN)}" y="32">{escape(cut(name, columns * 4 // 5))}</text>')
+    if about:
+        y = 52 if name else 32
+        head.append(f'<text class="note" x="{_n(MARGIN)}" y="{y}">{escape(cut(about, columns))}</text>')
+    top = MARGIN + HEAD * len(head)
     wide = columns * CELL + 2 * MARGIN
-    high = sketch.height * ROW + 2 * MARGIN + head
+    high = sketch.height * ROW + MARGIN + top
     body = "\n".join(
         [
             f"<title>{escape(name or 'graph')}</title>",
             f"<style>{_style()}</style>",
             f'<rect class="ground" width="{_n(wide)}" height="{_n(high)}"/>',
-            *_head(cut(name, columns * 4 // 5), cut(about, columns)),
-            *_Painter(MARGIN, MARGIN + head).paint(sketch),
+            *head,
+            *_Painter(MARGIN, top).paint(sketch),
         ]
     )
     size = f'width="{_n(wide)}" height="{_n(high)}" viewBox="0 0 {_n(wide)} {_n(high)}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" class="atomic-graph" role="img" {size}>\n{body}\n</svg>\n'
-
-
-def _head(name: str, about: str) -> Iterator[str]:
-    if name:
-        yield f'<text class="name" x="{_n(MARGIN)}" y="32">{escape(name)}</text>'
-    if about:
-        yield f'<text class="note" x="{_n(MARGIN)}" y="{52 if name else 32}">{escape(about)}</text>'
 
 
 class _Painter:
@@ -89,7 +88,11 @@ class _Painter:
     def paint(self, sketch: Sketch) -> Iterator[str]:
         parts = list(sketch.flat())
         for x, y, part in parts:
-            self._note_obstacle(x, y, part)
+            left, middle = self._at(x, y)
+            if isinstance(part, Label) and part.marker:
+                self._obstacles.append((left - 1, left + 1, middle, 7))
+            elif isinstance(part, Box) and _has_pill(part):
+                self._obstacles.append((left, left + (width(part.title) + 3) * CELL, middle, 10))
         for layer in range(4):
             for x, y, part in parts:
                 if _layer(part) == layer:
@@ -110,13 +113,6 @@ class _Painter:
     def _at(self, x: float, y: float) -> tuple[float, float]:
         """Return the middle of a cell."""
         return self._left + (x + 0.5) * CELL, self._top + (y + 0.5) * ROW
-
-    def _note_obstacle(self, x: int, y: int, part: Part) -> None:
-        left, middle = self._at(x, y)
-        if isinstance(part, Label) and part.marker:
-            self._obstacles.append((left - 1, left + 1, middle, 7))
-        elif isinstance(part, Box) and _has_pill(part):
-            self._obstacles.append((left, left + (width(part.title) + 3) * CELL, middle, 10))
 
     # boxes -------------------------------------------------------------------------------------------------
 
@@ -146,7 +142,10 @@ class _Painter:
     def _line(self, cells: Sequence[Point], line: Line) -> Iterator[str]:
         points = [self._at(*cell) for number, cell in enumerate(cells) if number == 0 or cell != cells[number - 1]]
         if line.arrow:
-            dx, dy = _direction(points)
+            dx, dy = 0, 1
+            if len(points) > 1:
+                (x, y), (end_x, end_y) = points[-2:]
+                dx, dy = (end_x > x) - (end_x < x), (end_y > y) - (end_y < y)
             x, y = self._tip(*points[-1], dx, dy)
             points = [*(points[:-1] or points), (x - 6 * dx, y - 6 * dy)]
             yield _arrow(x, y, dx, dy)
@@ -229,13 +228,6 @@ def _text(style: str, x: float, middle: float, text: str) -> str:
     cell = {"kind": 0.8, "label": 0.9, "note": 0.9, "title": 0.92}.get(style, 1.0) * CELL
     fixed = "" if text.isascii() else f' textLength="{_n(width(text) * cell)}" lengthAdjust="spacingAndGlyphs"'
     return f'<text class="{style}" x="{_n(x)}" y="{_n(middle + 4.5)}"{fixed}>{escape(text)}</text>'
-
-
-def _direction(points: Sequence[tuple[float, float]]) -> tuple[int, int]:
-    if len(points) < 2:
-        return 0, 1
-    (x, y), (end_x, end_y) = points[-2:]
-    return (end_x > x) - (end_x < x), (end_y > y) - (end_y < y)
 
 
 def _arrow(x: float, y: float, dx: int, dy: int) -> str:

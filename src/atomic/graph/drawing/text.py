@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from atomic.graph.drawing.layout import layout
-from atomic.graph.drawing.parts import Box, Label, Line, Marker, Point, Shape, Sketch, Stroke
+from atomic.graph.drawing.parts import Box, Label, Line, Marker, Point, Shape, Stroke
 from atomic.graph.drawing.tree import tree_of, walk_ids
 from atomic.graph.drawing.words import clean, cut, pieces, width
 
@@ -43,15 +43,12 @@ def to_text(compiled: CompiledGraph[Any], columns: int = 100, *, signs: Mapping[
     limit = max(columns, NARROWEST)
     head = ": ".join(clean(text) for text in (compiled.name, compiled.description) if text)
     lines = [cut(head, limit), ""] if head else []
-    return "\n".join([*lines, *_paint(layout(tree_of(compiled), limit), signs)]) + "\n"
-
-
-def _paint(sketch: Sketch, signs: Mapping[str, str]) -> Iterable[str]:
+    sketch = layout(tree_of(compiled), limit)
     canvas = _Canvas(sketch.width, sketch.height, signs)
     order = {Box: 0, Line: 1, Label: 2}  # text covers lines
     for x, y, part in sorted(sketch.flat(), key=lambda placed: order[type(placed[2])]):
         canvas.paint(x, y, part)
-    return canvas.rows()
+    return "\n".join([*lines, *canvas.rows()]) + "\n"
 
 
 def _sign(sides: int, passed: int, signs: str, word: str | None) -> str:
@@ -134,7 +131,9 @@ class _Canvas:
         self._touch(x, y, SIDE[step], signs)
         x, y = x + step[0], y + step[1]
         while (x, y) != end:
-            self._pass(x, y, ACROSS if step[0] else ALONG, signs)
+            sides = ACROSS if step[0] else ALONG
+            self._passed[y][x] |= sides
+            self._choose(x, y, sides, signs)
             x, y = x + step[0], y + step[1]
         self._touch(x, y, SIDE[-step[0], -step[1]], signs)
         return step
@@ -142,10 +141,6 @@ class _Canvas:
     def _touch(self, x: int, y: int, side: int, signs: str) -> None:
         self._sides[y][x] |= side
         self._choose(x, y, side, signs)
-
-    def _pass(self, x: int, y: int, sides: int, signs: str) -> None:
-        self._passed[y][x] |= sides
-        self._choose(x, y, sides, signs)
 
     def _choose(self, x: int, y: int, sides: int, signs: str) -> None:
         if sides & ACROSS and self._signs[y][x] is LIGHT:  # the heavier line wins

@@ -5,7 +5,7 @@ The text drawing, the SVG and the Mermaid text all start from this tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -164,28 +164,23 @@ def _flow(compiled: CompiledGraph[Any], prefix: str) -> Flow:
     return Web({name: items[name] for name in order}, tuple(links), compiled.start)
 
 
-def _links_of(node: Node[Any, Any], own: Iterable[Edge], back: Iterable[tuple[str, str]]) -> list[Link]:
+def _links_of(node: Node[Any, Any], own: Iterable[Edge], back: Container[tuple[str, str]]) -> list[Link]:
     """Return the edges of a node: first those with conditions, in order, then the others."""
     asked = [edge for edge in own if edge.condition is not None]
     plain = [edge for edge in own if edge.condition is None]
-    links = [_asked(edge, place if len(asked) > 1 else 0, back) for place, edge in enumerate(asked, 1)]
-    links += [_plain(edge, back, otherwise=bool(asked), at_once=len(plain) > 1) for edge in plain]
-    links += [_jump(node.id, target, back) for target in dict.fromkeys(node.targets)]
+    found: list[tuple[str, str]] = []
+    for place, edge in enumerate(asked, 1):
+        label = clean(edge.label) or condition(edge.condition)
+        found.append((edge.to, f"{place}: {label}" if len(asked) > 1 else label))
+    otherwise = "else" if asked else ""
+    found += [(edge.to, clean(edge.label) or otherwise) for edge in plain]
+    found += [(target, "") for target in dict.fromkeys(node.targets)]
+    at_once = range(len(asked), len(asked) + len(plain)) if len(plain) > 1 else ()
+    links = [
+        Link(node.id, None if target == END else target, label, (node.id, target) in back, place in at_once)
+        for place, (target, label) in enumerate(found)
+    ]
     return links or [Link(node.id, None)]
-
-
-def _asked(edge: Edge, place: int, back: Iterable[tuple[str, str]]) -> Link:
-    label = clean(edge.label) or condition(edge.condition)
-    return _jump(edge.from_, edge.to, back, f"{place}: {label}" if place else label)
-
-
-def _plain(edge: Edge, back: Iterable[tuple[str, str]], *, otherwise: bool, at_once: bool) -> Link:
-    label = clean(edge.label) or ("else" if otherwise else "")
-    return _jump(edge.from_, edge.to, back, label, at_once=at_once)
-
-
-def _jump(source: str, target: str, back: Iterable[tuple[str, str]], label: str = "", *, at_once: bool = False) -> Link:
-    return Link(source, None if target == END else target, label, (source, target) in back, at_once)
 
 
 def _in_order(items: Iterable[str], links: Iterable[Link], start: str) -> list[str]:
@@ -194,28 +189,21 @@ def _in_order(items: Iterable[str], links: Iterable[Link], start: str) -> list[s
     Nodes that only errors lead to come last.
     """
     following: dict[str, list[str]] = {name: [] for name in items}
-    for link in links:
+    for link in reversed(list(links)):
         if link.to is not None and not link.back:
             following[link.from_].append(link.to)
-    done: dict[str, None] = {}
-    for first in [*[name for name in following if name != start][::-1], start]:
-        _finish(first, following, done)
-    return list(done)[::-1]
-
-
-def _finish(first: str, following: dict[str, list[str]], done: dict[str, None]) -> None:
-    """Add the nodes after `first` and then itself, in reverse flow order."""
-    entered = {first}
-    stack = [(first, iter(following[first][::-1]))] if first not in done else []
+    done: dict[str, None] = {}  # in reverse order: each node after those that follow it
+    entered: set[str] = set()
+    stack = [start, *(name for name in following if name != start)]
     while stack:
-        name, rest = stack[-1]
-        target = next(rest, None)
-        if target is None:
-            done[name] = None
-            stack.pop()
-        elif target not in done and target not in entered:
-            entered.add(target)
-            stack.append((target, iter(following[target][::-1])))
+        name = stack[-1]
+        entered.add(name)
+        target = next((target for target in following[name] if target not in entered), None)
+        if target is not None:
+            stack.append(target)
+        else:
+            done.setdefault(stack.pop())
+    return list(done)[::-1]
 
 
 class _Drawer:
@@ -232,13 +220,27 @@ class _Drawer:
     def item(self, node: Node[Any, Any], *, in_web: bool = False) -> Item:
         match node.body:
             case None:
-                return self._step(node, in_web=in_web)
+                targets = () if in_web else dict.fromkeys(node.targets)
+                jumps = tuple(None if target == END else target for target in targets)
+                leaves = in_web or node.kind is not NodeKind.DECISION
+                word = WORDS.get(node.kind, str(node.kind))
+                return Step(self._prefix + node.id, clean(node.id), node.kind, word, tuple(_notes(node)), jumps, leaves)
             case IfBody(branches):
-                named = tuple((_if_label(place, test), self.chain(b)) for place, (test, b) in enumerate(branches))
-                return self._fork(node, [], named)
-            case ParallelBody(branches):
-                named = tuple((name, self.chain(block)) for name, block in _labelled(branches))
-                return self._fork(node, self._parallel_facts(node.body), named)
+                words = ("if", *["else if"] * len(branches))
+                labels = [
+                    "else" if test is None else f"{word} {condition(test)}"
+                    for word, (test, _) in zip(words, branches, strict=False)
+                ]
+                return self._fork(node, [], labels, [block for _, block in branches])
+            case ParallelBody(branches, strategy, _, own_limit):
+                facts = [STRATEGIES.get(strategy, strategy)]
+                limit = self._limit if own_limit is None else own_limit
+                if 0 < limit < len(branches):
+                    facts.append(_at_a_time(limit))
+                # A branch that is named after its first node needs no label.
+                is_named = any(block.nodes and block.nodes[0].id != name for name, block in branches)
+                labels = [clean(name) if is_named else "" for name, _ in branches]
+                return self._fork(node, facts, labels, [block for _, block in branches])
             case LoopBody():
                 return self._loop(node, node.body)
             case MapBody(over, block, limit):
@@ -250,20 +252,11 @@ class _Drawer:
                 facts += [] if until is None else [f"until {condition(until)}"]
                 return self._frame(node, facts, self.chain(block))
             case SubgraphBody(graph):
-                return self._subgraph(node, graph)
-
-    def _step(self, node: Node[Any, Any], *, in_web: bool) -> Step:
-        jumps = () if in_web else tuple(None if target == END else target for target in dict.fromkeys(node.targets))
-        leaves = in_web or node.kind is not NodeKind.DECISION
-        word = WORDS.get(node.kind, str(node.kind))
-        return Step(self._prefix + node.id, clean(node.id), node.kind, word, tuple(_notes(node)), jumps, leaves)
-
-    def _subgraph(self, node: Node[Any, Any], graph: CompiledGraph[Any] | str) -> Item:
-        if isinstance(graph, str):
-            notes = (cut(clean(graph), NOTE_LIMIT), *_notes(node))
-            return Step(self._prefix + node.id, clean(node.id), node.kind, "workflow", notes)
-        facts = [clean(graph.name)] if graph.name and graph.name != node.id else []
-        return self._frame(node, facts, _flow(graph, f"{self._prefix}{node.id}/"))
+                if isinstance(graph, str):
+                    notes = (cut(clean(graph), NOTE_LIMIT), *_notes(node))
+                    return Step(self._prefix + node.id, clean(node.id), node.kind, "workflow", notes)
+                facts = [clean(graph.name)] if graph.name and graph.name != node.id else []
+                return self._frame(node, facts, _flow(graph, f"{self._prefix}{node.id}/"))
 
     def _frame(self, node: Node[Any, Any], facts: list[str], body: Flow) -> Frame:
         all_facts = (*facts, *_notes(node))
@@ -273,17 +266,17 @@ class _Drawer:
         """Return a loop from where it is entered, which may be in its middle."""
         nodes = (*body.block.nodes[body.enter_at :], *body.block.nodes[: body.enter_at])
         asked = len(nodes) - body.enter_at if body.enter_at else 0
-        facts = _loop_facts(body, nodes[asked - 1].id if asked else "")
+        facts = [] if body.until is None else [f"until {condition(body.until)}"]
+        if asked:
+            facts.append(f"asked after {clean(nodes[asked - 1].id)}")
+        if body.max_iterations:
+            facts.append("once" if body.max_iterations == 1 else f"at most {body.max_iterations} times")
         return replace(self._frame(node, facts, self.chain(Block(nodes, body.block.catcher))), asked=asked)
 
-    def _fork(self, node: Node[Any, Any], facts: list[str], branches: tuple[tuple[str, Chain], ...]) -> Fork:
+    def _fork(self, node: Node[Any, Any], facts: list[str], labels: list[str], blocks: list[Block]) -> Fork:
         all_facts = (*facts, *_notes(node))
+        branches = tuple((label, self.chain(block)) for label, block in zip(labels, blocks, strict=True))
         return Fork(self._prefix + node.id, clean(node.id), node.kind, _title(node), all_facts, branches)
-
-    def _parallel_facts(self, body: ParallelBody) -> list[str]:
-        limit = self._limit if body.max_concurrency is None else body.max_concurrency
-        facts = [STRATEGIES.get(body.strategy, body.strategy)]
-        return [*facts, _at_a_time(limit)] if 0 < limit < len(body.branches) else facts
 
     def _at_once(self, own: int | None) -> str:
         limit = self._limit if own is None else own
@@ -298,26 +291,6 @@ def _title(node: Node[Any, Any]) -> str:
     """Return the title of a node: `loop-1` as it is, `polish` as `loop polish`."""
     word = str(node.kind)
     return clean(node.id) if node.id.startswith(word) else f"{word} {clean(node.id)}"
-
-
-def _loop_facts(body: LoopBody, asked_after: str) -> list[str]:
-    facts = [] if body.until is None else [f"until {condition(body.until)}"]
-    facts += [f"asked after {clean(asked_after)}"] if asked_after else []
-    times = {1: "once"}.get(body.max_iterations, f"at most {body.max_iterations} times")
-    return [*facts, times] if body.max_iterations else facts
-
-
-def _if_label(place: int, test: Any) -> str:
-    if test is None:
-        return "else"
-    return f"{'else if' if place else 'if'} {condition(test)}"
-
-
-def _labelled(branches: Iterable[tuple[str, Block]]) -> Iterator[tuple[str, Block]]:
-    """Yield branches with labels, or without if each is named after its first node."""
-    named = any(block.nodes and block.nodes[0].id != name for name, block in branches)
-    for name, block in branches:
-        yield clean(name) if named else "", block
 
 
 def _notes(node: Node[Any, Any]) -> Iterator[str]:

@@ -120,6 +120,8 @@ def check_targets(token: Token, targets: tuple[str, ...]) -> None:
 
 async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
     """Run a node as often as its policy allows. Raise NodeError when no attempt is left."""
+    on_error = op.node.on_error
+    policy = cast("Retry | None", op.node.retry)
     failed = 0  # attempts that ended with a killed process do not count
     while True:
         try:
@@ -131,14 +133,15 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
             failed += 1
             error = as_node_error(ctx.node_id, failure)
             cause = failure if isinstance(failure, Exception) else error
-        if op.on_error is None:
-            delay = _delay(op.retry, failed, cause)
+        if on_error is None:
+            delay = _delay(policy, failed, cause)
         else:
-            answer = await ask_on_error(op.on_error, cause, token, ctx)
+            answer = await ask_on_error(on_error, cause, token, ctx)
             if not isinstance(answer, Retry):
                 ctx.drop_pauses()
                 return _handled(token, answer, error)
-            delay = answer.delay if failed < (op.retry.attempts if op.retry else UNASKED_ATTEMPTS) else None
+            limit = policy.attempts if policy else UNASKED_ATTEMPTS
+            delay = answer.delay if failed < limit else None
         if delay is None:
             raise error from cause
         await _note_attempt(token, ctx, error)

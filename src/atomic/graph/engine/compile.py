@@ -327,11 +327,20 @@ class _Compiler(Generic[StateT]):
         match node.body:
             case IfBody(branches):
                 ways = [(condition, self._lower_block(program, b.nodes, following, loops)) for condition, b in branches]
-                pc = program.add(IfOp(node.id, ways, loops))
+                pc = program.add(IfOp(node.id, END_PC, loops, branches=ways))
             case LoopBody():
                 pc = self._lower_loop(program, node.id, node.body, following, loops)
             case None:
-                pc = program.add(StepOp(node, following, loops, self._timeout_of(node)))
+                waits = node.kind in (NodeKind.ASK, NodeKind.WAIT)
+                timeout = cast("float | None", node.timeout)  # `number` converted it to seconds
+                if timeout is None and not waits:
+                    timeout = self._timeout
+                guarded = bool(node.retry or timeout or node.on_error)
+                op = StepOp(
+                    node.id, following, loops, node=node, call=cast("Any", node.run), timeout=timeout,
+                    model=_own_model(node), guarded=guarded,
+                )  # fmt: skip
+                pc = program.add(op)
             case _:
                 pc = program.add(self._fork(node, following, loops))
         program.by_id[node.id] = pc
@@ -348,13 +357,7 @@ class _Compiler(Generic[StateT]):
         nodes = body.block.nodes
         first = self._lower_block(program, nodes[body.enter_at :], until.pc, inner)
         until.again = self._lower_block(program, nodes[: body.enter_at], first, inner)
-        return program.add(LoopOp(node_id, first, loops, slot))
-
-    def _timeout_of(self, node: Node[Any, Any]) -> float | None:
-        """Return the timeout of a node. The graph's default does not apply to questions."""
-        waits = node.kind in (NodeKind.ASK, NodeKind.WAIT)
-        own = cast("float | None", node.timeout)  # `number` converted it to seconds
-        return own if own is not None or waits else self._timeout
+        return program.add(LoopOp(node_id, first, loops, slot=slot))
 
     def _fork(self, node: Node[Any, Any], following: int, loops: tuple[int, ...]) -> ForkOp:
         limit = self.options.max_concurrency
@@ -368,9 +371,10 @@ class _Compiler(Generic[StateT]):
                 limit = own_limit if isinstance(own_limit, int) else limit
             case _:
                 pass
-        op = ForkOp(node, following, loops, limit)
-        op.branches = branches
-        return op
+        return ForkOp(
+            node.id, following, loops, node=node, body=cast("Any", node.body), limit=limit,
+            timeout=cast("float | None", node.timeout), model=_own_model(node), branches=branches,
+        )  # fmt: skip
 
     # edges -------------------------------------------------------------------------------------------------
 
@@ -426,7 +430,7 @@ class _Compiler(Generic[StateT]):
     def _lower_edges(self, program: Program, nodes: tuple[Node[Any, Any], ...], edges: list[Edge]) -> None:
         loops = tuple(range(len(program.slots)))
         leaving = {node.id: [edge for edge in edges if edge.from_ == node.id] for node in nodes}
-        routes = {node_id: RouteOp(node_id, loops) for node_id, out in leaving.items() if out}
+        routes = {node_id: RouteOp(node_id, END_PC, loops) for node_id, out in leaving.items() if out}
         for route in routes.values():
             program.add(route)
         for node in nodes:
@@ -476,6 +480,10 @@ class _Compiler(Generic[StateT]):
         for node_id, pc in program.by_id.items():
             if pc not in reached:
                 self.report(node_id, "cannot be reached")
+
+
+def _own_model(node: Node[Any, Any]) -> str | None:
+    return None if node.model == "inherit" else node.model
 
 
 def _first_writes(block: Block) -> Iterator[tuple[str, frozenset[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, cast, overload
 from uuid import uuid4
@@ -23,15 +23,13 @@ from atomic.graph.engine.journal import (
     AnsweredBody,
     EndedBody,
     History,
-    Journal,
     JournalLike,
     ResumedBody,
     Row,
     RowKind,
-    RunLog,
     StartBody,
     encode_row,
-    opened,
+    open_journal,
 )
 from atomic.graph.engine.journal_writer import JournalWriter
 from atomic.graph.engine.replay import first_values
@@ -252,8 +250,8 @@ class CompiledGraph(Generic[StateT]):
 
         Open branches count with what they did. No node and no condition runs.
         """
-        with opened(journal) as (journal_read, _):
-            history = self._read_history(journal_read.history(execution_id, at=at))
+        with ExitStack() as closing:
+            history = self._read_history(open_journal(journal, closing).history(execution_id, at=at))
         try:
             return recorded_state(
                 history, self.program, self.program.spec.start(first_values(history, self.program), execution_id)
@@ -271,15 +269,17 @@ class CompiledGraph(Generic[StateT]):
         run = Run(run_id, deps, max_steps=self.options.max_steps)
         scope = self._root(model)
         token = Token(run, scope, self.program, values, pc=self.program.entry)
-        if journal is not None:
-            body = StartBody(
-                run_id, self.options.name, time.time(), self.options.state_version,
-                self.program.spec.reducer_identities(), values, model, shape=self.program.shape,
-            )  # fmt: skip
-            with opened(journal, is_new=True) as (opened_journal, keep):
-                run.writer = JournalWriter(opened_journal.create(run_id, encode_row(RowKind.START, body)))
-                return _ActiveRun(token, close_journal=keep())
-        return _ActiveRun(token)
+        if journal is None:
+            return _ActiveRun(token)
+        body = StartBody(
+            run_id, self.options.name, time.time(), self.options.state_version,
+            self.program.spec.reducer_identities(), values, model, shape=self.program.shape,
+        )  # fmt: skip
+        with ExitStack() as closing:
+            log = open_journal(journal, closing, is_new=True).create(run_id, encode_row(RowKind.START, body))
+            closing.callback(log.release)
+            run.writer = JournalWriter(log)
+            return _ActiveRun(token, closing.pop_all())
 
     def _root(self, model: str | None) -> Scope:
         return Scope(model=model or self.options.model, names=(self.options.name,))
@@ -287,42 +287,27 @@ class CompiledGraph(Generic[StateT]):
     def _take_up(
         self, journal: JournalLike, execution_id: str, answers: Answers | None, deps: Any, model: str | None
     ) -> _ActiveRun[StateT]:
-        with opened(journal) as (opened_journal, keep):
-            log = opened_journal.acquire(execution_id)
-            try:
-                running = self._restore(opened_journal, execution_id, log, answers, deps, model)
-            except BaseException:
-                log.release()
-                raise
-            running.close_journal = keep()
-            return running
-
-    def _restore(
-        self,
-        journal: Journal,
-        execution_id: str,
-        log: RunLog,
-        answers: Answers | None,
-        deps: Any,
-        model: str | None,
-    ) -> _ActiveRun[StateT]:
-        history = self._read_history(journal.history(execution_id))
-        finished = history.ended is not None and history.ended.status == RunStatus.COMPLETED
-        if not finished and history.start.shape != self.program.shape:
-            check_order(history, self._root(None), self.program)
-        # Write nothing before everything is checked: a refused resume must not change
-        # the run.
-        rows = [*self._migrate(history), *_read_answers(history, answers or {})]
-        run = Run(execution_id, deps, max_steps=self.options.max_steps, history=history)
-        run.jumps = jumps_of(history)
-        run.writer = JournalWriter(log)
-        token = self._restored(run, history, model or history.start.model)
-        if not finished:
-            rows.append(encode_row(RowKind.RESUMED, ResumedBody(time.time(), model)))
-        for row in rows:
-            run.writer.later(row)
-        run.writer.flush()
-        return _ActiveRun(token, finished=finished)
+        with ExitStack() as closing:
+            opened = open_journal(journal, closing)
+            log = opened.acquire(execution_id)
+            closing.callback(log.release)
+            history = self._read_history(opened.history(execution_id))
+            finished = history.ended is not None and history.ended.status == RunStatus.COMPLETED
+            if not finished and history.start.shape != self.program.shape:
+                check_order(history, self._root(None), self.program)
+            # Write nothing before everything is checked: a refused resume must not
+            # change the run.
+            rows = [*self._migrate(history), *_read_answers(history, answers or {})]
+            run = Run(execution_id, deps, max_steps=self.options.max_steps, history=history)
+            run.jumps = jumps_of(history)
+            run.writer = JournalWriter(log)
+            token = self._restored(run, history, model or history.start.model)
+            if not finished:
+                rows.append(encode_row(RowKind.RESUMED, ResumedBody(time.time(), model)))
+            for row in rows:
+                run.writer.later(row)
+            run.writer.flush()
+            return _ActiveRun(token, closing.pop_all(), finished=finished)
 
     @cached_property
     def _current_names(self) -> Callable[[str], str] | None:
@@ -390,12 +375,10 @@ def _checked_answer(name: str, answer: Any) -> str | list[str]:
 class _ActiveRun(Generic[StateT]):
     """A run in progress: advances the root token and records the end."""
 
-    def __init__(
-        self, token: Token, *, finished: bool = False, close_journal: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, token: Token, closing: ExitStack | None = None, *, finished: bool = False) -> None:
         self.token = token
         self.run = token.run
-        self.close_journal = close_journal  # set if the journal was given as a path
+        self._closing = closing  # gives up the journal
         self._finished = finished
         self.result: RunResult[StateT] | None = None
 
@@ -418,19 +401,16 @@ class _ActiveRun(Generic[StateT]):
         except NodeError as failure:
             error = failure
         except (asyncio.CancelledError, GeneratorExit):
-            await self._cancelled()
+            try:
+                await self.token.cancel()
+            finally:
+                self._close(RunStatus.CANCELLED, None)
             raise
         except BaseException:
             self._release()
             raise
         status = RunStatus.FAILED if error else status_of(self.token.suspended)
         self._close(status, error or _reason_of(self.token.suspended, status))
-
-    async def _cancelled(self) -> None:
-        try:
-            await self.token.cancel()
-        finally:
-            self._close(RunStatus.CANCELLED, None)
 
     def _close(self, status: RunStatus, error: Exception | None, *, write: bool = True) -> None:
         writer = self.run.writer
@@ -468,10 +448,8 @@ class _ActiveRun(Generic[StateT]):
             return None
 
     def _release(self) -> None:
-        if self.run.writer is not None:
-            self.run.writer.close()
-        if self.close_journal is not None:
-            self.close_journal()
+        if self._closing is not None:
+            self._closing.close()
 
 
 def _reason_of(suspended: Sequence[Suspend], status: RunStatus) -> Exception | None:
@@ -531,7 +509,12 @@ def _events_of(item: Step[Any] | StreamEvent, modes: Sequence[str]) -> Iterable[
                 for event in item.events:
                     yield StreamEvent(mode, item.node_id, event)
             case "debug":
-                yield StreamEvent(mode, item.node_id, _debug_of(item))
+                error = None if item.error is None else str(item.error)
+                facts = {
+                    "step_id": item.step_id, "status": str(item.status), "attempt": item.attempt,
+                    "seconds": item.seconds, "model": item.model, "error": error, "fields": sorted(item.update or ()),
+                }  # fmt: skip
+                yield StreamEvent(mode, item.node_id, facts)
             case _:
                 pass
 
@@ -540,14 +523,6 @@ def _warnings_of(run: Run, told: int, modes: Sequence[str]) -> list[StreamEvent]
     """Return the engine's own warnings, which belong to no step."""
     fresh = run.warnings[told:] if "events" in modes else ()
     return [StreamEvent("events", str(event.data["node"]), event) for event in fresh]
-
-
-def _debug_of(step: Step[Any]) -> dict[str, Any]:
-    error = None if step.error is None else str(step.error)
-    return {
-        "step_id": step.step_id, "status": str(step.status), "attempt": step.attempt, "seconds": step.seconds,
-        "model": step.model, "error": error, "fields": sorted(step.update or ()),
-    }  # fmt: skip
 
 
 async def _with_live(running: _ActiveRun[Any]) -> AsyncGenerator[Step[Any] | StreamEvent, None]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from enum import IntEnum
 from importlib import import_module
 from types import TracebackType
@@ -295,36 +295,20 @@ class PathLike(Protocol):
 JournalLike = Journal | str | PathLike
 
 
-@contextmanager
-def opened(
-    journal: JournalLike, *, is_new: bool = False
-) -> Generator[tuple[Journal, Callable[[], Callable[[], None] | None]]]:
-    """Yield a journal and a function that keeps it open and returns how to close it.
+def open_journal(journal: JournalLike, closing: ExitStack, *, is_new: bool = False) -> Journal:
+    """Return a journal. A path is opened as an SQLite journal, which `closing` closes.
 
-    A path is opened as an SQLite journal; only with `is_new` may this create a file. A
-    journal that was opened here and is not kept is closed at the end. Raises
-    JournalError.
+    Only with `is_new` may this create a file. Raises JournalError.
     """
     if hasattr(journal, "history"):
-        yield cast("Journal", journal), lambda: None
-        return
+        return cast("Journal", journal)
     if not isinstance(journal, str) and not hasattr(journal, "__fspath__"):
         raise JournalError(f"{journal!r:.60} is not a journal; give SqliteJournal(path), MemoryJournal() or a path")
     # Imported by name, because the engine is below the sessions: only a caller who
     # gives a path pays for SQLite.
-    own_journal: Journal = import_module("atomic.sessions.journal").open_journal(journal, is_new=is_new)
-    kept = False
-
-    def keep() -> Callable[[], None]:
-        nonlocal kept
-        kept = True
-        return own_journal.close
-
-    try:
-        yield own_journal, keep
-    finally:
-        if not kept:
-            own_journal.close()
+    made: Journal = import_module("atomic.sessions.journal").open_journal(journal, is_new=is_new)
+    closing.callback(made.close)
+    return made
 
 
 _encoder = msgspec.msgpack.Encoder()

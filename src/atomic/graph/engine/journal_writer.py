@@ -100,6 +100,3 @@ class JournalWriter:
         self._log.snapshot(step, body)
         self._unfolded = 0
         self._snapshot_at = max(_SNAPSHOT_BYTES, 4 * len(body))
-
-    def close(self) -> None:
-        self._log.release()

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
-from atomic.graph.engine.control import Retry
+import msgspec
+
 from atomic.graph.engine.node import Body, Condition, Node, SubgraphBody
 from atomic.graph.engine.state import StateSpec
 
@@ -20,126 +21,81 @@ STEP, FORK, IF, LOOP, UNTIL, ROUTE = range(6)
 END_PC = -1
 
 
-class Op:
+class Op(msgspec.Struct, eq=False):
     """One operation. `next` is the operation after it, `loops` are the counters around it."""
 
     kind = STEP
-    __slots__ = ("id", "loops", "next", "pc")
-
-    def __init__(self, id: str, next: int, loops: tuple[int, ...]) -> None:
-        self.id = id
-        self.next = next
-        self.loops = loops
-        self.pc = -2
+    id: str
+    next: int
+    loops: tuple[int, ...]
+    pc: int = -2
 
     def successors(self) -> Sequence[int]:
         return (self.next,)
 
 
-class StepOp(Op):
+class StepOp(Op, kw_only=True, eq=False):
     """Runs a node's function."""
 
-    kind = STEP
-    __slots__ = ("call", "guarded", "model", "node", "on_error", "retry", "timeout")
-
-    def __init__(self, node: Node[Any, Any], next: int, loops: tuple[int, ...], timeout: float | None) -> None:
-        super().__init__(node.id, next, loops)
-        self.node = node
-        self.call = cast("Callable[[Any], Any]", node.run)
-        self.retry = cast("Retry | None", node.retry)
-        self.timeout = timeout
-        self.on_error = node.on_error
-        self.model = own_model(node)
-        self.guarded = bool(node.retry or timeout or node.on_error)
+    node: Node[Any, Any]
+    call: Callable[[Any], Any]
+    timeout: float | None
+    model: str | None
+    guarded: bool  # a failure or a timeout may lead to another attempt
 
 
-def own_model(node: Node[Any, Any]) -> str | None:
-    return None if node.model == "inherit" else node.model
-
-
-class ForkOp(Op):
+class ForkOp(Op, kw_only=True, eq=False):
     """Enters other scopes: branches, items, tasks or a subgraph."""
 
     kind = FORK
-    __slots__ = ("body", "branches", "limit", "model", "node", "timeout")
-
-    def __init__(self, node: Node[Any, Any], next: int, loops: tuple[int, ...], limit: int) -> None:
-        super().__init__(node.id, next, loops)
-        self.node = node
-        self.limit = limit
-        self.model = own_model(node)
-        self.body = cast("Body", node.body)
-        self.timeout = cast("float | None", node.timeout)
-        self.branches: dict[str, Program] = {}
+    node: Node[Any, Any]
+    body: Body
+    limit: int
+    timeout: float | None
+    model: str | None
+    branches: dict[str, Program]
 
     def copied(self) -> ForkOp:
         """Return a copy with copies of the branches."""
-        made = copy(self)
-        made.branches = {name: branch.copied() for name, branch in self.branches.items()}
-        return made
+        return msgspec.structs.replace(self, branches={name: branch.copied() for name, branch in self.branches.items()})
 
 
-class IfOp(Op):
+class IfOp(Op, kw_only=True, eq=False):
     """Jumps to the first branch whose condition holds."""
 
     kind = IF
-    __slots__ = ("branches",)
-
-    def __init__(self, id: str, branches: list[tuple[Condition[Any] | None, int]], loops: tuple[int, ...]) -> None:
-        super().__init__(id, END_PC, loops)
-        self.branches = branches
+    branches: list[tuple[Condition[Any] | None, int]]
 
     def successors(self) -> Sequence[int]:
         return [pc for _, pc in self.branches]
 
 
-class LoopOp(Op):
+class LoopOp(Op, kw_only=True, eq=False):
     """Enters a loop and sets its counter to zero."""
 
     kind = LOOP
-    __slots__ = ("slot",)
-
-    def __init__(self, id: str, next: int, loops: tuple[int, ...], slot: int) -> None:
-        super().__init__(id, next, loops)
-        self.slot = slot
+    slot: int
 
 
-class UntilOp(Op):
+class UntilOp(Op, kw_only=True, eq=False):
     """Ends an iteration: leaves the loop or repeats it."""
 
     kind = UNTIL
-    __slots__ = ("again", "max_iterations", "slot", "until")
-
-    def __init__(
-        self,
-        id: str,
-        next: int,
-        loops: tuple[int, ...],
-        *,
-        slot: int,
-        until: Condition[Any] | None,
-        max_iterations: int,
-    ) -> None:
-        super().__init__(id, next, loops)
-        self.slot = slot
-        self.until = until
-        self.max_iterations = max_iterations
-        self.again = END_PC
+    slot: int
+    until: Condition[Any] | None
+    max_iterations: int
+    again: int = END_PC
 
     def successors(self) -> Sequence[int]:
         return (self.next, self.again)
 
 
-class RouteOp(Op):
+class RouteOp(Op, kw_only=True, eq=False):
     """The edges of a node, in order."""
 
     kind = ROUTE
-    __slots__ = ("always", "conditions")
-
-    def __init__(self, id: str, loops: tuple[int, ...]) -> None:
-        super().__init__(id, END_PC, loops)
-        self.conditions: list[tuple[Condition[Any], int]] = []
-        self.always: list[int] = []
+    conditions: list[tuple[Condition[Any], int]] = []
+    always: list[int] = []
 
     def successors(self) -> Sequence[int]:
         return [pc for _, pc in self.conditions] + self.always
@@ -161,7 +117,6 @@ class Program:
         self._in_round: dict[tuple[int, int], list[int]] = {}
         self.meets: frozenset[int] = frozenset()  # where branches made by edges may meet
         # Names that changed since older runs, and the ids of all nodes of the graph:
-        # see `edits`.
         # see `edits`.
         self.renamed: Mapping[str, str] = {}
         self.removed: frozenset[str] = frozenset()

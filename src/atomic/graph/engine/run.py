@@ -6,6 +6,7 @@ import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 import msgspec
@@ -215,37 +216,26 @@ def unquote(name: str) -> str:
     return name.replace("%40", "@").replace("%3A", ":").replace("%7C", "|").replace("%25", "%")
 
 
-class Scope:
+class Scope(msgspec.Struct, kw_only=True, eq=False):
     """One instance of a scope: its position in the run, and what its nodes see there."""
 
+    path: str = ""
+    prefix: str = ""
+    suffix: str = ""
+    qualified: bool = False  # whether the public ids of its nodes differ from their own
+    model: str | None = None
+    item: Any = None
+    index: int | None = None
+    counted: bool = True
+    names: tuple[str, ...] = ()  # the workflows around it
     task_group: TaskGroup | None = None  # the fork whose tasks run its tokens; None: the run's own task
 
-    def __init__(
-        self,
-        *,
-        path: str = "",
-        prefix: str = "",
-        suffix: str = "",
-        model: str | None = None,
-        item: Any = None,
-        index: int | None = None,
-        counted: bool = True,
-        names: tuple[str, ...] = (),
-    ) -> None:
-        self.names = names  # the workflows around it
-        self.path = path
-        self.prefix = prefix
-        self.suffix = suffix
-        self.qualified = bool(prefix or suffix)
-        self.model = model
-        self.item = item
-        self.index = index
-        self.counted = counted
+    def __post_init__(self) -> None:
+        self.qualified = bool(self.prefix or self.suffix)
 
     def inner(self, path: str) -> Scope:
         """Return a scope inside this one, with the same values."""
-        scope = Scope.__new__(Scope)
-        scope.__dict__.update(self.__dict__)
+        scope = copy(self)
         scope.path = path
         return scope
 
