@@ -139,7 +139,7 @@ async def run_attempts(token: Token, op: StepOp, ctx: StepContext) -> Outcome:
             answer = await ask_on_error(on_error, cause, token, ctx)
             if not isinstance(answer, Retry):
                 ctx.drop_pauses()
-                return _handled(token, answer, error)
+                return handle_failure(token, error.node_id, answer, error)
             limit = policy.attempts if policy else UNASKED_ATTEMPTS
             delay = answer.delay if failed < limit else None
         if delay is None:
@@ -203,24 +203,21 @@ async def ask_on_error(on_error: Any, error: Exception, token: Token, ctx: Any) 
     return answer
 
 
-def _handled(token: Token, answer: Skip | Abort | Goto, error: NodeError) -> Outcome:
+def handle_failure(token: Token, node_id: str, answer: Skip | Abort | Goto, error: NodeError) -> Outcome:
+    """Return the outcome that `on_error` decided. Raise AtomicError if the failure stays one."""
     if isinstance(answer, Skip):
         return token.spec.convert(answer.update) if answer.update else None, None, (), error
     if isinstance(answer, Goto):
-        check_recovery(token, answer.node_id)
-        return None, (answer.node_id,), (), error
+        target = answer.node_id
+        check_targets(token, (target,))
+        node = getattr(token.program.ops[token.program.by_id[target]], "node", None)
+        if node is None or not node.recovery:
+            raise AtomicError(f"Goto('{target}'): the target must be made with recovery=True")
+        return None, (target,), (), error
     given = answer.error
     if given is None:
         raise error
-    raise as_node_error(error.node_id, given if isinstance(given, Exception) else AtomicError(given)) from error
-
-
-def check_recovery(token: Token, target: str) -> None:
-    """Raise AtomicError unless the target is a recovery node of this scope."""
-    check_targets(token, (target,))
-    node = getattr(token.program.ops[token.program.by_id[target]], "node", None)
-    if node is None or not node.recovery:
-        raise AtomicError(f"Goto('{target}'): the target must be made with recovery=True")
+    raise as_node_error(node_id, given if isinstance(given, Exception) else AtomicError(given)) from error
 
 
 async def _note_attempt(token: Token, ctx: StepContext, error: NodeError) -> None:

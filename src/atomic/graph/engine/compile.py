@@ -72,10 +72,7 @@ class GraphConfig(msgspec.Struct, Generic[StateT], frozen=True, eq=False, kw_onl
 
     @property
     def options(self) -> GraphOptions:
-        return GraphOptions(
-            self.name, self.description, self.max_steps, self.max_concurrency,
-            self.model, self.timeout, self.state_version, self.migrate_state, self.renamed, self.removed,
-        )  # fmt: skip
+        return GraphOptions(**{name: getattr(self, name) for name in GraphOptions.__struct_fields__})
 
 
 def compile_graph(config: GraphConfig[StateT]) -> CompiledGraph[StateT]:
@@ -207,18 +204,14 @@ class _Compiler(Generic[StateT]):
             self.report(node_id, f"an id must be text, not {node.id!r:.60}; write '{node_id:.60}' in quotes")
         else:
             kind = str(node.kind)
-            node_id = self._next_number(kind)
+            node_id = ""
+            while not node_id or node_id in self._seen:
+                self._numbers[kind] = self._numbers.get(kind, 0) + 1
+                node_id = f"{kind}-{self._numbers[kind]}"
         if node_id in self._seen:
             self.report(node_id, "duplicate id: two nodes have this name")
         self._seen.add(node_id)
         return node_id
-
-    def _next_number(self, kind: str) -> str:
-        while True:
-            self._numbers[kind] = self._numbers.get(kind, 0) + 1
-            node_id = f"{kind}-{self._numbers[kind]}"
-            if node_id not in self._seen:
-                return node_id
 
     def _check_node(self, node: Node[Any, Any], node_id: str) -> None:
         for problem in node.problems:
@@ -232,7 +225,10 @@ class _Compiler(Generic[StateT]):
             case IfBody(branches):
                 return IfBody(tuple((condition, self._inline(branch, node_id)) for condition, branch in branches))
             case LoopBody(block, until, bound, enter_at):
-                self._check_loop(node_id, block, until, bound)
+                if not block.nodes:
+                    self.report(node_id, "the loop has no nodes")
+                if self._check_count(node_id, "max_iterations", bound) and bound == 0 and until is None:
+                    self.report(node_id, "cycle without a bound: give until= or max_iterations=")
                 return LoopBody(self._inline(block, node_id), until, bound, enter_at)
             case ParallelBody(branches, strategy, merge, limit):
                 self._check_parallel(node_id, node.body)
@@ -252,12 +248,6 @@ class _Compiler(Generic[StateT]):
         if block.catcher:
             self.report(node_id, "catch belongs to the whole graph or to a branch, not into an if or a loop")
         return self.number(block)
-
-    def _check_loop(self, node_id: str, block: Block, until: Condition[Any] | None, bound: int) -> None:
-        if not block.nodes:
-            self.report(node_id, "the loop has no nodes")
-        if self._check_count(node_id, "max_iterations", bound) and bound == 0 and until is None:
-            self.report(node_id, "cycle without a bound: give until= or max_iterations=")
 
     def _check_scope(self, node_id: str, block: Block, limit: int | Callable[[Any], int] | None) -> None:
         if not block.nodes:
@@ -473,8 +463,11 @@ class _Compiler(Generic[StateT]):
         reached = set(entries)
         while entries:
             op = program.ops[entries.pop()]
-            for pc in _ways_from(program, op):
-                if pc >= 0 and pc not in reached:
+            ways = program.ways_from(op)
+            if isinstance(op, StepOp) and op.node.kind is NodeKind.DECISION:  # it never falls through to the next node
+                ways = [program.by_id[target] for target in op.node.targets if target in program.by_id]
+            for pc in ways:
+                if pc not in reached:
                     reached.add(pc)
                     entries.append(pc)
         for node_id, pc in program.by_id.items():
@@ -515,14 +508,6 @@ def _literal_fields(function: FunctionType) -> frozenset[str]:
         return frozenset()
     keys = [key.value for key in last.value.keys if isinstance(key, ast.Constant)]
     return frozenset(key for key in keys if isinstance(key, str))
-
-
-def _ways_from(program: Program, op: Any) -> list[int]:
-    # A decision never falls through to the next node.
-    if isinstance(op, StepOp) and op.node.kind is NodeKind.DECISION:
-        return [program.by_id.get(target, END_PC) for target in op.node.targets]
-    targets = op.node.targets if isinstance(op, StepOp) else ()
-    return [*op.successors(), *(program.by_id.get(target, END_PC) for target in targets)]
 
 
 def _inside(nodes: Iterable[Node[Any, Any]]) -> Iterator[Node[Any, Any]]:

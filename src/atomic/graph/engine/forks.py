@@ -15,8 +15,9 @@ from typing import Any, cast
 import msgspec
 
 from atomic.base.errors import AtomicError
-from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, as_node_error, ask_on_error, check_recovery
-from atomic.graph.engine.control import Abort, Goto, Retry, Skip, Suspend
+from atomic.graph.engine.attempts import UNASKED_ATTEMPTS, as_node_error, ask_on_error, handle_failure
+from atomic.graph.engine.context import StepContext
+from atomic.graph.engine.control import Retry, Suspend
 from atomic.graph.engine.errors import NodeError, StateError, conflict_text
 from atomic.graph.engine.journal import JoinedBody, OpenedBody, RowKind, encode_row
 from atomic.graph.engine.program import ForkOp, Program
@@ -144,7 +145,12 @@ class Fork(TaskGroup):
 
     def begin(self) -> None:
         if self.op.timeout is not None:
-            self._timer = asyncio.get_running_loop().call_later(self.op.timeout, self._time_out)
+
+            def end_branches() -> None:
+                self._timed_out = True
+                self.decide()
+
+            self._timer = asyncio.get_running_loop().call_later(self.op.timeout, end_branches)
         count = self.count()
         if self.limit and self.limit < count:
             names = self.names()
@@ -153,10 +159,6 @@ class Fork(TaskGroup):
         else:
             for name in self.names():
                 self.spawn(self.walk_alone(name, self.make(name)), name)
-
-    def _time_out(self) -> None:
-        self._timed_out = True
-        self.decide()
 
     async def work(self, names: Iterator[str]) -> None:
         """Take branches until none is left."""
@@ -242,15 +244,11 @@ class Fork(TaskGroup):
         except NodeError as error:
             await self._failed(error)
             return None
-        token.last = self.key
-        token.after = None
-        token.ways = None
-        token.tries = 0
         token.updated = max([token.updated, *(child.updated for child in self.children.values())])
         if self.run.writer is not None:
             # The next step starts now; after a kill the journal must show that.
             await self.run.writer.settle(sync=False)
-        token.leave(self.op, None)
+        self._leave(None)
         return None
 
     def failure(self) -> NodeError | None:
@@ -281,52 +279,37 @@ class Fork(TaskGroup):
     async def _failed(self, error: NodeError) -> None:
         """Let `on_error` of the composite decide; raise the error if it does not handle it."""
         on_error = self.op.node.on_error
+        if on_error is None:
+            raise error
+        token = self.token
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        answer = await ask_on_error(on_error, cause, self.token, _view(self)) if on_error is not None else None
-        match answer:
-            case Skip(update):
-                self._handled(self._checked(update), None)
-            case Goto(target):
-                self._check_recovery(target)
-                self._handled({}, (target,))
-            case Retry(delay=delay) if self.token.tries + 1 < UNASKED_ATTEMPTS:
-                self.token.tries += 1
-                self.note_joined((), {}, (self.op.id,))
-                await asyncio.sleep(delay)
-            case Abort(error=given) if given is not None:
-                raise as_node_error(
-                    self.node_id, given if isinstance(given, Exception) else AtomicError(given)
-                ) from error
-            case _:
+        view = StepContext(token, cast("Any", self.op), 0, 1)  # a composite has no step of its own
+        answer = await ask_on_error(on_error, cause, token, view)
+        if isinstance(answer, Retry):
+            token.tries += 1
+            if token.tries >= UNASKED_ATTEMPTS:
                 raise error
-
-    def _checked(self, update: Any) -> Values:
+            self.note_joined((), {}, (self.op.id,))
+            await asyncio.sleep(answer.delay)
+            return
         try:
-            return self.token.spec.convert(update) if update else {}
-        except StateError as error:
-            raise as_node_error(self.node_id, error) from error
+            update, goto, _, _ = handle_failure(token, self.node_id, answer, error)
+        except NodeError:
+            raise
+        except AtomicError as problem:
+            raise as_node_error(self.node_id, problem) from problem
+        self.note_joined((), update or {}, goto)
+        self.merge_entries([Entry(self.node_id, self.op.id, update or {})])
+        self._leave(goto)
 
-    def _check_recovery(self, target: str) -> None:
-        try:
-            check_recovery(self.token, target)
-        except AtomicError as error:
-            raise as_node_error(self.node_id, error) from error
-
-    def _handled(self, update: Values, goto: tuple[str, ...] | None) -> None:
-        self.note_joined((), update, goto)
-        self.merge_entries([Entry(self.node_id, self.op.id, update)])
-        self.token.last = self.key
-        self.token.after = None
-        self.token.ways = None
-        self.token.tries = 0
-        self.token.leave(self.op, goto)
-
-
-def _view(fork: Fork) -> Any:
-    """Return a context for `on_error` of a composite, which has no step of its own."""
-    from atomic.graph.engine.context import StepContext
-
-    return StepContext(fork.token, cast("Any", fork.op), 0, 1)
+    def _leave(self, goto: tuple[str, ...] | None) -> None:
+        """Move the token on from the joined composite."""
+        token = self.token
+        token.last = self.key
+        token.after = None
+        token.ways = None
+        token.tries = 0
+        token.leave(self.op, goto)
 
 
 def conflict_in(trails: Iterable[Sequence[Entry]], replaced: frozenset[str]) -> tuple[str, str, str] | None:

@@ -74,31 +74,20 @@ def merge_by_id(field: str) -> Reducer:
     return Reducer(f"merge_by_id:{field}", reduce)
 
 
-def _extend_list(current: list[Any], update: list[Any]) -> None:
-    current.extend(update)
-
-
-def _update_dict(current: dict[Any, Any], update: dict[Any, Any]) -> None:
-    current.update(update)
-
-
-def _keep_defined(current: Any, update: Any) -> Any:
-    return current if update is None else update
-
-
-def _merge(current: dict[Any, Any], update: dict[Any, Any]) -> dict[Any, Any]:
-    return {**current, **update}
-
-
 replace = Reducer("replace", lambda current, update: update)
-concat = Reducer("concat", operator.add, extends=list, extend=_extend_list)
-merge = Reducer("merge", _merge, extends=dict, extend=_update_dict)
+concat = Reducer("concat", operator.add, extends=list, extend=lambda current, update: current.extend(update))
+merge = Reducer(
+    "merge",
+    lambda current, update: {**current, **update},
+    extends=dict,
+    extend=lambda current, update: current.update(update),
+)
 max = Reducer("max", builtins.max)
 min = Reducer("min", builtins.min)
 sum = Reducer("sum", operator.add)
 or_ = Reducer("or_", lambda current, update: current or update)
 and_ = Reducer("and_", lambda current, update: current and update)
-if_defined = Reducer("if_defined", _keep_defined, takes_none=True)
+if_defined = Reducer("if_defined", lambda current, update: current if update is None else update, takes_none=True)
 
 _NAMED = {item.name: item for item in (replace, concat, merge, max, min, sum, or_, and_, if_defined)}
 

@@ -81,16 +81,13 @@ class State(msgspec.Struct, metaclass=StateMeta):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in _compared(type(self)))
+        names = [name for name in self.__struct_fields__ if name != "last_updated"]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __ne__(self, other: object) -> bool:
         """Negate `==`, because msgspec defines `!=` differently."""
         is_equal = self.__eq__(other)
         return is_equal if is_equal is NotImplemented else not is_equal
-
-
-def _compared(state_type: type[State]) -> list[str]:
-    return [name for name in state_type.__struct_fields__ if name != "last_updated"]
 
 
 RESERVED = frozenset({"execution_id", "last_updated"})
@@ -221,13 +218,9 @@ class FieldSpec:
         try:
             return self._decode(data)
         except msgspec.ValidationError as error:
-            raise _field_error(self.path, error) from error
-
-
-def _field_error(path: str, error: msgspec.ValidationError) -> StateError:
-    """Change `Expected X, got Y - at $[0].a` of msgspec to `path[0].a: Expected X, got Y`."""
-    reason, _, where = str(error).partition(" - at ")
-    return StateError(path + where.strip("`").removeprefix("$"), reason)
+            # `Expected X, got Y - at $[0].a` becomes `path[0].a: Expected X, got Y`.
+            reason, _, where = str(error).partition(" - at ")
+            raise StateError(self.path + where.strip("`").removeprefix("$"), reason) from error
 
 
 def _measure_owned() -> int:
@@ -251,8 +244,16 @@ class StateSpec(Generic[StateT]):
 
     def __init__(self, state_type: type[StateT]) -> None:
         self.state_type = state_type
-        hints = _hints_of(state_type)
-        _check_own_fields(state_type, hints)
+        try:
+            hints = get_type_hints(state_type, include_extras=True)
+        except (NameError, TypeError) as error:
+            raise StateError(state_type.__name__, f"its annotations cannot be read: {error}") from error
+        for name, hint in _base_hints().items():
+            if hints[name] != hint:
+                own = state_type.__name__
+                raise StateError(
+                    name, f"{own} declares it, but every state already has it; give the field another name"
+                )
         self.fields = {name: FieldSpec(name, hints[name]) for name in state_type.__struct_fields__}
         self._writable = {name: field for name, field in self.fields.items() if name not in RESERVED}
         self.replaced = frozenset(name for name, field in self.fields.items() if field.reduce is None)
@@ -293,16 +294,13 @@ class StateSpec(Generic[StateT]):
         for name, value in items:
             field = fields.get(name)
             if field is None:
-                raise self._refusal(name)
+                self._field(name)
+                raise StateError(name, "is set by the engine; a node cannot write it")
             if type(value) is field.scalar and -_INT_LIMIT <= value < _INT_LIMIT:
                 result[name] = value  # numbers need no conversion; everything else goes through the codec
             else:
                 result[name] = field.convert(value)
         return result
-
-    def _refusal(self, name: str) -> StateError:
-        self._field(name)
-        return StateError(name, "is set by the engine; a node cannot write it")
 
     def apply(self, values: Values, update: Values) -> None:
         """Merge a checked update into values completely or not at all.
@@ -382,24 +380,9 @@ def _time_text(milliseconds: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _hints_of(state_type: type[State]) -> dict[str, Any]:
-    try:
-        return get_type_hints(state_type, include_extras=True)
-    except (NameError, TypeError) as error:
-        raise StateError(state_type.__name__, f"its annotations cannot be read: {error}") from error
-
-
 @cache
 def _base_hints() -> dict[str, Any]:
     return get_type_hints(State, include_extras=True)
-
-
-def _check_own_fields(state_type: type[State], hints: Mapping[str, Any]) -> None:
-    """Raise StateError if a class redefines a field that every state has."""
-    for name, hint in _base_hints().items():
-        if hints[name] != hint:
-            reason = f"{state_type.__name__} declares it, but every state already has it; give the field another name"
-            raise StateError(name, reason)
 
 
 def _pydantic_model(annotation: Any) -> str | None:

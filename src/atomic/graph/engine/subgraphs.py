@@ -58,7 +58,12 @@ class SubgraphFork(Fork):
                 raise as_node_error(self.node_id, error) from error
             return spec.start(self.opened.values, self.run.execution_id)
         try:
-            values = spec.start(self._input(), self.run.execution_id)
+            if self.body.input_mapper is not None:
+                given: Any = self.body.input_mapper(self.token.state)
+            else:
+                shared = spec.fields.keys() & self.token.spec.fields.keys() - _OWN_FIELDS
+                given = {name: self.token.values[name] for name in spec.fields if name in shared}
+            values = spec.start(given, self.run.execution_id)
         except StateError as error:
             raise as_node_error(self.node_id, error) from error
         except FAILURES as error:  # an author's function: whatever it raises is this node's failure
@@ -67,16 +72,6 @@ class SubgraphFork(Fork):
             ) from error
         self.note_opened(values=values, reducers=spec.reducer_identities())
         return values
-
-    def _input(self) -> Any:
-        if self.body.input_mapper is not None:
-            return self.body.input_mapper(self.token.state)
-        shared = self._shared_fields()
-        return {name: self.token.values[name] for name in shared}
-
-    def _shared_fields(self) -> list[str]:
-        ours = self.token.spec.fields
-        return [name for name in self.graph.program.spec.fields if name in ours and name not in _OWN_FIELDS]
 
     def _changes(self, child: Token) -> tuple[Values, list[Values]]:
         """Return what the subgraph did to shared fields: a joined update, and single updates.

@@ -32,7 +32,6 @@ from atomic.graph.engine.node import MapBody, ParallelBody, SubgraphBody, TasksB
 from atomic.graph.engine.program import (
     END_PC,
     FORK,
-    IF,
     LOOP,
     STEP,
     UNTIL,
@@ -490,12 +489,12 @@ class Token:
 
     def _move(self, op: Op) -> None:
         """Pass an operation that is neither a step nor a fork. Raise NodeError."""
-        kind = op.kind
-        if kind == UNTIL:
-            self._until(cast("UntilOp", op))
-        elif kind == IF:
-            self._choose(cast("IfOp", op))
-        elif kind == LOOP:
+        if isinstance(op, IfOp):
+            for condition, pc in op.branches:
+                if condition is None or self._holds(op.id, "condition", condition):
+                    self.pc = pc
+                    return
+        elif op.kind == LOOP:
             self.counters[cast("LoopOp", op).slot] = 0
             self.pc = op.next
         else:
@@ -518,12 +517,6 @@ class Token:
             self.pc = op.next
         else:
             self.pc = op.again
-
-    def _choose(self, op: IfOp) -> None:
-        for condition, pc in op.branches:
-            if condition is None or self._holds(op.id, "condition", condition):
-                self.pc = pc
-                return
 
     def _holds(self, id: str, what: str, condition: Callable[[Any], Any]) -> bool:
         try:
