@@ -1,4 +1,4 @@
-"""What the nodes do, the same for every engine: as little as possible, so that what is measured is the engine."""
+"""The work of the nodes, equal for every engine and as small as possible, to measure only the engine."""
 
 CHAIN = 100
 LONG_CHAIN = 1_000  # ten times the nodes
@@ -12,11 +12,11 @@ RECORD = "x" * 1_024  # what one durable step adds to the state
 
 
 def more(n: int) -> int:
-    """The work of a step in chains and loops."""
+    """Do the work of a step in chains and loops."""
     return n + 1
 
 
 def expect(actual: object, expected: object) -> None:
-    """An engine that did not do the work is not quick, it is wrong."""
+    """Raise AssertionError if an engine did not do the work."""
     if actual != expected:
         raise AssertionError(f"the workload ended with {actual!r}, expected {expected!r}")

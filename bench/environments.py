@@ -29,19 +29,19 @@ class InstallError(Exception):
 
 
 def constraints_of(peer: str) -> Path:
-    """The pinned versions of a peer and of all that it needs."""
+    """Return the file with the pinned versions of a peer and its dependencies."""
     return CONSTRAINTS / f"constraints-{peer}.txt"
 
 
 def version_of(peer: str) -> str:
-    """The pinned version of the peer itself."""
+    """Return the pinned version of the peer itself."""
     name = PEERS[peer][0].partition("[")[0]
     pins = dict(line.split("==") for line in constraints_of(peer).read_text().split())
     return pins[name]
 
 
 def python_of(engine: str) -> Path:
-    """The interpreter that runs this engine's jobs."""
+    """Return the interpreter that runs this engine's jobs."""
     if engine not in PEERS:
         return Path(sys.executable)
     folder = "Scripts" if sys.platform == "win32" else "bin"

@@ -33,7 +33,7 @@ print(cpu, memory)
 
 
 class JobError(Exception):
-    """A job did not end well: nothing can be said about the engine."""
+    """A job failed, so its engine has no result."""
 
     def __init__(self, engine: str, job: str, output: str) -> None:
         self.engine, self.job = engine, job
@@ -49,7 +49,7 @@ def run_rounds(
     peer_rounds: int,
     say: Callable[[str], None],
 ) -> None:
-    """All rounds, interleaved; the peers, which need most of the time, take part in the first `peer_rounds`.
+    """Run all rounds, interleaved. Peers need most of the time and run only in the first `peer_rounds`.
 
     Raises:
         JobError: a job failed.
@@ -72,7 +72,7 @@ def _measure(engine: str, job: str, pragmas: dict[str, str | int]) -> Metrics:
 
 
 def _journal_pragmas() -> dict[str, str | int]:
-    """The settings of Atomic's journal, asked of its own connection, for the bound to use the same."""
+    """Return the settings of Atomic's journal connection, so that the bound uses the same."""
     return msgspec.json.decode(_work("atomic", "pragmas", {}), type=dict[str, str | int])
 
 
@@ -91,7 +91,7 @@ def _measure_import(engine: str) -> Metrics:
 
 
 def _measure_start(engine: str, flag: str) -> float:
-    """CPU ms of a whole process, as the system counts them."""
+    """Return the CPU ms of a whole process, as the system counts them."""
     python = python_of(engine)
     command = [str(python), "-c", "pass"] if engine == "bound" else [str(python.with_name("atomic")), flag]
     return min(_process_cpu(engine, command) for _ in range(IMPORT_REPEATS)) * 1e3
@@ -114,7 +114,7 @@ def _run(engine: str, job: str, *arguments: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what would change a Python: no path, no flags, nothing that would trace a peer's run."""
+    """Return our environment without variables that change Python: paths, flags and tracing."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LANGCHAIN", "LANGSMITH"))
     }

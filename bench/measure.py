@@ -1,8 +1,8 @@
 """CPU time per unit of work, in microseconds, inside one process.
 
-The machine may be shared, so wall time says little and a mean says little: this takes the minimum over several
-batches of the process's CPU time. The first call warms up caches and lazy imports and is not counted, except where
-it alone takes a second: then it is the measurement.
+The machine may be shared, so neither wall time nor a mean is reliable: this takes the minimum of the process's CPU
+time over several batches. The first call warms up caches and lazy imports and is not counted, unless it takes a
+second or more: then it is the measurement.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def _calls_and_batches(seconds: float) -> tuple[int, int]:
 
 
 def cpu_us(run: Callable[[], object], *, units: int) -> float:
-    """CPU µs per unit of the quickest batch of calls."""
+    """Return the CPU µs per unit of the fastest batch of calls."""
     start = process_time()
     run()
     first = process_time() - start
@@ -56,19 +56,19 @@ async def _cpu_us_async(run: Callable[[], Awaitable[object]], units: int) -> flo
 
 
 def cpu_us_async(run: Callable[[], Awaitable[object]], *, units: int) -> float:
-    """The same for a coroutine function; the event loop is started before the clock."""
+    """Measure a coroutine function. The event loop starts before the clock."""
     return asyncio.run(_cpu_us_async(run, units))
 
 
 def once_us(run: Callable[[], object], *, units: int) -> float:
-    """CPU µs per unit of a single call, for work that cannot be repeated in place."""
+    """Return the CPU µs per unit of one call, for work that cannot be repeated in place."""
     start = process_time()
     run()
     return (process_time() - start) / units * 1e6
 
 
 def once_us_async(run: Callable[[], Coroutine[object, object, object]], *, units: int) -> float:
-    """The same for a coroutine function."""
+    """Measure one call of a coroutine function."""
 
     async def timed() -> float:
         start = process_time()
@@ -79,5 +79,5 @@ def once_us_async(run: Callable[[], Coroutine[object, object, object]], *, units
 
 
 def bytes_on_disk(path: Path) -> float:
-    """The database with whatever SQLite left beside it."""
+    """Return the size of the database and of the files that SQLite keeps beside it."""
     return float(sum(file.stat().st_size for file in path.parent.glob(path.name + "*")))

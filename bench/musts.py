@@ -42,7 +42,7 @@ class Verdict:
 
 
 def judge(results: Results) -> list[Verdict]:
-    """Every must with what this run measured for it."""
+    """Return every must with the number that this run measured for it."""
     return [Verdict(must, must.number(results)) for must in MUSTS]
 
 

@@ -1,4 +1,4 @@
-"""What is measured, with whom, and how it is shown. The order of the engines is the order in a round."""
+"""The jobs, their engines and their rows in the table. A round runs the engines in this order."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The table for people: in the terminal and in `docs/benchmarks.md`."""
+"""The tables of results, for the terminal and for `docs/benchmarks.md`."""
 
 import os
 import platform
@@ -37,15 +37,15 @@ Written by the benchmark itself; do not edit. To repeat: `make setup`, then
 SCREEN_OPENING = """\
 ## The screen
 
-In a terminal of its own, seen from outside, on a scripted engine, 80×24 (5,000 messages: 120×40). CPU is that of
-supervisor and screen; a key's CPU is all that they used from the key to its picture. Somebody waited for a core in
-{pressure:.0f} % of the minute before: above 20 % times are shown, and the CPU is judged. The skeleton is Textual with
-three widgets and nothing behind them; other agents are measured to their first three lines, in an empty home."""
+Measured from outside, in its own terminal of 80×24 (5,000 messages: 120×40), with a scripted engine. CPU counts the
+supervisor and the screen; a key's CPU is what they used from the key to its frame. In {pressure:.0f} % of the minute
+before, a process waited for a core: above 20 % times are only shown, and CPU is judged. The skeleton is Textual with
+three widgets and no logic; other agents are measured up to their first three lines, in an empty home."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the run was made, so that somebody else can repeat it."""
+    """How the run was made, so that others can repeat it."""
 
     rounds: int
     peer_rounds: int
@@ -53,7 +53,7 @@ class Setting:
 
 
 def table(results: Results) -> list[str]:
-    """The main table; only rows that were measured."""
+    """Return the main table, with the rows that were measured."""
     measured = [row for row in ROWS if any(results.best(engine, row.metric) is not None for engine in ENGINES)]
     return _markdown([HEADINGS, *(_cells(results, row) for row in measured)])
 
@@ -77,7 +77,7 @@ def _cells(results: Results, row: Row) -> tuple[str, ...]:
 
 
 def ways(results: Results) -> list[str]:
-    """Each way in which an engine was used, where there is more than one; the table above has the best."""
+    """Return a table of the variants of each engine that has several; the main table has the best."""
     lines: list[tuple[str, ...]] = [("what", "unit", "engine", "way", "number")]
     for row in ROWS:
         for engine in ENGINES:
@@ -100,7 +100,7 @@ def _times(ratio: float | None) -> str:
 
 
 def _markdown(lines: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows as a Markdown table that is also readable as it stands: words to the left, numbers to the right."""
+    """Return rows as a Markdown table that is readable as text: words left, numbers right."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     numeric = [i > 1 and all(_is_number(line[i]) for line in lines[1:]) for i in range(len(widths))]
     rule = [("-" * (width - 1) + ":") if right else "-" * width for width, right in zip(widths, numeric, strict=True)]
@@ -120,14 +120,14 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
 
 
 def page(results: Results, verdicts: Sequence[Verdict], setting: Setting, screens: Screens | None = None) -> str:
-    """The whole of `docs/benchmarks.md`."""
+    """Return the text of `docs/benchmarks.md`."""
     shown = [] if screens is None else ["", *_screen_part(screens)]
     parts = [*_opening(setting), "", *table(results), *shown, "", *_verdicts(verdicts), "", *_details(results), ""]
     return "\n".join(parts)
 
 
 def screen_table(screens: Screens) -> list[str]:
-    """The table of the screen."""
+    """Return the table of the screen."""
     return _markdown(screens.table())
 
 
@@ -164,7 +164,7 @@ def _details(results: Results) -> list[str]:
 
 
 def commit() -> str:
-    """The commit that was measured, and whether the tree had other changes."""
+    """Return the measured commit, and whether the tree had other changes."""
     return _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("status", "--porcelain", "src") else "")
 
 
@@ -174,6 +174,6 @@ def _git(*arguments: str) -> str:
 
 
 def machine() -> str:
-    """Enough to compare with another run, nothing that names the machine."""
+    """Return facts for comparing runs, without the name of the machine."""
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return f"{system}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"

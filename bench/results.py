@@ -1,4 +1,4 @@
-"""The numbers of all rounds, and the one number that stands for them."""
+"""The numbers of all rounds, and the one number that represents them."""
 
 from measure import Metrics
 
@@ -17,14 +17,14 @@ class Results:
                 kept.setdefault(metric, {}).setdefault(variant, []).append(number)
 
     def variants(self, engine: str, metric: str) -> dict[str, float]:
-        """The minimum over all rounds for each way in which the engine was used."""
+        """Return the minimum over all rounds for each variant of the engine."""
         return {name: min(samples) for name, samples in self._samples.get(engine, {}).get(metric, {}).items()}
 
     def best(self, engine: str, metric: str) -> float | None:
-        """The engine's number: its best variant, in its best round."""
+        """Return the engine's number: its best variant in its best round."""
         return min(self.variants(engine, metric).values(), default=None)
 
     def ratio(self, engine: str, metric: str, other: str, other_metric: str = "") -> float | None:
-        """How many times the other's number this engine's number is."""
+        """Return this engine's number divided by the other's."""
         mine, theirs = self.best(engine, metric), self.best(other, other_metric or metric)
         return mine / theirs if mine is not None and theirs else None

@@ -81,7 +81,7 @@ def _print(results: Results, verdicts: list[Verdict]) -> None:
 
 
 def _say(text: str) -> None:
-    """What happens now, on one line that is overwritten; nothing where nobody watches."""
+    """Show progress on one line of a terminal; print nothing elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 

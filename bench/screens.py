@@ -46,7 +46,7 @@ class ScreenRow:
     label: str
     unit: str
     limit: float | None = None
-    needs_quiet: bool = False  # judged only where nobody else wants the machine
+    needs_quiet: bool = False  # judged only on a quiet machine
 
 
 ROWS = (
@@ -76,15 +76,15 @@ class Screens:
     """What was measured, by program and metric."""
 
     numbers: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    pressure: float = 0.0  # of the time somebody waited for a core, in percent
+    pressure: float = 0.0  # how long a process waited for a core, in percent of the time
 
     def add(self, program: str, metric: str, number: float) -> None:
-        """The best of several."""
+        """Return the best of several."""
         kept = self.numbers.setdefault(program, {})
         kept[metric] = min(number, kept.get(metric, number))
 
     def missed(self) -> list[str]:
-        """The limits that do not hold."""
+        """Return the limits that do not hold."""
         ours = self.numbers.get("atomic", {})
         return [
             f"{row.label}: ≤ {row.limit:g} {row.unit}, measured {ours[row.metric]:,.2f}"
@@ -96,7 +96,7 @@ class Screens:
         return row.needs_quiet and self.pressure > MOST_PRESSURE
 
     def table(self) -> list[tuple[str, ...]]:
-        """As the report prints it: words first, then a column for each program."""
+        """Return a row of the report: words first, then a column for each program."""
         programs = [name for name in ("atomic", "skeleton", *AGENTS) if name in self.numbers]
         head = ("what", "unit", "must", *("Atomic" if name == "atomic" else name for name in programs))
         return [head, *(self._cells(row, programs) for row in ROWS)]
@@ -107,7 +107,7 @@ class Screens:
 
 
 def measure_screens(say: Callable[[str], None]) -> Screens:
-    """All of it, one after the other: about two minutes."""
+    """Measure everything in sequence. This takes about two minutes."""
     results = Screens(pressure=_pressure())
     for number in range(STARTS):
         say(f"screen: start {number + 1}/{STARTS}")
@@ -207,7 +207,7 @@ def _leave(results: Screens) -> None:
 
 
 def _stranger(results: Screens, name: str) -> None:
-    """Another agent's first picture: three lines of text, in an empty home."""
+    """Measure another agent's first frame: three lines of text, in an empty home."""
     program = _program(name)
     if program is None:
         return
@@ -222,7 +222,7 @@ def _stranger(results: Screens, name: str) -> None:
 
 
 def _program(name: str) -> str | None:
-    """Where an agent's program is: with `make agents`, in its SDK, or on the PATH."""
+    """Return an agent's program: from `make agents`, from its SDK, or on the PATH."""
     spec = find_spec("claude_agent_sdk") if name == "claude" else None
     bundled = str(Path(spec.origin).parent / "_bundled") if spec is not None and spec.origin is not None else ""
     places = (str(ROOT / ".programs" / "bin"), bundled, os.environ.get("PATH", ""))
@@ -234,7 +234,7 @@ def _program(name: str) -> str | None:
 
 @contextmanager
 def _opened(words: Sequence[str], env: dict[str, str] | None = None, size: tuple[int, int] = SIZE) -> Generator[Window]:
-    """A program in a terminal, with an empty home and an empty project."""
+    """Run a program in a terminal, with an empty home and an empty project."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         project.mkdir()
@@ -247,7 +247,7 @@ def _opened(words: Sequence[str], env: dict[str, str] | None = None, size: tuple
 
 
 def _painters(window: Window) -> list[int]:
-    """The supervisor and the screen; below the screen are its engine and who guards that."""
+    """Return the supervisor and the screen. The engine and its guard are children of the screen."""
     return tree(window.process.pid)[:1] + _children(window.process.pid)
 
 
@@ -256,13 +256,13 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_whole(window: Window) -> bool:
-    """Whether Textual itself has painted: it asks for pastes in brackets, and then comes the prompt."""
+    """Return whether Textual has painted: it enables bracketed paste, then shows the prompt."""
     _, asked, painted = bytes(window.log).partition(b"\x1b[?2004h")
     return bool(asked) and "›".encode() in painted
 
 
 def _cpu_ms(pid: int) -> float:
-    """User and system time of a process, all its threads, to the microsecond."""
+    """Return the user and system time of all threads of a process, in microseconds."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         total += int((task / "schedstat").read_text().split()[0])
@@ -287,7 +287,7 @@ def _add_times(results: Screens, program: str, metric: str, times: Times) -> Non
 
 
 def _type(window: Window, keys: int) -> Times:
-    """What each of so many keys took; a line is cleared before it is full."""
+    """Measure each of several keys. A line is cleared before it is full."""
     times, word, painters = Times(), "", _painters(window)
     for number in range(keys):
         if len(word) >= 40:
@@ -304,7 +304,7 @@ def _type(window: Window, keys: int) -> Times:
 
 
 def _until_changed(window: Window, key: bytes) -> tuple[float, float]:
-    """What it takes until a key has changed what stands on the screen."""
+    """Measure how long a key takes to change the screen."""
     text, painters = window.text, _painters(window)
     before, began = sum(map(_cpu_ms, painters)), perf_counter()
     window.type(key)
@@ -313,7 +313,7 @@ def _until_changed(window: Window, key: bytes) -> tuple[float, float]:
 
 
 def _pressure() -> float:
-    """How much of the last minute somebody waited for a core; 0 where the system does not say."""
+    """Return how much of the last minute a process waited for a core; 0 if unknown."""
     try:
         return float(Path("/proc/pressure/cpu").read_text().split("avg60=")[1].split()[0])
     except (OSError, LookupError):

@@ -10,13 +10,13 @@ class Skeleton(App[None]):
     CSS = "#transcript { height: 1fr; } TextArea { height: 3; border: none; }"
 
     def compose(self) -> ComposeResult:
-        """Three widgets."""
+        """Return three widgets."""
         yield Static("", id="transcript")
         yield TextArea()
         yield Static("READY", id="status")
 
     def on_mount(self) -> None:
-        """No timer: a blinking cursor would be one."""
+        """Stop the blinking cursor, which is a timer."""
         area = self.query_one(TextArea)
         area.cursor_blink = False
         area.focus()

@@ -23,7 +23,7 @@ MODULES = {
 
 
 def main() -> None:
-    """`worker.py ENGINE JOB FOLDER PRAGMAS`: FOLDER is empty, on a real disk, and removed by the caller."""
+    """Run `worker.py ENGINE JOB FOLDER PRAGMAS`. The caller makes and removes FOLDER, on a real disk."""
     engine, job, folder, pragmas = sys.argv[1:]
     for module in MODULES[engine]:
         run = importlib.import_module(module).JOBS.get(job)

@@ -20,7 +20,7 @@ RUN = "hello"
 
 
 class Words(State):
-    """What the workflow knows between two steps."""
+    """The state of the workflow between two steps."""
 
     files: list[str] = []
     total: Annotated[int, reducers.sum] = 0  # updates are added up
@@ -28,7 +28,7 @@ class Words(State):
 
 
 def count(path: str) -> int:
-    """Slow on purpose, so that there is time to kill it. A plain function runs in a thread."""
+    """Work slowly, so that there is time to kill it. A plain function runs in a thread."""
     time.sleep(0.2)
     words = len(Path(path).read_text(encoding="utf-8").split())
     print(f"  {path}: {words} words", flush=True)
@@ -53,7 +53,7 @@ async def main(files: list[str]) -> int:
     with SqliteJournal(JOURNAL) as journal:
         try:
             result = await hello.resume(journal, RUN)
-            print("(went on where it was)")
+            print("(resumed where it stopped)")
         except RunNotFoundError:
             result = await hello.run({"files": files}, journal=journal, execution_id=RUN)
     if result.error:

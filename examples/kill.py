@@ -1,8 +1,8 @@
-"""A workflow with a loop, a parallel and a question is killed with `kill -9` in the middle, and goes on.
+"""A workflow with a loop, a parallel and a question is killed with `kill -9` in the middle, and continues.
 
     .venv/bin/python examples/kill.py
 
-Three processes work on one run: the first is killed, the second goes on until it has to ask and ends, the third
+Three processes work on one run: the first is killed, the second continues until it asks a question, the third
 brings the answer. Every execution of a node is also written to a ledger outside of Atomic; at the end the two are
 compared. Needs no key, no network and no terminal.
 """
@@ -35,7 +35,7 @@ class Release(State):
 
 
 def work(id: str, seconds: float, update: Callable[[Release], dict[str, Any]] | None = None) -> Node[Release]:
-    """A node that takes a while, says what it does, and leaves a line in the ledger."""
+    """Return a node that works for a while, prints what it does, and adds a line to the ledger."""
 
     async def run(ctx: NodeContext[Release]) -> dict[str, Any]:
         again = "" if ctx.attempt == 1 else f"   again, attempt {ctx.attempt}: it was cut off"
@@ -74,14 +74,14 @@ def say(text: str = "") -> None:
 
 
 async def work_on_the_run(answer: str | None) -> int:
-    """One process: begin the run or go on with it, until it is done or has to ask."""
+    """Start the run or resume it, until it is done or asks a question."""
     with SqliteJournal("journal.db") as journal:
         if any(run.execution_id == RUN for run in journal.list()):
             result = await release.resume(journal, RUN, answers={"ship": answer} if answer else None)
         else:
             result = await release.run(journal=journal, execution_id=RUN)
     if result.status is RunStatus.PAUSED:
-        say(f"  ? {result.questions[0].text}  Nobody is here, so the run waits and the process ends.")
+        say(f"  ? {result.questions[0].text}  No host can ask here, so the run waits and the process ends.")
         return 5
     state = result.state
     say(f"  {result.status}: {len(state.chapters)} chapters, {state.checks}, shipped: {state.shipped}")
@@ -102,7 +102,7 @@ def start(folder: Path, *words: str, kill_at: str | None = None) -> int:
 
 
 def show_journal(folder: Path) -> set[str]:
-    """What the killed process left; the steps that must not run again."""
+    """Print what the killed process left, and return the steps that must not run again."""
     with SqliteJournal(folder / "journal.db") as journal:
         records = journal.records(RUN)
         state = release.load(journal, RUN)
@@ -112,7 +112,7 @@ def show_journal(folder: Path) -> set[str]:
 
 
 def compare(folder: Path, recorded: set[str]) -> int:
-    """The ledger is the witness: nothing that was recorded ran again, only what was cut off ran twice."""
+    """Check the ledger: no recorded step ran again, only the interrupted one ran twice."""
     ran = Counter((folder / "ledger.txt").read_text().split())
     twice = {step_id for step_id, times in ran.items() if times > 1}
     names = ", ".join(sorted(step_id.partition(":")[2] for step_id in twice))
@@ -125,13 +125,13 @@ def main() -> int:
     say(release.draw(width=78))
     with tempfile.TemporaryDirectory(prefix="atomic-kill-") as name:
         folder = Path(name)
-        say("\n1. A process begins the run. It is killed while the tests are at work.")
+        say("\n1. A process begins the run. It is killed while the tests run.")
         start(folder, kill_at=KILL_AT)
-        say("\n2. What is on the disk:")
+        say("\n2. The journal on disk:")
         recorded = show_journal(folder)
-        say("\n3. Another process goes on. What is recorded does not run again.")
+        say("\n3. Another process continues. Recorded steps do not run again.")
         start(folder)
-        say("\n4. Any time later, somebody answers from a third process.")
+        say("\n4. Any time later, the answer comes from a third process.")
         code = start(folder, "yes")
         say("\n5. The ledger, which Atomic knows nothing about:")
         return compare(folder, recorded) or code

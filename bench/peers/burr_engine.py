@@ -134,7 +134,7 @@ def stream() -> dict[str, float]:
 
 
 def nested(depth: int) -> Any:
-    """An action whose work is to run an application with the next inner action."""
+    """Return an action that runs an application with the next inner action."""
     if depth == 0:
         return count
     graph = GraphBuilder().with_actions(inner=nested(depth - 1)).build()

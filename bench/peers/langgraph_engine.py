@@ -171,7 +171,7 @@ def saver_at(path: Path) -> SqliteSaver:
 
 
 def run_steps(graph: Any, steps: int) -> None:
-    """The loop has no end of its own: the limit cuts it like a kill would, after exactly `steps` steps."""
+    """Run a loop without an end. The limit stops it like a kill, after exactly `steps` steps."""
     config = {"configurable": {"thread_id": "1"}, "recursion_limit": steps}
     try:
         graph.invoke({"log": []}, config, durability="sync")
@@ -187,7 +187,7 @@ def run_one_more(graph: Any, steps: int) -> None:
 
 
 def durable_with(state: Any, path: Path) -> tuple[float, float, float]:
-    """CPU µs per step, bytes with the database closed, CPU ms until the first new step after a resume is recorded."""
+    """Return CPU µs per step, bytes of the closed database, and CPU ms until a resume has recorded a step."""
     saver = saver_at(path)
     with closing(saver.conn):
         step = once_us(lambda: run_steps(growing(state, saver), DURABLE), units=DURABLE)

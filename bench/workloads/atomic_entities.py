@@ -97,7 +97,7 @@ def entities(folder: Path, _: dict[str, Any]) -> Metrics:
 
 
 def as_skills(registry: EntityRegistry) -> Iterator[Entity]:
-    """All of one kind, so that a search goes over all of them."""
+    """Yield all entities as skills, so that a search covers all of them."""
     return (Entity("skill", entity.name, aliases=entity.aliases, source=entity.source) for entity in registry.all())
 
 

@@ -68,7 +68,7 @@ class Growing:
 
 
 def run_growing(path: Path, steps: int) -> float:
-    """CPU µs per step of a whole run, the opening of the journal left out."""
+    """Return the CPU µs per step of a whole run, without opening the journal."""
     growing = Growing(steps)
 
     async def run(journal: SqliteJournal) -> float:
@@ -83,7 +83,7 @@ def run_growing(path: Path, steps: int) -> float:
 
 
 def cut(path: Path) -> str:
-    """A run that breaks off after the usual number of steps."""
+    """Record a run that stops after the usual number of steps."""
     growing = Growing(DURABLE + 1, stop=DURABLE)
     with SqliteJournal(path) as journal:
         result = asyncio.run(growing.graph.run(journal=journal))
@@ -92,7 +92,7 @@ def cut(path: Path) -> str:
 
 
 def resume(path: Path, execution_id: str) -> tuple[float, float]:
-    """CPU ms from opening the journal until the next step starts, and until it is recorded and the run has ended."""
+    """Return the CPU ms from opening the journal until a step starts, and until it is recorded."""
     growing = Growing(DURABLE + 1)
 
     async def run() -> tuple[float, float]:
@@ -107,7 +107,7 @@ def resume(path: Path, execution_id: str) -> tuple[float, float]:
 
 
 def resumes(folder: Path) -> list[tuple[float, float]]:
-    """The same run resumed several times, each time from a copy; the first one warms up."""
+    """Resume copies of one run several times. The first one warms up."""
     execution_id = cut(folder / "cut.db")
     copies = [folder / f"copy-{i}.db" for i in range(RESUMES)]
     for copy in copies:
@@ -130,7 +130,7 @@ def durable(folder: Path, _: dict[str, Any]) -> Metrics:
 
 
 def step_starts(path: Path, steps: int, ballast: str = "") -> list[float]:
-    """The CPU time at the start of each durable step; what a step changes has always the same size."""
+    """Return the CPU time at the start of each durable step, whose updates have equal sizes."""
     started: list[float] = []
 
     async def count(ctx: NodeContext[Ballast]) -> dict[str, int]:

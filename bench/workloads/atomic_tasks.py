@@ -19,7 +19,7 @@ SEED = 1
 
 
 def tasks_json() -> str:
-    """Each task is blocked by some that stand before it, so there is no cycle."""
+    """Return tasks that are blocked only by earlier ones, so that there is no cycle."""
     rng = random.Random(SEED)
     blockers = [rng.sample(range(i), min(i, 10)) for i in range(TASKS)]
     for i in range(TASKS - 1, TASKS - 1 - (DEPENDENCIES - sum(map(len, blockers))), -1):
@@ -39,7 +39,7 @@ def load(text: str) -> tuple[TaskList, float]:
 
 
 def next_ready(tasks: TaskList) -> float:
-    """CPU ms to complete the first ready task and to ask which may start now."""
+    """Return the CPU ms to complete the first ready task and find the next ones."""
     first = tasks.ready()[0]
     start = process_time()
     tasks.set_status(first.id, "completed")

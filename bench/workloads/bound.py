@@ -86,7 +86,7 @@ def stream() -> float:
 
 
 def compile_chain() -> float:
-    """A list of names and functions and a table of who follows whom."""
+    """Build a list of names and functions and a table of successors."""
 
     def run() -> None:
         nodes: dict[str, Body] = {f"n{i}": count for i in range(COMPILE)}
@@ -120,7 +120,7 @@ def connect(path: Path, pragmas: Pragmas) -> sqlite3.Connection:
 
 
 async def write(connection: sqlite3.Connection, steps: int) -> None:
-    """Each step runs its body, adds to the state and is one INSERT in autocommit."""
+    """Run steps that call a body, add to the state and insert one row in autocommit."""
     log: list[str] = []
     for seq in range(steps):
         update = await grow()

@@ -23,7 +23,7 @@ class DocumentState(State):
 
 
 def hand_down(state: DocumentState) -> dict[str, Any]:
-    """What the other workflow's state begins with; its own `create_state` is for runs of its own."""
+    """Return the first state of the other workflow. Its `create_state` is only for its own runs."""
     return {"prompt": state.prompt, "most": 5}
 
 

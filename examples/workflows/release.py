@@ -1,7 +1,7 @@
-"""A workflow that asks: `atomic run release` writes notes and waits for a person before it tags.
+"""A workflow that asks: `atomic run release` writes notes and waits for an approval before it tags.
 
-In a terminal it asks there. Where nobody is, the run pauses (exit code 5) and says how to answer; days later
-`atomic answer ID approve yes` goes on, and nothing before the question runs again.
+In a terminal it asks there. Elsewhere the run pauses (exit code 5) and prints how to answer. Days later
+`atomic answer ID approve yes` continues it, and no step before the question runs again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ReleaseState(State):
 
 
 def notes_prompt(state: ReleaseState) -> str:
-    return f"Write release notes for version {state.prompt} from the git log. Answer with the notes alone."
+    return f"Write release notes for version {state.prompt} from the git log. Answer with only the notes."
 
 
 def question(state: ReleaseState) -> str:
@@ -29,7 +29,7 @@ def question(state: ReleaseState) -> str:
 
 
 async def tag(ctx: NodeContext[ReleaseState]) -> dict[str, str]:
-    """`ctx.exec` starts a program that ends with the step. A tag that is there already is this step, cut by a kill."""
+    """Tag the release. A tag that exists already was made by this step before a kill."""
     version = ctx.state.prompt
     found = await ctx.exec("git", "tag", "--list", version)
     if not found.stdout.strip():

@@ -1,6 +1,6 @@
-"""One agent for each file, four at once, then one that joins what they say: `atomic run summarize-files "src/*.py"`.
+"""One agent for each file, four at once, then one that joins their answers: `atomic run summarize-files "src/*.py"`.
 
-Each file is recorded by itself: after a kill only those are read again that were not finished.
+Each file is recorded separately: after a kill only unfinished files are read again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def create_state(params: WorkflowStateParams) -> FilesState:
 
 
 def find_files(state: FilesState) -> list[str]:
-    """In a node, and so recorded: the list stays the same when the run is resumed."""
+    """List the files. A node records the list, so that it stays the same after a resume."""
     found = sorted(str(path) for path in Path().glob(state.prompt) if path.is_file())
     if not found:
         raise ValueError(f"no file is named by {state.prompt}")
@@ -37,7 +37,7 @@ def find_files(state: FilesState) -> list[str]:
 
 
 async def summarize(ctx: NodeContext[FilesState, WorkflowRuntime]) -> dict[str, Any]:
-    """`ctx.item` is the item. What each leaves under its own id, the map lists in the order of the items."""
+    """Summarize `ctx.item`. The map lists the outputs in the order of the items."""
     answer = await ctx.deps.turn(f"Summarise the file {ctx.item} in one sentence.")
     return {"outputs": {"one": f"{ctx.item}: {answer}"}}
 

@@ -35,7 +35,7 @@ def test_hello_goes_on_after_kill_9_without_reading_a_file_twice(tmp_path: Path)
         seen = [*first, *child.stdout.readlines()]
     again = run(tmp_path, "hello.py", *names)
     assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "6 words in 6 files")
-    assert "(went on where it was)" in again.stdout
+    assert "(resumed where it stopped)" in again.stdout
     finished_before = {line.split(":")[0].strip() for line in seen[:2]}  # the third may have been cut before its record
     read_again = {line.split(":")[0].strip() for line in again.stdout.splitlines() if line.startswith("  ")}
     assert not finished_before & read_again

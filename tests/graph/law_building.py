@@ -44,7 +44,7 @@ Builder = GraphBuilder[LawState]
 
 
 class TroubleError(Exception):
-    """What the world outside does to a node."""
+    """What a test does to a node from outside."""
 
 
 class Outside:

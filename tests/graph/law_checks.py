@@ -1,4 +1,4 @@
-"""What the laws say of a run and of a resume, whatever the graph was made from."""
+"""Checks that hold for every run and every resume of any graph."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def assert_ended_as(expected: Expected, result: RunResult[LawState]) -> None:
 
 
 def in_scopes(ran: Iterable[Ran], told: Iterable[tuple[str, int]]) -> dict[str, list[tuple[str, int]]]:
-    """What was told about steps, sorted by the scope in which they ran: one after the other."""
+    """Return the reported steps by the scope in which they ran, in order."""
     scope_of = {step.node_id: step.scope for step in ran}
     scopes: dict[str, list[tuple[str, int]]] = {}
     for node_id, state in told:
@@ -63,7 +63,7 @@ async def check_every_cut(
 
 
 async def check_resumed_stream(graph: CompiledGraph[LawState], journal: Journal, expected: Expected) -> None:
-    """What is told is what ran: no step that was recorded before, each other one once."""
+    """Check that the stream has every step that ran, once, and none that was recorded before."""
     before = {record.step_id for record in finished(journal.records(RUN))}
     steps = [step async for step in graph.resume_stream(journal, RUN) if step.status is RunStatus.COMPLETED]
     told = Counter(step.step_id for step in steps if not loses(step.node_id))

@@ -25,7 +25,7 @@ class KeptJournal(MemoryJournal):
         return _KeptLog(super().acquire(execution_id), self, execution_id)
 
     def rows(self, execution_id: str) -> list[Row]:
-        """All rows behind the first."""
+        """Return all rows after the first."""
         return super().history(execution_id).rows
 
     def history(self, execution_id: str, *, at: int | None = None) -> History:

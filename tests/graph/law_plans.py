@@ -180,7 +180,7 @@ def values_of(state: State) -> dict[str, Any]:
 
 
 def update_of(work: Work, seen: int) -> dict[str, Any]:
-    """What the step writes, depending on the digest of all that it saw."""
+    """Return the update of a step, which depends on the digest of its input."""
     letter = "abc"[seen % 3]
     written: dict[str, Any] = {
         "total": seen % 7,
@@ -235,7 +235,7 @@ LIMITS = st.sampled_from([None, 0, 1, 2])
 
 @dataclass(frozen=True)
 class Where:
-    """What is allowed at a place of the graph."""
+    """The parts that are allowed at a place of the graph."""
 
     depth: int
     replaces: bool = True  # whether a step may write the field without a reducer: no other branch does

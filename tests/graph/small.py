@@ -1,4 +1,4 @@
-"""What the examples share: a small state, nodes that say that they ran, and waits that have a limit."""
+"""Helpers for the tests of the engine: a small state, nodes that log their id, and waits with a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class S(State):
-    """A field of each kind that an example may need."""
+    """A state with a field of each kind that a test may need."""
 
     log: Annotated[list[str], reducers.concat] = []
     total: Annotated[int, reducers.sum] = 0
@@ -27,7 +27,7 @@ class S(State):
 
 
 def say(id: str, **options: Any) -> Node[S]:
-    """A node that adds its id to the log."""
+    """Return a node that adds its id to the log."""
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         return {"log": [id]}
@@ -36,7 +36,7 @@ def say(id: str, **options: Any) -> Node[S]:
 
 
 def write(id: str, **update: Any) -> Node[S]:
-    """A node with this update."""
+    """Return a node that returns this update."""
 
     async def run(ctx: NodeContext[S]) -> dict[str, Any]:
         return update
@@ -66,14 +66,14 @@ async def within(work: Coroutine[Any, Any, T], seconds: float = LIMIT) -> T:
     return await asyncio.wait_for(work, seconds)
 
 
-async def some_turns() -> None:
-    """Let everybody go on who can, without waiting for anything."""
+async def run_ready_tasks() -> None:
+    """Give all ready tasks several turns of the event loop."""
     for _ in range(30):
         await asyncio.sleep(0)
 
 
 async def ended(graph: CompiledGraph[S], input: Any = None, **options: Any) -> RunResult[S]:
-    """Run to a good end."""
+    """Run a graph, check that it completes, and return its result."""
     result = await within(graph.run(input, **options))
     assert result.error is None
     assert result.status is RunStatus.COMPLETED
@@ -81,7 +81,7 @@ async def ended(graph: CompiledGraph[S], input: Any = None, **options: Any) -> R
 
 
 async def failed(graph: CompiledGraph[Any], node_id: str, input: Any = None, **options: Any) -> str:
-    """Run to a failure; its text, which begins with the node's id."""
+    """Run a graph, check that this node fails, and return the text of the error."""
     result = await within(graph.run(input, **options))
     assert result.status is RunStatus.FAILED, result
     text = str(result.error)
@@ -92,7 +92,7 @@ async def failed(graph: CompiledGraph[Any], node_id: str, input: Any = None, **o
 
 @asynccontextmanager
 async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T]]:
-    """Something under way that does not outlive the test."""
+    """Run a coroutine in a task that ends with the test."""
     task = asyncio.create_task(work)
     try:
         yield task
@@ -103,8 +103,8 @@ async def running(work: Coroutine[Any, Any, T]) -> AsyncGenerator[asyncio.Task[T
             task.exception()
 
 
-async def killed_when(graph: CompiledGraph[Any], event: asyncio.Event, input: Any = None) -> Journal:
-    """The journal of a process that was killed at the moment of the event."""
+async def kill_when(graph: CompiledGraph[Any], event: asyncio.Event, input: Any = None) -> Journal:
+    """Return the journal of a process that was killed at the moment of the event."""
     journal = KeptJournal()
     async with running(graph.run(input, journal=journal, execution_id=RUN)):
         await within(event.wait())

@@ -175,7 +175,7 @@ class Unreadable(State):
     a: "Nowhere" = None  # noqa: F821, UP037  # pyright: ignore[reportUndefinedVariable]  # that is the mistake
 
 
-def test_a_state_that_is_none_is_named() -> None:
+def test_a_class_that_is_not_a_state_is_named() -> None:
     ((_, message),) = problems_of(lambda: graph(cast("Any", NoState)).then(cast("Any", say("a"))).compile())
     assert "State" in message
     found = problems_of(lambda: graph(Unreadable).then(cast("Any", say("a"))).compile())
@@ -358,7 +358,7 @@ def test_reducers_of_a_field_are_found_beside_other_extras() -> None:
     graph(Extras).node("n", run).compile()
 
 
-def test_nodes_given_twice_are_told() -> None:
+def test_nodes_given_twice_are_reported() -> None:
     same = say("a")
     found = problems_of(lambda: graph(S).then(same).then(same).compile())
     assert found[0][0] == "a"

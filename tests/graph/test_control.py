@@ -40,10 +40,10 @@ from tests.graph.small import (
     ended,
     fail,
     failed,
-    killed_when,
+    kill_when,
+    run_ready_tasks,
     running,
     say,
-    some_turns,
     within,
     write,
 )
@@ -54,7 +54,7 @@ QUICK = Retry(0)
 
 
 class Flaky:
-    """Fails so many times, then works; keeps what each attempt was told."""
+    """Fails several times, then works. Keeps the number of each attempt."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -223,7 +223,7 @@ async def test_a_cancel_during_a_60_s_backoff_takes_effect_at_once(place: str) -
     compiled = BACKOFFS[place](flaky).compile()
     async with running(compiled.run(journal=journal, execution_id=RUN)) as task:
         await eventually(lambda: bool(flaky.attempts))
-        await some_turns()
+        await run_ready_tasks()
         start = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -410,7 +410,7 @@ async def test_catch_runs_once_and_the_run_stays_failed() -> None:
 
 
 @pytest.mark.parametrize(("goto", "log"), [("b", ["a", "caught", "b"]), (END, ["a", "caught"])])
-async def test_catch_that_answers_goto_goes_on(goto: str, log: list[str]) -> None:
+async def test_a_catch_node_with_a_goto_continues_the_run(goto: str, log: list[str]) -> None:
     compiled = graph(S).then(say("a")).then(fail("n")).then(say("b")).catch(caught([], goto)).compile()
     assert (await ended(compiled)).state.log == log
 
@@ -489,7 +489,7 @@ async def test_killed_while_it_catches_it_goes_on_catching() -> None:
             await asyncio.sleep(1000)
 
     compiled = graph(S).then(say("a")).node("n", broken).catch(node("report", report)).compile()
-    journal = await killed_when(compiled, begun)
+    journal = await kill_when(compiled, begun)
     hangs = False
     result = await within(compiled.resume(journal, RUN))
     assert str(result.error) == "n: ValueError: broken"
@@ -722,7 +722,7 @@ async def test_a_run_that_is_cancelled_twice_still_cleans_up() -> None:
         task.cancel()
         await within(cleaning.wait())
         task.cancel()
-        await some_turns()
+        await run_ready_tasks()
         assert not task.done()
         free.set()
         await asyncio.wait([task])

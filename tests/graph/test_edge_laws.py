@@ -41,7 +41,7 @@ def test_a_plan_as_edges_survives_any_cut(plan: Plan, pauses: int, snapshots: bo
 
 @given(nets(), LIMITS)
 @settings(max_examples=150)
-def test_every_node_runs_once_behind_all_that_lead_to_it(net: Net, limit: int) -> None:
+def test_every_node_runs_once_after_all_nodes_before_it(net: Net, limit: int) -> None:
     expected, outside = outcome_of(net), Outside(5)
     graph = woven(net, outside, limit)
     logs = [asyncio.run(checked_run(graph, outside, expected, luck)) for luck in range(4)]

@@ -172,7 +172,7 @@ async def test_a_pair_of_ids_is_an_edge() -> None:
 
 
 @pytest.mark.parametrize("edge", [("a", "b", "c"), ("a",), (1, 2), "ab", Edge(cast("Any", 1), "b")])
-def test_what_is_no_edge_is_a_problem(edge: Any) -> None:
+def test_a_value_that_is_not_an_edge_is_a_problem(edge: Any) -> None:
     config = GraphConfig(start_node="a", nodes=[say("a")], edges=[edge], state=S)
     (problem,) = problems(lambda: compile_graph(config))
     assert problem.endswith("is not an edge; give Edge('a', 'b') or ('a', 'b')")
@@ -350,7 +350,7 @@ def _nobody_has_it_open(path: str | Path) -> None:
     assert not [name for name in opened if str(name).startswith(str(path))]
 
 
-async def test_what_is_no_journal_is_refused() -> None:
+async def test_a_value_that_is_not_a_journal_is_refused() -> None:
     compiled = graph(S).then(say("a")).compile()
     with pytest.raises(JournalError) as caught:
         await within(compiled.run(journal=cast("Any", 7)))

@@ -1,4 +1,4 @@
-"""What a journal answers, and what a resume does with it; `test_laws.py` cuts it everywhere."""
+"""Read journals and resume runs from them. `test_laws.py` cuts a journal after every row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from atomic.workflows import (
     tool_node,
 )
 from tests.graph.law_journals import KeptJournal
-from tests.graph.small import RUN, S, ended, fail, killed_when, running, say, within, write
+from tests.graph.small import RUN, S, ended, fail, kill_when, running, say, within, write
 
 ABC = graph(S).then(say("a")).then(say("b")).then(say("c")).compile(name="letters")
 
@@ -108,7 +108,7 @@ async def test_loading_runs_nothing_and_needs_no_ownership(journal: Journal) -> 
         free.set()
 
 
-async def test_a_fork_goes_on_from_an_earlier_step_and_leaves_the_run_alone(journal: Journal) -> None:
+async def test_a_fork_continues_from_an_earlier_step_and_keeps_the_run(journal: Journal) -> None:
     await record(journal)
     copy = journal.fork(RUN, at=1)
     assert copy != RUN
@@ -345,7 +345,7 @@ def around(step: Interrupted) -> dict[str, CompiledGraph[S]]:
 async def test_a_step_that_was_running_is_run_again_with_the_same_id_and_the_next_attempt(place: str) -> None:
     step = Interrupted()
     compiled = around(step)[place]
-    journal = await killed_when(compiled, step.begun)
+    journal = await kill_when(compiled, step.begun)
     step.hangs = False
     result = await within(compiled.resume(journal, RUN))
     assert result.error is None
@@ -355,10 +355,10 @@ async def test_a_step_that_was_running_is_run_again_with_the_same_id_and_the_nex
     assert (first, second) == (1, 2)
 
 
-async def test_killed_again_and_again_the_attempts_go_on_counting() -> None:
+async def test_attempts_are_counted_over_several_kills() -> None:
     step = Interrupted()
     compiled = graph(S).then(say("a")).node("n", step.run).compile()
-    journal = await killed_when(compiled, step.begun)
+    journal = await kill_when(compiled, step.begun)
     for _ in range(3):
         step.begun.clear()
         kept = journal
@@ -385,7 +385,7 @@ async def test_attempts_lost_by_a_kill_do_not_count() -> None:
         return result
 
     compiled = graph(S).then(say("a")).node("n", run, retry=Retry(0)).compile()
-    journal = await killed_when(compiled, step.begun)
+    journal = await kill_when(compiled, step.begun)
     step.hangs = False
     result = await within(compiled.resume(journal, RUN))
     assert result.error is None
@@ -402,7 +402,7 @@ async def test_a_step_that_had_not_begun_is_a_first_attempt() -> None:
             await asyncio.sleep(1000)
 
     compiled = graph(S).node("slow", slow).node("n", step.run).compile()
-    journal = await killed_when(compiled, hold)
+    journal = await kill_when(compiled, hold)
     step.hangs = False
     await within(compiled.resume(journal, RUN))
     assert [attempt for _, _, attempt in step.seen] == [1]
@@ -416,7 +416,7 @@ async def test_branches_that_had_not_begun_are_first_attempts() -> None:
         attempts[ctx.node_id] = ctx.attempt
 
     compiled = graph(S).parallel([node("n", step.run), node("m", other)], max_concurrency=1).compile()
-    journal = await killed_when(compiled, step.begun)
+    journal = await kill_when(compiled, step.begun)
     step.hangs = False
     await within(compiled.resume(journal, RUN))
     assert attempts == {"m": 1}
@@ -437,7 +437,7 @@ async def test_errors_so_far_survive_a_kill() -> None:
             await asyncio.sleep(1000)
 
     compiled = graph(S).node("n", run, retry=Retry(0)).compile()
-    journal = await killed_when(compiled, begun)
+    journal = await kill_when(compiled, begun)
     hangs = False
     await within(compiled.resume(journal, RUN))
     assert [len(errors) for errors in seen] == [0, 1, 1]
@@ -456,7 +456,7 @@ async def test_items_of_a_map_are_not_asked_for_again() -> None:
         return await step.run(ctx) if ctx.item == 2 else {"log": [str(ctx.item)]}
 
     compiled = graph(S).map("m", over=over, node=node("n", run), max_concurrency=1).compile()
-    journal = await killed_when(compiled, step.begun)
+    journal = await kill_when(compiled, step.begun)
     step.hangs = False
     assert (await within(compiled.resume(journal, RUN))).state.log == ["1", "n", "3"]
     assert asked == [1]
@@ -474,7 +474,7 @@ async def test_a_tool_that_was_running_is_called_again() -> None:
         return "done"
 
     compiled = graph(S).then(say("a")).then(tool_node("t", tool)).compile()
-    journal = await killed_when(compiled, step.begun)
+    journal = await kill_when(compiled, step.begun)
     step.hangs = False
     assert (await within(compiled.resume(journal, RUN))).state.outputs == {"t": "done"}
     assert len(calls) == 2
@@ -519,10 +519,10 @@ def versions(step: Interrupted, *, parallel: bool = False) -> tuple[CompiledGrap
     return before.compile(), after.compile(state_version=2, migrate_state=migrate)
 
 
-async def test_an_old_run_goes_on_in_new_code() -> None:
+async def test_an_old_run_continues_in_new_code() -> None:
     step = Interrupted()
     old, new = versions(step)
-    journal = await killed_when(old, step.begun)
+    journal = await kill_when(old, step.begun)
     step.hangs = False
     result = await within(new.resume(journal, RUN))
     assert result.error is None
@@ -535,7 +535,7 @@ async def test_an_old_run_goes_on_in_new_code() -> None:
 async def test_an_old_run_inside_a_parallel_goes_on_or_is_refused_clearly() -> None:
     step = Interrupted()
     old, new = versions(step, parallel=True)
-    journal = await killed_when(old, step.begun)
+    journal = await kill_when(old, step.begun)
     step.hangs = False
     refused = ""
     result = None
@@ -555,7 +555,7 @@ async def test_an_old_run_inside_a_parallel_goes_on_or_is_refused_clearly() -> N
 async def test_without_a_migration_an_old_run_is_refused_clearly() -> None:
     step = Interrupted()
     old, _ = versions(step)
-    journal = await killed_when(old, step.begun)
+    journal = await kill_when(old, step.begun)
 
     async def new(ctx: NodeContext[New]) -> None: ...
 
@@ -577,7 +577,7 @@ async def test_a_run_of_newer_code_is_refused_by_older_code(journal: Journal) ->
 async def test_a_migration_that_fails_changes_nothing() -> None:
     step = Interrupted()
     old, _ = versions(step)
-    journal = await killed_when(old, step.begun)
+    journal = await kill_when(old, step.begun)
 
     def broken(old: dict[str, Any], from_version: int) -> dict[str, Any]:
         raise KeyError("prompt")

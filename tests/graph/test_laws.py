@@ -40,7 +40,7 @@ def test_a_run_ends_as_the_plain_interpreter_says(plan: Plan, pauses: int) -> No
 
 @given(plans(), PAUSES)
 @settings(max_examples=100)
-def test_a_stream_tells_every_step_with_the_state_behind_it(plan: Plan, pauses: int) -> None:
+def test_a_stream_yields_every_step_with_the_state_after_it(plan: Plan, pauses: int) -> None:
     expected, outside = expected_of(plan), Outside(pauses)
 
     async def told() -> list[tuple[str, int]]:
@@ -83,7 +83,7 @@ def test_the_state_after_any_step_can_be_looked_at_and_gone_on_from(plan: Plan, 
 
 @given(plans(depth=3))
 @settings(max_examples=6)
-def test_cut_behind_any_row_on_the_disk_too(tmp_path_factory: pytest.TempPathFactory, plan: Plan) -> None:
+def test_a_run_on_disk_resumes_after_any_row(tmp_path_factory: pytest.TempPathFactory, plan: Plan) -> None:
     expected, outside = expected_of(plan, most=30), Outside()
     asyncio.run(check_cuts_on_disk(plan, outside, expected, tmp_path_factory.mktemp("cuts")))
 

@@ -1,4 +1,4 @@
-"""What a node's function gets, what it may answer, and how tools are called."""
+"""The arguments and results of a node's function, and calls of tools."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_two_runs_share_no_step_id() -> None:
     assert len(set(ids)) == 2
 
 
-async def test_output_of_finds_what_a_node_left() -> None:
+async def test_output_of_returns_the_output_of_a_node() -> None:
     seen: list[Any] = []
 
     async def look(ctx: NodeContext[S]) -> None:
@@ -252,7 +252,7 @@ async def test_a_tool_without_args_gets_the_item_inside_a_map() -> None:
     assert (await ended(compiled)).state.outputs["m"] == [0, 2, 4]
 
 
-async def test_a_tool_gets_an_item_that_is_none() -> None:
+async def test_a_tool_receives_an_item_of_none() -> None:
     compiled = graph(S).map("m", over=lambda s: [None], node=tool_node("t", repr)).compile()
     assert (await ended(compiled)).state.outputs["m"] == ["None"]
 
@@ -531,7 +531,7 @@ async def test_a_checkpoint_keeps_a_snapshot() -> None:
     assert [steps for _, steps, _ in journal.snapshots] == [2]
 
 
-async def test_a_failed_step_is_no_crash() -> None:
+async def test_a_failed_step_does_not_crash() -> None:
     result = await within(graph(S).then(fail("n")).then(write("never", text="x")).compile().run())
     assert result.status is RunStatus.FAILED
     assert str(result.error) == "n: ValueError: broken"

@@ -26,7 +26,7 @@ from atomic.workflows import (
     parallel_node,
     tool_node,
 )
-from tests.graph.small import RUN, S, ended, fail, failed, killed_when, say, some_turns, wait_for, within, write
+from tests.graph.small import RUN, S, ended, fail, failed, kill_when, run_ready_tasks, say, wait_for, within, write
 from tests.support.processes import is_alive
 from tests.support.waits import eventually
 
@@ -115,7 +115,7 @@ async def test_branches_do_not_see_each_other() -> None:
 # merging -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_merge_function_alone_decides() -> None:
+async def test_only_the_merge_function_decides() -> None:
     def merge(branches: Mapping[str, S], state: S) -> dict[str, Any]:
         assert list(branches) == ["x", "y"]
         assert state.log == ["before"]
@@ -336,14 +336,14 @@ async def test_a_killed_any_does_not_run_its_failed_branch_again() -> None:
         while "bad" not in runs:
             await asyncio.sleep(0)
         if ctx.attempt == 1:
-            await some_turns()
+            await run_ready_tasks()
             reached.set()
             await asyncio.Event().wait()
         return {"log": ["slow"]}
 
     branches = {"bad": counted("bad", runs, fails=True), "slow": node("slow", slow)}
     compiled = graph(S).parallel(branches, strategy="any").compile()
-    journal = await killed_when(compiled, reached)
+    journal = await kill_when(compiled, reached)
     result = await within(compiled.resume(journal, RUN))
     assert (result.status, result.state.log, runs) == (RunStatus.COMPLETED, ["slow"], ["bad"])
 
@@ -426,7 +426,7 @@ async def test_no_more_than_max_concurrency_run_at_once(
     assert crowd.most == size
 
 
-async def test_four_at_once_unless_somebody_says_otherwise() -> None:
+async def test_four_branches_run_at_once_by_default() -> None:
     crowd = Crowd(4)
     await ended(graph(S).map("m", over=lambda s: range(12), node=node("n", crowd.run)).compile())
     assert crowd.most == 4

@@ -61,7 +61,7 @@ async def pause() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_step_that_paused_goes_on_with_what_it_remembers(journal: Journal, shape: str) -> None:
+async def test_a_paused_step_resumes_with_its_remembered_parts(journal: Journal, shape: str) -> None:
     work = Work(pause)
     compiled = SHAPES[shape](work.run)
     result = await within(compiled.run(journal=journal, execution_id=RUN))

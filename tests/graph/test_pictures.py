@@ -1,4 +1,4 @@
-"""Pictures of graphs, as somebody gets them. `UPDATE_SNAPSHOTS=1` writes the drawings anew before they are compared."""
+"""Drawings of graphs. `UPDATE_SNAPSHOTS=1` rewrites the snapshots before they are compared."""
 
 from __future__ import annotations
 
@@ -190,14 +190,14 @@ def test_a_drawing_is_100_columns_wide_at_most_and_never_less_than_40() -> None:
     assert wide.draw(1) == wide.draw(40)
 
 
-def test_a_loop_and_its_parallel_are_told_in_words() -> None:
+def test_a_loop_and_its_parallel_have_titles() -> None:
     text = GRAPHS["loop_with_a_parallel"].draw()
     assert "loop-1 · until s.done and not s.findings · at most 5 times" in text
     assert "parallel-1 · all at once" in text
     assert "again" in text
 
 
-def test_edges_are_told_in_the_order_in_which_they_are_asked() -> None:
+def test_edges_are_listed_in_the_order_of_their_conditions() -> None:
     text = GRAPHS["edges"].draw(40)
     asked = [text.index(label) for label in ("1: s.findings ─► fix", "2: read again ─► report ↑", "else ─► end")]
     assert asked == sorted(asked)
@@ -212,12 +212,12 @@ def test_edges_in_a_row_are_drawn_like_a_chain() -> None:
     assert by_edges.draw() == chain.draw()
 
 
-def test_a_node_that_only_errors_lead_to_says_so() -> None:
+def test_a_node_that_only_errors_lead_to_is_marked() -> None:
     assert "✗ on error" in GRAPHS["edges"].draw(100)
     assert "on failure: tool" in GRAPHS["review"].draw(100)
 
 
-def test_signs_stand_in_front_of_their_nodes_and_of_no_other_of_the_same_name() -> None:
+def test_a_sign_marks_only_its_own_node() -> None:
     inner = graph(Review).then(tool("check")).compile()
     made = graph(Review).then(tool("check")).subgraph("inner", inner).compile()
     assert re.findall("│(.)check", made.draw(signs={"inner/check": "✗"})) == [" ", "✗"]

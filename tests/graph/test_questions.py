@@ -70,7 +70,7 @@ class Deps:
 # days later --------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_there_means_paused_and_an_answer_goes_on() -> None:
+async def test_without_a_host_a_question_pauses_and_an_answer_resumes() -> None:
     journal = MemoryJournal()
     compiled = (
         graph(S).then(say("a")).ask_user("auth", "Which auth?", options=["JWT", "session"]).then(say("b")).compile()
@@ -174,7 +174,7 @@ async def test_a_resume_without_answers_asks_the_same_once() -> None:
     assert (await answered(compiled, journal, q="yes")).state.outputs == {"q": "yes"}
 
 
-async def test_each_round_of_a_loop_asks_anew() -> None:
+async def test_each_iteration_of_a_loop_asks_again() -> None:
     journal = MemoryJournal()
     compiled = graph(S).loop(
         [ask_user_node("q", "again?", output_mapper=lambda answer, s: {"log": [answer]})],
@@ -206,7 +206,7 @@ async def test_a_paused_run_that_lost_its_answered_step_asks_for_nothing_twice()
 # waiting -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_wait_pauses_until_somebody_lets_it_go_on() -> None:
+async def test_a_wait_pauses_until_it_is_approved() -> None:
     journal = MemoryJournal()
     compiled = graph(S).wait("Deploy now?").then(say("deployed")).compile()
     result = await paused(compiled, journal)
@@ -271,7 +271,7 @@ async def test_a_live_answer_is_recorded_and_not_asked_for_again() -> None:
     assert len(broker.asked) == 1
 
 
-async def test_a_host_that_comes_later_is_asked() -> None:
+async def test_a_later_host_receives_the_question() -> None:
     journal = MemoryJournal()
     compiled = graph(S).ask_user("q", "?").compile()
     await paused(compiled, journal, deps=Deps())
@@ -362,7 +362,7 @@ async def test_a_pause_is_no_failure_and_is_not_tried_again() -> None:
     await paused(compiled, journal)
 
 
-async def test_waiting_for_a_person_is_no_timeout_of_the_graph() -> None:
+async def test_the_timeout_of_the_graph_excludes_waiting_for_a_person() -> None:
     class Slow(Broker):
         async def ask(self, question: Question) -> str | list[str]:
             await asyncio.sleep(0.2)

@@ -24,11 +24,11 @@ from atomic.workflows import (
     parallel_node,
     subgraph_node,
 )
-from tests.graph.small import RUN, S, ended, fail, failed, say, some_turns, within, write
+from tests.graph.small import RUN, S, ended, fail, failed, run_ready_tasks, say, within, write
 from tests.support.waits import eventually
 
 
-async def test_a_result_tells_how_it_ended() -> None:
+async def test_a_result_has_the_status_of_the_run() -> None:
     result = await within(graph(S).then(say("a")).then(say("b")).compile().run(execution_id=RUN))
     assert result.state.log == ["a", "b"]
     assert (result.status, result.error, result.steps) == ("completed", None, 2)
@@ -95,7 +95,7 @@ async def test_a_stream_gives_each_step_as_it_finishes() -> None:
     ]
 
 
-async def test_a_stream_tells_a_failure_as_a_step() -> None:
+async def test_a_stream_yields_a_failure_as_a_step() -> None:
     *_, last = [step async for step in graph(S).then(say("a")).then(fail("n")).compile().stream()]
     assert (last.node_id, last.status, last.update) == ("n", RunStatus.FAILED, None)
     assert str(last.error).startswith("n: ")
@@ -227,7 +227,7 @@ async def test_more_steps_than_max_steps_fail_with_the_number() -> None:
     assert ran == ["a", "b"]
 
 
-async def test_max_steps_is_1000_unless_somebody_says_otherwise() -> None:
+async def test_max_steps_is_1000_by_default() -> None:
     loop = graph(S).loop([write("n", total=1)], until=lambda s: s.total == 1001, max_iterations=0)
     assert "1000" in (await failed(loop.compile(), "n")).replace(",", "")
     assert (await ended(loop.compile(max_steps=0))).state.total == 1001
@@ -301,7 +301,7 @@ async def test_shapes_nest_deeply(shape: str) -> None:
     assert compiled.load(journal, RUN).log == ["core"]
 
 
-async def test_a_long_chain_is_no_deep_one() -> None:
+async def test_a_long_chain_does_not_recurse() -> None:
     compiled = graph(S).then([say(f"n{number}") for number in range(2000)]).compile(max_steps=0)
     assert len((await ended(compiled)).state.log) == 2000
 
@@ -411,7 +411,7 @@ async def test_branches_that_lead_back_join_where_they_came_from(first: str, fai
             if ctx.state.log.count("plan") == 1:
                 if id != first:
                     await within(ended_first.wait())
-                    await some_turns()
+                    await run_ready_tasks()
                 ended_first.set()
             return {"log": [id]}
 

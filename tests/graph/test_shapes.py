@@ -46,7 +46,7 @@ async def test_builders_never_change() -> None:
     assert (await ended(other.compile())).state.log == ["a", "c"]
 
 
-async def test_a_builder_stands_wherever_a_node_stands() -> None:
+async def test_a_builder_can_replace_a_node_everywhere() -> None:
     pair = graph(S).then(say("a")).then(say("b"))
     compiled = (
         graph(S)
@@ -153,7 +153,7 @@ async def test_ifs_loops_parallels_and_maps_are_no_steps() -> None:
 # loops -------------------------------------------------------------------------------------------------------
 
 
-async def test_until_is_asked_after_each_iteration() -> None:
+async def test_until_is_checked_after_each_iteration() -> None:
     asked: list[int] = []
 
     def until(state: S) -> bool:

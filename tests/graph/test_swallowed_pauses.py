@@ -177,7 +177,7 @@ async def test_the_pause_of_a_failed_attempt_does_not_count_for_the_next() -> No
 
 
 class Host:
-    """A person who answers when the test says so."""
+    """A user who answers when the test decides."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

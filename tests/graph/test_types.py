@@ -1,4 +1,4 @@
-"""What a workflow author is told while typing: pyright on small files, all in one process."""
+"""Run pyright on small files that an author could write, all in one process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, st
 
 
 @pytest.mark.parametrize("case", FILES, ids=lambda case: case.stem)
-def test_pyright_says_what_an_author_needs_to_hear(case: Path, reported: dict[str, dict[int, str]]) -> None:
+def test_pyright_reports_the_mistakes_of_an_author(case: Path, reported: dict[str, dict[int, str]]) -> None:
     expected, actual = expected_errors(case), reported[case.stem]
     missing = {number + 1: words for number, words in expected.items() if words not in actual.get(number, "")}
     assert missing == {}, actual

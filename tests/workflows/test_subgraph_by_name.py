@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from atomic.workflows import MemoryJournal, NodeContext, RunStatus, graph
-from tests.graph.small import RUN, S, ended, failed, killed_when, say, within
+from tests.graph.small import RUN, S, ended, failed, kill_when, say, within
 from tests.runs.small_runtime import Runtime, runtime_with_workflows
 
 
@@ -69,7 +69,7 @@ async def test_a_workflow_by_name_continues_where_it_stopped() -> None:
         ran.append("first")
 
     class WithDeps:
-        """A compiled graph that brings its runtime, for `killed_when`."""
+        """A compiled graph that brings its runtime, for `kill_when`."""
 
         def __init__(self) -> None:
             self.runtime: Runtime = runtime_with_workflows(
@@ -81,7 +81,7 @@ async def test_a_workflow_by_name_continues_where_it_stopped() -> None:
             return self.graph.run(input, deps=self.runtime, **options)
 
     main: Any = WithDeps()
-    journal = await killed_when(main, begun)
+    journal = await kill_when(main, begun)
     hangs = False
     result = await within(main.graph.resume(journal, RUN, deps=main.runtime))
     assert result.state.log == ["slow", "a"]

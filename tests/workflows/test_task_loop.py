@@ -29,7 +29,7 @@ from atomic.workflows import (
     tool_node,
 )
 from tests.graph.law_journals import KeptJournal
-from tests.graph.small import RUN, S, ended, killed_when, running, say, some_turns, within
+from tests.graph.small import RUN, S, ended, kill_when, run_ready_tasks, running, say, within
 from tests.support.waits import eventually
 
 
@@ -218,7 +218,7 @@ async def test_a_task_waits_for_its_last_blocker_only(path: Path) -> None:
         await eventually(lambda: len(workers.began) == 3)
         workers.free["a"].set()
         await eventually(lambda: "a" in workers.ended)
-        await some_turns()
+        await run_ready_tasks()
         assert "ab" not in workers.began
         workers.free["b"].set()
         await eventually(lambda: "ab" in workers.ended)
@@ -478,7 +478,7 @@ async def test_killed_in_the_middle_it_goes_on_and_does_nothing_twice(path: Path
         return await held.run(ctx)
 
     compiled = looped(path, say("before"), node("work", work), max_concurrency=limit)
-    journal = await killed_when(compiled, begun)
+    journal = await kill_when(compiled, begun)
     assert statuses(path) == {"1": "completed", "2": "completed", "3": "in_progress", "4": "pending"}
     held.free["3"].set()
     result = await within(compiled.resume(journal, RUN))
@@ -534,7 +534,7 @@ async def test_a_task_whose_steps_are_all_recorded_is_not_done_again_though_the_
 
     tasks(path, ("1", ""), ("2", "1"))
     compiled = looped(path, node("work", work))
-    journal = await killed_when(compiled, begun)
+    journal = await kill_when(compiled, begun)
     path.write_text(files[0])  # 1 is in progress, says the file; its step is finished, says the journal
     workers.free["2"].set()
     result = await within(compiled.resume(journal, RUN))
@@ -554,7 +554,7 @@ async def test_a_kill_does_not_start_the_counting_of_tasks_again(path: Path) -> 
 
     tasks(path, *((str(number), "") for number in range(1, 7)))
     compiled = looped(path, node("work", work), max_iterations=3)
-    journal = await killed_when(compiled, begun)
+    journal = await kill_when(compiled, begun)
     workers.free["2"].set()
     result = await within(compiled.resume(journal, RUN))
     assert result.status is RunStatus.BLOCKED
@@ -619,7 +619,7 @@ async def test_ids_of_any_kind_survive_a_kill(path: Path, odd: str) -> None:
     tasks(path, {"id": odd, "title": ""}, {"id": "last", "title": "", "blocked_by": [odd]})
     (first, _) = TaskList.read(path).tasks
     compiled = looped(path, node("work", work), say("check"))
-    journal: Journal = await killed_when(compiled, begun)
+    journal: Journal = await kill_when(compiled, begun)
     workers.free["last"].set()
     result = await within(compiled.resume(journal, RUN))
     assert result.error is None
