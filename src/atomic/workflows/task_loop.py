@@ -102,7 +102,10 @@ class TaskDispatcher:
         selector: Callable[[Sequence[Task], Any], Task | None] | None,
         write: WriteTasks = _write,
     ) -> None:
-        self._path, self._max_iterations, self._selector, self._write = path, max_iterations, selector, write
+        self._path = path
+        self._max_iterations = max_iterations
+        self._selector = selector
+        self._write = write
         self._tasks = tasks
         self._started = 0
         self._first = {task.id for task in self._tasks.tasks if task.metadata.get(COMES_FIRST) is True}
@@ -237,7 +240,8 @@ def _in_fence(lines: Sequence[str]) -> bool:
         found = _FENCE.match(line)
         if found is None:
             continue
-        mark, rest = found[1], found[2].strip()
+        mark = found[1]
+        rest = found[2].strip()
         if not fence:
             fence = "" if mark[0] == "`" and "`" in rest else mark
         elif mark[0] == fence[0] and len(mark) >= len(fence) and not rest:

@@ -44,7 +44,8 @@ def review_cycle(
     max_iterations: int = 5,
 ) -> WorkflowBuilder[StateT]:
     """Execute, then review and fix until the review passes. A review is always last."""
-    fix, review = block_of(fixer), block_of(reviewer)
+    fix = block_of(fixer)
+    review = block_of(reviewer)
     both = Block((*fix.nodes, *review.nodes), fix.catcher or review.catcher)
     body = LoopBody(both, until, max_iterations, enter_at=len(fix.nodes))
     return graph(state).then(executor).then(Node(id="", kind=NodeKind.LOOP, body=body))
