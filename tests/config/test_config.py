@@ -382,7 +382,7 @@ def test_an_unknown_key_is_named_with_the_nearest(folders: Folders, text: str, l
         ("\n[acp.gemini]\n", 2, '"acp.gemini" must be a table with a "command", not {}'),
         ('agent = "claude"\nagent = "x"', 2, "this is not TOML: Cannot overwrite a value"),
         ('x = 1\nagent = "claude', 2, "this is not TOML: Illegal character '\\n'"),
-        ("a = " + "[" * 20_000, 1, "values inside of values go too deep"),
+        ("a = " + "[" * 20_000, 1, "values are nested too deep"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_file_line_and_reason(folders: Folders, text: str, line: int, reason: str) -> None:

@@ -538,7 +538,7 @@ async def test_a_failing_feature_of_a_list_is_work_to_do(tmp_path: Path, word: s
 async def test_a_task_without_any_text_is_refused_before_anything_is_paid(tmp_path: Path, listed: Any) -> None:
     sandbox = Sandbox(tmp_path)
     (sandbox.project / "list.json").write_text(json.dumps(listed))
-    told = "1: has neither a title nor a description, so nobody can work on it: add one"
+    told = "1: has neither a title nor a description, so no worker can do it: add one"
     done = await sandbox.user.atomic("run", "ralph", "--tasks", "list.json")
     assert (done.exit_code, told in done.stderr) == (2, True)
     assert sandbox.callers == []

@@ -17,7 +17,7 @@ from atomic.sessions.journal import SqliteJournal
 from atomic.tasks import Task, TaskList, TaskStatus
 
 PENDING, IN_PROGRESS, COMPLETED = TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED
-SAVE = "atomic.tasks.file.replace_file"
+SAVE = "atomic.tasks.model.replace_file"
 
 
 class Killed(BaseException):

@@ -134,7 +134,7 @@ def device(path: Path) -> None:
         (os.mkfifo, "not a regular file"),
         (circle, "symbolic links"),
         (device, "not a regular file"),
-        (huge, "larger than 256 MB"),
+        (huge, "longer than 268,435,456 bytes"),
     ],
 )
 def test_what_is_no_file_is_refused_and_does_not_hang(make: Callable[[Path], object], reason: str, path: Path) -> None:

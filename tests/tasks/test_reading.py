@@ -184,7 +184,7 @@ def test_a_number_a_hash_and_blanks_are_one_id(id: object) -> None:
 def test_a_task_without_an_id_gets_its_position(id: object) -> None:
     tasks = TaskList.parse([{"id": "2", "title": "x"}, {"id": id, "title": "y"}])
     assert [task.id for task in tasks.tasks] == ["2", "2-2"]
-    assert told(tasks) == ["2-2: the task at position 2 has no id; it gets this one"]
+    assert told(tasks) == ["2-2: the task at position 2 has no id and gets this one"]
     assert tasks.problems[0].kind is ProblemKind.MISSING_ID
 
 
@@ -231,7 +231,7 @@ def test_keys_that_nobody_knows_become_metadata() -> None:
 def test_a_key_that_is_also_in_the_metadata_is_a_problem_if_they_differ() -> None:
     tasks = TaskList.parse([{"id": 1, "title": "x", "a": 1, "b": 1, "metadata": {"a": 2, "b": 1}}])
     assert tasks.tasks[0].metadata == {"a": 2, "b": 1}
-    assert told(tasks) == ['1: "a" stands in the metadata and beside it, which is left out']
+    assert told(tasks) == ['1: "a" is in the metadata and in the task; the one in the task is ignored']
 
 
 def test_metadata_that_is_no_object_is_kept() -> None:
@@ -243,8 +243,8 @@ def test_an_item_that_is_no_task_is_a_problem_and_the_others_are_read() -> None:
     tasks = TaskList.parse(["intro", {"id": 1, "title": "x"}, None])
     assert [task.id for task in tasks.tasks] == ["1"]
     assert told(tasks) == [
-        "item 1 of the list is a text and no task: intro",
-        "item 3 of the list is null and no task: ",
+        "item 1 of the list is a text, not a task: intro",
+        "item 3 of the list is null, not a task: ",
     ]
 
 

@@ -93,7 +93,8 @@ def require_regular(status: os.stat_result, path: AnyPath, limit: int | None = N
 
 
 def _read_within(file: BinaryIO, limit: int, path: AnyPath) -> bytes:
-    content = _read_up_to(file, limit + 1)
+    require_regular(os.fstat(file.fileno()), path, limit)
+    content = _read_up_to(file, limit + 1)  # it may grow while it is read
     if len(content) > limit:
         raise _too_long(limit, path)
     return content

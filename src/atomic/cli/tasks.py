@@ -9,8 +9,7 @@ from atomic.base.arguments import Arguments, UsageError
 from atomic.base.errors import ExitCode
 from atomic.base.terminal import escaped_json, one_line
 from atomic.cli.streams import json_line, put, put_table, tell
-from atomic.tasks import TaskList, TaskStatus
-from atomic.tasks.errors import NoTaskListError, TaskFileError
+from atomic.tasks import NoTaskListError, TaskFileError, TaskList, TaskStatus
 
 
 def show_tasks(arguments: Arguments) -> int:

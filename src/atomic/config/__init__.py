@@ -1,15 +1,16 @@
-"""What the user has set; flags beat the environment, that beats the project's file, that beats the user's.
+"""Settings. Flags override the environment, the project's file and then the user's file.
 
-A project may come from a stranger: from its file only what `keys.BY_PROJECT` names is taken, and only so far that it
-spends and skips no more than the user allows. Each other key is a warning.
+A project may be untrusted. Its file may set only the keys of `schema.BY_PROJECT`, and only
+values that spend and skip no more than the user allows. Every other key is a warning.
+
+Start with `loader`.
 """
 
-from atomic.config.errors import ConfigError
 from atomic.config.loader import load_settings
 from atomic.config.paths import atomic_home, config_files, current_folder, find_project
 from atomic.config.repositories import common_folder, git_folder, main_checkout, up_to_repository
 from atomic.config.schema import read_duration, read_limit
-from atomic.config.settings import AcpSettings, CapSettings, EnvSettings, ProviderSettings, Settings
+from atomic.config.settings import AcpSettings, CapSettings, ConfigError, EnvSettings, ProviderSettings, Settings
 
 __all__ = [
     "AcpSettings",

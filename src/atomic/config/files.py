@@ -1,4 +1,4 @@
-"""Read a configuration file, and find the line of a key, which tomllib does not tell."""
+"""Read a configuration file, and find the line of a key, which tomllib does not report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from atomic.base.toml import DeepKeyError, load_toml
-from atomic.base.untrusted_files import read_bounded
-from atomic.config.errors import ConfigError
+from atomic.base.untrusted_files import RefusedFileError, read_bounded
+from atomic.config.settings import ConfigError
 
 MAX_BYTES = 1024 * 1024
 
@@ -25,12 +25,13 @@ class ConfigFile:
     """A configuration file that is TOML."""
 
     def __init__(self, path: Path, text: str, data: dict[str, Any]) -> None:
-        self.path, self.data = path, data
+        self.path = path
+        self.data = data
         self._text = text
         self._lines: dict[Key, int] | None = None
 
     def line_of(self, key: Key) -> int:
-        """Where a key stands; a key of an inline table, where the table does."""
+        """Return the line of a key; for a key of an inline table, the line of the table."""
         if self._lines is None:
             self._lines = key_lines(self._text)
         while key and key not in self._lines:
@@ -39,8 +40,13 @@ class ConfigFile:
 
 
 def read_file(path: Path) -> ConfigFile:
-    """What a file says. Raises ConfigError."""
-    content = _content(path)
+    """Read a configuration file. Raise ConfigError."""
+    try:
+        content = read_bounded(path, MAX_BYTES)
+    except RefusedFileError as error:
+        raise ConfigError(path, 1, error.strerror or str(error)) from error
+    except OSError as error:
+        raise ConfigError(path, 1, f"this file cannot be read: {error.strerror or error}") from error
     try:
         text = content.decode()
         return ConfigFile(path, text, load_toml(text))
@@ -49,34 +55,26 @@ def read_file(path: Path) -> ConfigFile:
     except DeepKeyError as error:
         raise ConfigError(path, error.line, str(error)) from error
     except RecursionError as error:
-        raise ConfigError(path, 1, "values inside of values go too deep") from error
+        raise ConfigError(path, 1, "values are nested too deep") from error
     except tomllib.TOMLDecodeError as error:
-        line, reason = _place(str(error), last=content.count(b"\n") + 1)
+        line, reason = _split_message(str(error), last=content.count(b"\n") + 1)
         raise ConfigError(path, line, f"this is not TOML: {reason}") from error
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return read_bounded(path, MAX_BYTES)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        if not reason.startswith("this "):
-            reason = f"this file cannot be read: {reason}"
-        raise ConfigError(path, 1, reason) from error
-
-
-def _place(message: str, *, last: int) -> tuple[int, str]:
-    """The line and the reason of an error of tomllib, which ends with "(at line 3, column 7)"."""
+def _split_message(message: str, *, last: int) -> tuple[int, str]:
+    """Return line and reason of an error of tomllib, which ends with "(at line 3, column 7)"."""
     reason, _, place = message.rpartition(" (at ")
     number = place.removeprefix("line ").partition(",")[0]
     return (int(number) if number.isdigit() else last), reason
 
 
 def key_lines(text: str) -> dict[Key, int]:
-    """The line of each key and table, in a text that is TOML."""
+    """Return the line of each key and table of a TOML text."""
     lines: dict[Key, int] = {}
     table: Key = ()
-    quote, depth = "", 0  # of the value that is still open where a line begins
+    # The open quote and brackets of a value that spans lines.
+    quote = ""
+    depth = 0
     for number, line in enumerate(text.split("\n"), 1):
         start = 0
         if not quote and not depth:
@@ -84,19 +82,20 @@ def key_lines(text: str) -> dict[Key, int]:
                 table = key = _parts(found[1])
                 start = len(line)
             elif found := _ASSIGNMENT.match(line):
-                key, start = (*table, *_parts(found[1])), found.end()
+                key = (*table, *_parts(found[1]))
+                start = found.end()
             else:
                 key = ()
             for length in range(1, len(key) + 1):
                 lines.setdefault(key[:length], number)
-        quote, depth = _open_behind(line, start, quote, depth)
+        quote, depth = _open_at_end(line, start, quote, depth)
     return lines
 
 
 def _parts(key: str) -> Key:
     try:
         inner: Any = tomllib.loads(f"{key.strip()} = 0")
-    except tomllib.TOMLDecodeError:  # a line of a text with quotes of a kind that the scan does not know
+    except tomllib.TOMLDecodeError:  # a line inside a text with quotes that this scan does not know
         return ()
     parts: list[str] = []
     while isinstance(inner, dict):
@@ -105,14 +104,15 @@ def _parts(key: str) -> Key:
     return tuple(parts)
 
 
-def _open_behind(line: str, start: int, quote: str, depth: int) -> tuple[str, int]:
-    """The quote that is still open behind a line, and how many brackets are."""
+def _open_at_end(line: str, start: int, quote: str, depth: int) -> tuple[str, int]:
+    """Return the quote and the number of brackets that are open at the end of a line."""
     while True:
         if quote:
             end = line.find(quote, start)
             if end < 0:
                 return quote, depth
-            quote, start = "", end + len(quote)
+            start = end + len(quote)
+            quote = ""
         found = _TOKEN.search(line, start)
         if found is None:
             return "", depth

@@ -1,4 +1,4 @@
-"""Read the files, take what is known and allowed, merge."""
+"""Read the configuration files, take known and allowed keys, and merge them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.base.errors import did_you_mean
-from atomic.config.errors import ConfigError
 from atomic.config.paths import config_files, is_ours
 from atomic.config.ralph_flags import DEFAULTS, NAME
 from atomic.config.schema import BY_PROJECT, CAP_DEFAULTS, NEVER_BY_PROJECT, RALPH_NUMBERS, SHAPE, Each, Key, Shape
-from atomic.config.settings import Settings
+from atomic.config.settings import ConfigError, Settings
 
 if TYPE_CHECKING:
     from atomic.config.files import ConfigFile
@@ -24,16 +23,18 @@ Table = dict[str, Any]
 
 
 class Layer:
-    """What one place sets: the user's file, the project's, or the environment."""
+    """The settings of one origin: the user's file, the project's file, or the environment."""
 
     def __init__(self, origin: str, values: Table, file: ConfigFile | None = None) -> None:
-        self.origin, self.values, self.file = origin, values, file
+        self.origin = origin
+        self.values = values
+        self.file = file
 
 
 def load_settings(project: Path | None = None, home: Path | None = None) -> Settings:
-    """The settings that hold in a project; without one, in the project of the current folder.
+    """Return the settings for a project, by default that of the current folder.
 
-    Raises ConfigError with file, line and reason. What is unknown or not a project's to set is in `warnings`.
+    Raises ConfigError with file, line and reason. Ignored keys are in `warnings`.
     """
     layers, warnings = read_layers(project, home)
     settings: Table = {}
@@ -43,73 +44,78 @@ def load_settings(project: Path | None = None, home: Path | None = None) -> Sett
 
 
 def read_layers(project: Path | None = None, home: Path | None = None) -> tuple[list[Layer], list[str]]:
-    """What each place sets, the one that beats the others last, and what was ignored. Raises ConfigError."""
+    """Return the layers, the strongest last, and warnings of ignored keys. Raise ConfigError."""
     user_file, project_file = config_files(project, home)
     layers: list[Layer] = []
     warnings: list[str] = []
     user: Table = {}
-    if (file := _read(user_file)) is not None:
+    file = _read(user_file)
+    if file is not None:
         user = _Reader(file, warnings, by_project=False).read()
-        _place_programs(user, user_file.parent)
+        _resolve_programs(user, user_file.parent)
         layers.append(Layer("user", user, file))
     if project_file is not None and _is_foreign(project_file):
         warnings.append(f"{project_file} is not read: it, or its folder, belongs to another user")
-    elif project_file is not None and (file := _read(project_file)) is not None:
-        layers.append(Layer("project", _Reader(file, warnings, by_project=True).read_within(user), file))
+    elif project_file is not None:
+        file = _read(project_file)
+        if file is not None:
+            layers.append(Layer("project", _Reader(file, warnings, by_project=True).read_within(user), file))
     return [*layers, Layer("environment", {**_from_environment()})], warnings
 
 
 def _height(name: str, cap: float) -> float:
-    """A cap as it is compared with another: 0 is the highest where it means "no limit"."""
+    """Return a cap for comparison: 0 is the highest where it means "no limit"."""
     return math.inf if cap == 0 and name in ("turn_limit", "idle_limit") else cap
 
 
 def _is_foreign(file: Path) -> bool:
-    """Whether another user has put a project's file there, or could."""
+    """Return whether another user has written a project's file, or could."""
     try:
         return not all(is_ours(os.stat(path)) for path in (file, file.parent, file.parents[1]))
-    except OSError:  # there is none
+    except OSError:  # it does not exist
         return False
 
 
 def _read(path: Path) -> ConfigFile | None:
-    if not os.path.isfile(path):  # a pipe or a device would keep us waiting: it is no file
+    if not os.path.isfile(path):  # a pipe or a device would block
         return None
     from atomic.config.files import read_file  # with tomllib: most starts have no file to read
 
     return read_file(path)
 
 
-_MOST_WARNINGS = 20  # of one file
+_MAX_WARNINGS = 20  # of one file
 _AGENTS = ("claude", "opencode", "copilot")
 
 
 class _Reader:
-    """Takes from one file what is known, right, and its to set."""
+    """Takes the valid keys of one file that the file may set."""
 
     def __init__(self, file: ConfigFile, warnings: list[str], *, by_project: bool) -> None:
-        self._file, self._warnings, self._by_project = file, warnings, by_project
+        self._file = file
+        self._warnings = warnings
+        self._by_project = by_project
         self._ignored = 0
 
     def read(self) -> Table:
-        """Return what the user's file sets. Raises ConfigError."""
+        """Return the settings of the user's file. Raise ConfigError."""
         taken = self._table(self._file.data, SHAPE, (), SHAPE)
         self._warn_of_ralph(taken.get("workflows", {}))
-        self._count_the_rest()
+        self._warn_of_the_rest()
         return taken
 
     def read_within(self, user: Table) -> Table:
-        """Return what a project's file sets within the bounds of the user's settings. Raises ConfigError."""
+        """Return the settings of a project's file, limited by the user's. Raise ConfigError."""
         taken = self._table(self._file.data, SHAPE, (), BY_PROJECT)
-        self._hold_agent(taken, user)
-        self._hold_caps(taken, user)
+        self._limit_agent(taken, user)
+        self._limit_caps(taken, user)
         if "workflows" in taken:
-            taken["workflows"] = self._held_workflows(taken["workflows"], user.get("workflows", {}))
-        self._count_the_rest()
+            taken["workflows"] = self._limit_workflows(taken["workflows"], user.get("workflows", {}))
+        self._warn_of_the_rest()
         return taken
 
-    def _hold_agent(self, taken: Table, user: Table) -> None:
-        """Leave out an agent that the user does not have: a recording, say, or a command line of the project."""
+    def _limit_agent(self, taken: Table, user: Table) -> None:
+        """Remove an agent that the user does not have, such as a recording of the project."""
         name = taken.get("agent")
         own = [f"acp:{acp}" for acp in user.get("acp", {})]
         if name is not None and name not in (*_AGENTS, *own):
@@ -117,36 +123,36 @@ class _Reader:
             known = ", ".join(_AGENTS)
             self._warn(("agent",), f"is ignored: a project may name only {known} or an acp: agent that you have set")
 
-    def _hold_caps(self, taken: Table, user: Table) -> None:
-        """Leave out caps that are higher than the user's."""
-        caps, limits = cast("tuple[dict[str, float], ...]", (taken.get("caps", {}), user.get("caps", {})))
-        limits = {**CAP_DEFAULTS, **limits}
+    def _limit_caps(self, taken: Table, user: Table) -> None:
+        """Remove caps that are higher than the user's."""
+        caps: dict[str, float] = taken.get("caps", {})
+        limits: dict[str, float] = {**CAP_DEFAULTS, **user.get("caps", {})}
         for name in sorted(limits.keys() & caps.keys()):
             if _height(name, caps[name]) > _height(name, limits[name]):
                 del caps[name]
                 self._warn(("caps", name), "is ignored: a project may not set it higher than you do")
 
-    def _held_workflows(self, tables: Mapping[str, Table], users: Mapping[str, Table]) -> Table:
-        """Return the project's tables: checks come after the user's own, numbers only lower the user's.
+    def _limit_workflows(self, tables: Mapping[str, Table], users: Mapping[str, Table]) -> Table:
+        """Return the project's tables: its checks follow the user's, its numbers may only be lower.
 
-        A workflow is found whatever the case of its name, so its tables are put where the user's is.
+        Names of workflows have no case, so the tables get the names of the user's tables.
         """
-        held: dict[str, Table] = {}
+        limited: dict[str, Table] = {}
         for written, table in tables.items():
             same = [name for name in users if name.casefold() == written.casefold()]
             name = same[-1] if same else written.casefold()
             own = {key: value for one in same for key, value in users[one].items()}
-            place = held.setdefault(name, {})
+            target = limited.setdefault(name, {})
             for key, value in table.items():
                 default = RALPH_NUMBERS.get(key) if name.casefold() == "ralph" else None
-                before = place.get(key, own.get(key, default))
+                before = target.get(key, own.get(key, default))
                 if key == "verify":
-                    place[key] = list(dict.fromkeys([*_as_list(before), *value]))
+                    target[key] = list(dict.fromkeys([*_as_list(before), *value]))
                 elif _lowers(key, value, before):
-                    place[key] = value
+                    target[key] = value
                 else:
                     self._warn(("workflows", written, key), "is ignored: a project may only lower it, and not to 0")
-        return {name: table for name, table in held.items() if table}
+        return {name: table for name, table in limited.items() if table}
 
     def _table(
         self, data: Table, shape: Mapping[str, Shape] | Each, above: tuple[str, ...], allowed: Shape | None
@@ -154,7 +160,8 @@ class _Reader:
         taken: Table = {}
         for name, value in data.items():
             path = (*above, name)
-            inner, taking = _below(shape, name), _below(allowed, name)
+            inner = _below(shape, name)
+            taking = _below(allowed, name)
             if inner is None:
                 self._warn_of_unknown(path, cast("Mapping[str, Shape]", shape))
             elif not isinstance(inner, Key):
@@ -165,10 +172,10 @@ class _Reader:
                 taken[name] = self._value(path, taking, value)
             else:
                 self._warn_of_forbidden(path)
-        return self._whole(taken, above)
+        return self._check_acp(taken, above)
 
-    def _whole(self, taken: Table, path: tuple[str, ...]) -> Table:
-        """An ACP agent is nothing without its command, which a project cannot give."""
+    def _check_acp(self, taken: Table, path: tuple[str, ...]) -> Table:
+        """Require the command of each ACP agent; a project cannot set one."""
         if path == ("acp",):
             for name in [name for name, agent in taken.items() if "command" not in agent]:
                 if not self._by_project:
@@ -193,7 +200,7 @@ class _Reader:
         self._warn(path, f"is ignored: there is no such key{_hint(path, known)}")
 
     def _warn_of_ralph(self, tables: Mapping[str, Table]) -> None:
-        """Warn of keys that the built-in Ralph does not have. They stay: the user may have a workflow of that name."""
+        """Warn of keys that the built-in Ralph does not have. The user may have another workflow of that name."""
         for written, table in tables.items():
             if written.casefold() != NAME:
                 continue
@@ -205,14 +212,14 @@ class _Reader:
     def _warn_of_forbidden(self, path: tuple[str, ...]) -> None:
         self._warn(path, "is ignored: a project may not set it (your own configuration may)")
 
-    def _warn(self, path: tuple[str, ...], words: str) -> None:
+    def _warn(self, path: tuple[str, ...], reason: str) -> None:
         self._ignored += 1
-        if self._ignored <= _MOST_WARNINGS:
-            self._warnings.append(f'{self._file.path}:{self._file.line_of(path)}: "{".".join(path)}" {words}')
+        if self._ignored <= _MAX_WARNINGS:
+            self._warnings.append(f'{self._file.path}:{self._file.line_of(path)}: "{".".join(path)}" {reason}')
 
-    def _count_the_rest(self) -> None:
-        if self._ignored > _MOST_WARNINGS:
-            self._warnings.append(f"{self._file.path}: {self._ignored - _MOST_WARNINGS} more keys are ignored")
+    def _warn_of_the_rest(self) -> None:
+        if self._ignored > _MAX_WARNINGS:
+            self._warnings.append(f"{self._file.path}: {self._ignored - _MAX_WARNINGS} more keys are ignored")
 
 
 def _hint(path: tuple[str, ...], known: Iterable[str]) -> str:
@@ -228,14 +235,14 @@ def _below(shape: Shape | None, name: str) -> Shape | None:
 
 
 def _as_list(commands: Any) -> list[Any]:
-    """The user's own checks, which may be one command; what is wrong with them is said where they are used."""
+    """Return the user's checks, which may be one command; errors are reported where they are used."""
     if commands is None:
         return []
     return cast("list[Any]", commands) if isinstance(commands, list) else [commands]
 
 
 def _lowers(key: str, value: Any, before: Any) -> bool:
-    """Whether a project's number is at most what holds without it. 0 lifts a limit or ends the reviews: it never is."""
+    """Return whether a project's number is at most the user's. 0 is refused: it lifts a limit or skips reviews."""
     numbers = [number for number in (value, before) if isinstance(number, int) and not isinstance(number, bool)]
     if len(numbers) < 2 or value < 1:
         return False
@@ -243,19 +250,23 @@ def _lowers(key: str, value: Any, before: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value)
+    if isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, bool):
+        text = text.lower()
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def _place_programs(settings: Table, folder: Path) -> None:
-    """A path is relative to its file: relative to the current folder, it could be a stranger's program."""
+def _resolve_programs(settings: Table, folder: Path) -> None:
+    """Make paths of programs absolute, relative to the file. The current folder may be a stranger's."""
     for provider in cast("dict[str, Table]", settings.get("providers", {})).values():
         if "path" in provider:
             provider["path"] = str(folder / Path(provider["path"]).expanduser())
 
 
 def _merge(below: Table, above: Table) -> None:
-    """Lay one table over another; tables that are laid over an empty place are copied, the next one may change them."""
+    """Merge one table into another. Inner tables are copied, because a later merge may change them."""
     for name, value in above.items():
         if isinstance(value, dict):
             inner = below[name] = {**below[name]} if isinstance(below.get(name), dict) else {}

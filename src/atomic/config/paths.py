@@ -1,4 +1,4 @@
-"""Where configuration is kept: the user's folder and the project's."""
+"""Find the folders of the user and of the project, and their configuration files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ import shlex
 import stat
 from pathlib import Path
 
-from atomic.config.errors import HomeError, NoCurrentFolderError
+from atomic.base.errors import AtomicError, ExitCode
 from atomic.config.repositories import git_folder
 
 
+class HomeError(AtomicError):
+    """Other users can write Atomic's own folder, so its content cannot be trusted."""
+
+    exit_code = ExitCode.USAGE
+
+
+class NoCurrentFolderError(AtomicError):
+    """The current folder was deleted."""
+
+    def __init__(self) -> None:
+        super().__init__("the current folder no longer exists (change to another one)")
+
+
 def config_files(project: Path | None = None, home: Path | None = None) -> tuple[Path, Path | None]:
-    """The user's file and the project's, whether they exist or not; in the home folder there is only the user's."""
+    """Return the configuration files of the user and of the project, which may not exist.
+
+    In the home folder there is no project's file.
+    """
     user_file = (home or atomic_home()) / "config.toml"
     folder = project or find_project()
     if folder is None:
@@ -22,7 +38,7 @@ def config_files(project: Path | None = None, home: Path | None = None) -> tuple
 
 
 def atomic_home() -> Path:
-    """The folder with all that Atomic keeps for the user: `$ATOMIC_HOME`, else `~/.atomic`. Raises HomeError."""
+    """Return the user's folder: `$ATOMIC_HOME`, else `~/.atomic`. Raise HomeError."""
     chosen = os.environ.get("ATOMIC_HOME")
     home = Path(chosen).expanduser().absolute() if chosen else Path.home() / ".atomic"
     _check_home(home)
@@ -30,10 +46,10 @@ def atomic_home() -> Path:
 
 
 def _check_home(home: Path) -> None:
-    """Raise HomeError where others could write what Atomic obeys: programs, servers, workflows."""
+    """Raise HomeError if other users could change programs, servers or workflows in it."""
     try:
         status = os.stat(home)
-    except OSError:  # there is none yet
+    except OSError:  # it does not exist yet
         return
     if not is_ours(status):
         raise HomeError(f"{home} belongs to another user: set ATOMIC_HOME to a folder of your own")
@@ -43,12 +59,16 @@ def _check_home(home: Path) -> None:
 
 
 def _is_private_group(gid: int) -> bool:
-    """Return whether the user is the only member of a group: many systems give each user one, and a umask of 002."""
+    """Return whether the user is the only member of a group.
+
+    Many systems give each user such a group and a umask of 002.
+    """
     import grp
     import pwd
 
     try:
-        user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
+        user = pwd.getpwuid(os.getuid())
+        group = grp.getgrgid(gid)
     except KeyError:
         return False
     return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
@@ -60,10 +80,10 @@ def is_ours(status: os.stat_result) -> bool:
 
 
 def find_project(start: Path | None = None) -> Path | None:
-    """The project that a folder belongs to: the nearest upwards with a repository or `.atomic`, else the folder itself.
+    """Return the project of a folder: the nearest parent with a repository or `.atomic`.
 
-    The home folder, the root and folders of other people hold many projects and are none. None: the current folder
-    does not exist any more.
+    Without one it is the folder itself. The home folder, the root and folders of other
+    users are never found that way. Returns None if the current folder was deleted.
     """
     try:
         start = (start or Path.cwd()).resolve()
@@ -77,7 +97,7 @@ def find_project(start: Path | None = None) -> Path | None:
 
 
 def current_folder() -> Path:
-    """Return the current folder. Raises NoCurrentFolderError if it was deleted."""
+    """Return the current folder. Raise NoCurrentFolderError if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:

@@ -1,6 +1,7 @@
-"""The names and flags of Ralph: the one table for the workflow, its help, its hint and a shell's Tab.
+"""The names and flags of Ralph, for the workflow, its help, its hint and shell completion.
 
-It is here, and not with the workflow, because the settings know it and a press of Tab must not import workflows.
+They are here and not in `ralph`, because settings need them, and completion must not
+import workflows.
 """
 
 from __future__ import annotations
@@ -27,10 +28,9 @@ DEFAULTS: Mapping[str, Any] = {
     "dry_run": False,
 }
 
-# What a resume may change. The rest says what the run is, and is read once, when it starts.
+# The flags that a resume may change. Others are read once, when the run starts.
 ON_RESUME = ("max_iterations", "red_checks", "review_rounds")
 
-# What each flag does.
 DESCRIPTIONS: Mapping[str, str] = {
     "tasks": "work on the tasks in this file; it is copied, not changed",
     "feature_list": "work on the features in this file; it is copied, not changed",

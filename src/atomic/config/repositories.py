@@ -1,18 +1,20 @@
-"""Which folder is the root of a git repository, decided without running git.
+"""Find the root of a git repository without running git.
 
-A `.git` that git does not take for one (an empty folder, a file that leads nowhere) must not end a search: git, and the
-agents that ask it, go on upwards and find what Atomic would have missed.
+A `.git` that git ignores (an empty folder, a file that leads nowhere) must not end a
+search. Git, and agents that ask it, continue upwards and find files that Atomic would have
+missed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_MOST = 64 * 1024  # bytes of a file that is looked at here
+from atomic.base.untrusted_files import read_start
+
+_MAX_BYTES = 64 * 1024  # of one file
 _HEAD = re.compile(rb"ref:\s*refs/\S+\s*|[0-9a-f]{40}(?:[0-9a-f]{24})?\s*")
 _LINE = re.compile(r'\s*(?:[#;].*|\[[\w.-]+(?:\s+"[^"\\]*")?\]|[A-Za-z][\w-]*\s*(?:=[^\\"]*)?)?')
 _EXTENSIONS = (
@@ -29,9 +31,9 @@ _EXTENSIONS = (
 
 
 def git_folder(root: Path) -> Path | None:
-    """Return the git folder of the working tree with that root: HEAD, objects and refs are there. None: it is no root.
+    """Return the git folder (with HEAD, objects and refs) of a root; None if it is not a root.
 
-    `.git` is that folder, or a file that names it (of a linked worktree or a submodule).
+    `.git` is that folder, or in a linked worktree or submodule a file that names it.
     """
     entry = root / ".git"
     if not os.path.isdir(entry):
@@ -48,7 +50,7 @@ def git_folder(root: Path) -> Path | None:
 
 
 def common_folder(git_dir: Path) -> Path:
-    """Return the git folder that all working trees of a repository share: where the objects and refs are."""
+    """Return the git folder that all working trees of a repository share."""
     content = _content(f"{git_dir}/commondir")
     if content is None:
         return git_dir
@@ -56,36 +58,37 @@ def common_folder(git_dir: Path) -> Path:
 
 
 def main_checkout(folder: Path) -> Path | None:
-    """Return the root of the main working tree, for a folder in a linked one; None if it is in no linked one."""
-    for place in (folder, *folder.parents):
-        if (git_dir := git_folder(place)) is not None:
+    """Return the root of the main working tree for a folder in a linked one, else None."""
+    for parent in (folder, *folder.parents):
+        git_dir = git_folder(parent)
+        if git_dir is not None:
             shared = common_folder(git_dir)
-            is_linked = shared != git_dir and shared.name == ".git" and shared.parent != place
+            is_linked = shared != git_dir and shared.name == ".git" and shared.parent != parent
             return shared.parent if is_linked else None
     return None
 
 
 def up_to_repository(folder: Path) -> Iterator[Path]:
-    """Yield the folder and those above it, up to the root of its repository.
+    """Yield a folder and its parents, up to the root of its repository.
 
-    Where it is in doubt what git makes of a `.git`, nothing ends the search: an agent whose git fails may look in all
-    folders up to the root of the file system.
+    If it is not certain that git accepts a `.git`, the search continues up to `/`: an agent
+    whose git fails may look there.
     """
     in_doubt = False
-    for place in (folder, *folder.parents):
-        yield place
-        if in_doubt or not os.path.lexists(place / ".git"):
+    for parent in (folder, *folder.parents):
+        yield parent
+        if in_doubt or not os.path.lexists(parent / ".git"):
             continue
-        git_dir = git_folder(place)
-        if git_dir is not None and not _is_doubtful(git_dir, place):
+        git_dir = git_folder(parent)
+        if git_dir is not None and not _is_doubtful(git_dir, parent):
             return
         in_doubt = True
 
 
 def _is_doubtful(git_dir: Path, root: Path) -> bool:
-    """Whether git might refuse the repository, or take another folder for its root, because of owner or settings."""
+    """Return whether git might refuse the repository or use another root, by owner or settings."""
     try:
-        owners = {os.stat(place).st_uid for place in (root, git_dir)}
+        owners = {os.stat(path).st_uid for path in (root, git_dir)}
     except OSError:
         return True
     if owners - {os.getuid()}:
@@ -95,7 +98,7 @@ def _is_doubtful(git_dir: Path, root: Path) -> bool:
 
 
 def _has_odd_settings(content: bytes | None) -> bool:
-    if content is None or len(content) >= _MOST:
+    if content is None or len(content) >= _MAX_BYTES:
         return True
     section = ""
     for line in content.decode("utf-8", "replace").splitlines():
@@ -122,20 +125,15 @@ def _is_odd(section: str, key: str, value: str) -> bool:
 
 def _has_head(git_dir: Path) -> bool:
     head = f"{git_dir}/HEAD"
-    if os.path.islink(head):  # as old versions of git made it
+    if os.path.islink(head):  # old versions of git made links
         return os.readlink(head).startswith("refs/")
-    return (content := _content(head)) is not None and _HEAD.fullmatch(content) is not None
+    content = _content(head)
+    return content is not None and _HEAD.fullmatch(content) is not None
 
 
 def _content(path: str | Path) -> bytes | None:
     """Return the beginning of a regular file; None for anything else."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened: to open a pipe would wait
-            return None
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return os.read(file, _MOST)
-        finally:
-            os.close(file)
+        return read_start(path, _MAX_BYTES)
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""The keys of a configuration file: what each takes, and which of them a project may set."""
+"""The keys of a configuration file: their values, and which of them a project may set."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from atomic.config.ralph_flags import DEFAULTS
 
 
 class Key:
-    """A key that takes a value; `read` raises ValueError for what is not `expected`."""
+    """A key with a value; `read` raises ValueError if the value is not `expected`."""
 
     def __init__(self, expected: str, read: Callable[[Any], Any]) -> None:
-        self.expected, self.read = expected, read
+        self.expected = expected
+        self.read = read
 
 
 class Each:
-    """A table whose keys are names that somebody chose."""
+    """A table whose keys are chosen by the user."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -27,7 +28,7 @@ Shape: TypeAlias = "Key | Each | Mapping[str, Shape]"
 
 
 def read_duration(value: Any) -> float:
-    """Seconds of a time such as "90s", "30m", "6h" or "1h30m". Raises ValueError."""
+    """Return the seconds of a duration such as "90s", "30m", "6h" or "1h30m". Raise ValueError."""
     import re
 
     match = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", _text(value).strip(), re.ASCII)
@@ -38,7 +39,7 @@ def read_duration(value: Any) -> float:
 
 
 def read_limit(value: Any) -> float:
-    """Seconds of a time, 0 for no limit. Raises ValueError."""
+    """Return the seconds of a duration, 0 for no limit. Raise ValueError."""
     is_zero = str(value).strip() in ("0", "0s", "0m", "0h") and not isinstance(value, bool)
     return 0.0 if is_zero else read_duration(value)
 
@@ -52,7 +53,7 @@ def _text(value: Any) -> str:
 def _arguments(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in cast("list[Any]", value)):
         raise ValueError
-    return cast("list[str]", value)  # an empty argument is one too
+    return cast("list[str]", value)  # an empty argument is valid
 
 
 def _names(value: Any) -> list[str]:
@@ -75,12 +76,8 @@ def _variables(value: Any) -> dict[str, str]:
     return variables
 
 
-def _key_names(value: Any) -> list[str]:
-    return [_text(value)] if isinstance(value, str) else _names(value)
-
-
 def _number(value: Any) -> float:
-    # 0 would be "no cap" to one reader and "nothing at all" to another; nan is neither more nor less than anything.
+    # 0 could mean "no cap" or "nothing at all", and nan cannot be compared.
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise ValueError
     return value
@@ -92,12 +89,11 @@ def _count(value: Any) -> int:
     return int(_number(value))
 
 
-def _anything(value: Any) -> Any:
-    return value
-
-
-def _commands(value: Any) -> list[str]:
+def _one_or_more(value: Any) -> list[str]:
     return [_text(value)] if isinstance(value, str) else _names(value)
+
+
+_ANYTHING = Key("", lambda value: value)
 
 
 SHAPE: Mapping[str, Shape] = {
@@ -105,7 +101,7 @@ SHAPE: Mapping[str, Shape] = {
     "model": Key('the name of a model, such as "opus"', _text),
     "theme": Key('the name of a theme, such as "dark"', _text),
     "editor": Key('a command, such as "vim"', _text),
-    "keys": Each(Key('a key such as "ctrl+t", or a list of them', _key_names)),
+    "keys": Each(Key('a key such as "ctrl+t", or a list of them', _one_or_more)),
     "caps": {
         "max_cost": Key("a number of dollars above 0", _number),
         "max_tokens": Key("a whole number above 0", _count),
@@ -125,29 +121,29 @@ SHAPE: Mapping[str, Shape] = {
     "acp": Each({"command": Key('a list, such as ["gemini", "--acp"]', _command)}),
     "env": {"pass": Key("a list of names of variables", _names)},
     "checks": {"env": Key("a list of names of variables", _names)},
-    "workflows": Each(Each(Key("", _anything))),
+    "workflows": Each(Each(_ANYTHING)),
 }
 
-# The numbers of Ralph that a project may lower, with what holds where the user has set none.
+# The numbers of Ralph that a project may lower, with the defaults.
 RALPH_NUMBERS: Mapping[str, int] = {
     key: DEFAULTS[key] for key in ("max_iterations", "workers", "reviewers", "review_rounds")
 }
 
-# All that a project may set; `loading` says how far. Whatever is not named here is the user's alone.
+# Everything that a project may set, within limits of `loader`. Only the user may set other keys.
 BY_PROJECT: Mapping[str, Shape] = {
     "agent": SHAPE["agent"],
     "theme": SHAPE["theme"],
     "caps": SHAPE["caps"],
     "workflows": Each(
         {
-            "verify": Key('a command such as "make test", or a list of them', _commands),
-            **dict.fromkeys(RALPH_NUMBERS, Key("", _anything)),
+            "verify": Key('a command such as "make test", or a list of them', _one_or_more),
+            **dict.fromkeys(RALPH_NUMBERS, _ANYTHING),
         }
     ),
 }
 
-# What holds where the user sets nothing: a project may not set these higher. Planners have the shorter turns.
+# Defaults that a project may not exceed if the user sets nothing. Planners have the shorter turns.
 CAP_DEFAULTS: Mapping[str, float] = {"turn_limit": 1800.0, "grace": 120.0}
 
-# Keys that we do not have, in words that a project would use for what it may never have a say in.
+# Parts of unknown keys that a project would use for things that it may never decide.
 NEVER_BY_PROJECT = ("trust", "permission", "policy", "api_key", "apikey", "token", "secret", "endpoint", "url")

@@ -1,11 +1,25 @@
-"""The settings as they hold, whoever set them."""
+"""The merged settings, and the error of an invalid configuration file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from atomic.base.errors import AtomicError
+
+
+class ConfigError(AtomicError):
+    """A configuration file cannot be used; the message has the place and the reason."""
+
+    def __init__(self, file: Path, line: int, reason: str, *, key: str = "") -> None:
+        self.file = file
+        self.line = line
+        self.key = key
+        self.reason = reason
+        super().__init__(f"{file}:{line}: {reason}")
 
 
 class ProviderSettings(msgspec.Struct, frozen=True):
@@ -23,19 +37,19 @@ class AcpSettings(msgspec.Struct, frozen=True):
 
 
 class EnvSettings(msgspec.Struct, frozen=True):
-    """`[env]`: variables that agents get though they look like secrets or name a repository."""
+    """`[env]`: variables that agents get although they look like secrets or name a repository."""
 
     pass_: Sequence[str] = msgspec.field(default=(), name="pass")
 
 
 class CheckSettings(msgspec.Struct, frozen=True):
-    """`[checks]`: variables that checks get though they look like secrets or name a repository."""
+    """`[checks]`: variables that checks get although they look like secrets or name a repository."""
 
     env: Sequence[str] = ()
 
 
 class CapSettings(msgspec.Struct, frozen=True):
-    """`[caps]`: what a run and its turns may take; None means the default. Times are seconds."""
+    """`[caps]`: limits of a run and its turns, with times in seconds. None is the default."""
 
     max_cost: float | None = None  # dollars
     max_tokens: int | None = None
@@ -52,14 +66,14 @@ class Settings(msgspec.Struct, frozen=True):
     model: str | None = None
     theme: str | None = None
     editor: str | None = None
-    keys: Mapping[str, Sequence[str]] = {}  # what a key does -> the keys that do it
+    keys: Mapping[str, Sequence[str]] = {}  # the keys of each action
     caps: CapSettings = CapSettings()
     providers: Mapping[str, ProviderSettings] = {}
     acp: Mapping[str, AcpSettings] = {}
     env: EnvSettings = EnvSettings()
     checks: CheckSettings = CheckSettings()
-    workflows: Mapping[str, Mapping[str, Any]] = {}  # over a workflow's own `default_config`
-    warnings: tuple[str, ...] = ()  # what was ignored, and where it stands
+    workflows: Mapping[str, Mapping[str, Any]] = {}  # they override `default_config`
+    warnings: tuple[str, ...] = ()  # ignored keys, with file and line
 
     def provider(self, name: str) -> ProviderSettings:
         return self.providers.get(name) or ProviderSettings()

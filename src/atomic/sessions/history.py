@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from atomic.base.untrusted_files import open_regular
-from atomic.tasks import Task, TaskList
-from atomic.tasks.errors import TasksError
+from atomic.tasks import Task, TaskList, TasksError
 
 if TYPE_CHECKING:
     from atomic.sessions.model import SessionRecord

@@ -1,8 +1,20 @@
-"""Tasks: what is to be done, in which order, and what may start now."""
+"""Task lists: the tasks, their order, and which of them may start now.
 
-from atomic.tasks.errors import NoTaskListError, TaskFileError, TaskNotFoundError, TasksError, UnknownStatusError
+Start with `model`. Only `model` reads and writes files.
+"""
+
 from atomic.tasks.model import TaskList, convert_feature_list
-from atomic.tasks.task import ProblemKind, Task, TaskProblem, TaskStatus
+from atomic.tasks.task import (
+    NoTaskListError,
+    ProblemKind,
+    Task,
+    TaskFileError,
+    TaskNotFoundError,
+    TaskProblem,
+    TasksError,
+    TaskStatus,
+    UnknownStatusError,
+)
 from atomic.tasks.task import Task as WorkflowTask
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Find tasks that wait for themselves. Loops, not recursion: a chain may be longer than the stack is deep."""
+"""Find tasks that wait for themselves, without recursion: a chain may exceed the stack."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 
 import msgspec
 
-Graph = Sequence[Sequence[int]]  # for each number, the numbers it points to
+Graph = Sequence[Sequence[int]]  # the targets of each number
 
 
 class Cycle(msgspec.Struct, frozen=True):
-    """Numbers of which each can be reached from each, and one way around, from its smallest number to the last."""
+    """Numbers that all reach each other, and a shortest cycle from the smallest of them."""
 
     members: list[int]
     way: list[int]
 
 
 def find_cycles(graph: Graph, reverse: Graph) -> list[Cycle]:
-    """Find each knot of cycles once, the smallest member first; an edge to oneself is not looked at."""
-    knots = [sorted(knot) for knot in _knots(graph, _left_over(graph, reverse))]
-    return [Cycle(knot, _shortest_way(graph, knot)) for knot in sorted(knots)]
+    """Return each group of connected cycles once. Edges from a number to itself are ignored."""
+    components = [sorted(component) for component in _components(graph, _left_over(graph, reverse))]
+    return [Cycle(component, _shortest_way(graph, component)) for component in sorted(components)]
 
 
 def _left_over(graph: Graph, reverse: Graph) -> list[int]:
-    """Peel off all that ends somewhere; what is left is on a cycle or leads to one. Mostly it is nothing."""
+    """Return the numbers on a cycle or before one. Usually there are none."""
     ahead = [len(targets) for targets in graph]
     free = [i for i, count in enumerate(ahead) if not count]
     for i in free:  # grows while it is walked
@@ -35,8 +35,8 @@ def _left_over(graph: Graph, reverse: Graph) -> list[int]:
     return [i for i, count in enumerate(ahead) if count] if len(free) < len(graph) else []
 
 
-def _knots(graph: Graph, starts: Sequence[int]) -> list[list[int]]:
-    """Tarjan's strongly connected components, those of more than one member."""
+def _components(graph: Graph, starts: Sequence[int]) -> list[list[int]]:
+    """Return the strongly connected components with several members (Tarjan's algorithm)."""
     found: list[list[int]] = []
     order: dict[int, int] = {}  # number -> when it was first seen
     low: dict[int, int] = {}  # number -> the earliest seen that it leads back to
@@ -65,17 +65,18 @@ def _knots(graph: Graph, starts: Sequence[int]) -> list[list[int]]:
                 if walk:
                     low[walk[-1][0]] = min(low[walk[-1][0]], low[here])
                 if low[here] == order[here]:
-                    knot = [open.pop()]
-                    while knot[-1] != here:
-                        knot.append(open.pop())
-                    is_open.difference_update(knot)
-                    if len(knot) > 1:
-                        found.append(knot)
+                    component = [open.pop()]
+                    while component[-1] != here:
+                        component.append(open.pop())
+                    is_open.difference_update(component)
+                    if len(component) > 1:
+                        found.append(component)
     return found
 
 
-def _shortest_way(graph: Graph, knot: list[int]) -> list[int]:
-    start, members = knot[0], set(knot)
+def _shortest_way(graph: Graph, component: list[int]) -> list[int]:
+    start = component[0]
+    members = set(component)
     came_from: dict[int, int] = {}
     queue = deque([start])
     while start not in came_from:

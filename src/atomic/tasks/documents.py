@@ -1,6 +1,6 @@
-"""Text or data that should be a task list -> its items, whatever the text looks like.
+"""Decode text or data that should be a task list.
 
-Hostile text is expected: the worst that it can get is a `NoTaskListError`.
+The text may be hostile; nothing worse than a `NoTaskListError` may happen.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.tasks.errors import NoTaskListError
+from atomic.tasks.task import NoTaskListError
 
-MAX_DEPTH = 100  # of nested values: what is read must be writable from any depth of the stack
+MAX_DEPTH = 100  # of nested values, so that the list can be written at any depth of the stack
 
 Item = dict[str, Any]
 
 
 def read_document(source: object, keys: Sequence[str]) -> tuple[list[Any], Item, str]:
-    """Return the list that is the document or is under one of the keys, what is beside it, and that key.
+    """Return the list of a document, the other keys of the document, and the key of the list.
 
-    Of several lists the first that is not empty counts.
+    The list is the document or under one of `keys`; the first that is not empty counts.
 
     Raises:
-        NoTaskListError: there is none.
+        NoTaskListError: the document has no list.
     """
-    document, beside, key = _decode(source), dict[str, Any](), ""
+    document = _decode(source)
+    beside: Item = {}
+    key = ""
     if isinstance(document, dict):
         beside = cast("Item", document)
         found = [key for key in keys if isinstance(beside.get(key), list)]
@@ -44,14 +46,14 @@ def read_document(source: object, keys: Sequence[str]) -> tuple[list[Any], Item,
 
 
 def text_of(value: object) -> str:
-    """Show any value as text: itself if it is one, else as JSON."""
+    """Return a text as it is, and any other value as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def kind_of(value: object) -> str:
-    """Say what a value is, in the words of JSON."""
+    """Return the JSON type of a value, for a message."""
     match value:
         case None:
             return "null"
@@ -76,7 +78,7 @@ def _decode(source: object) -> object:
             document = msgspec.json.decode(_repair(text))
     except RecursionError:
         raise NoTaskListError(f"nested more than {MAX_DEPTH} levels deep") from None
-    except (ValueError, TypeError) as error:  # each way in which text can be no JSON, and data no plain data
+    except (ValueError, TypeError) as error:  # the text is not JSON, or the data is not plain data
         raise NoTaskListError(" ".join(str(error).split())) from error
     if _is_deep(document):
         raise NoTaskListError(f"nested more than {MAX_DEPTH} levels deep")
@@ -84,20 +86,21 @@ def _decode(source: object) -> object:
 
 
 def _encode(data: object) -> bytes | str:
-    """Make text of data: one way in for both, and the caller's lists cannot change under us."""
+    """Encode data, so that text and data are read in the same way and the data is copied."""
     try:
         return msgspec.json.encode(data)
     except UnicodeEncodeError:
-        import json  # it escapes half a surrogate pair, which `_repair` can then see
+        import json  # it escapes a lone surrogate, which `_repair` then replaces
 
         return json.dumps(msgspec.to_builtins(data))
 
 
 def _repair(text: str | bytes) -> str:
-    """Make JSON of what is nearly JSON.
+    """Return valid JSON for text that is nearly JSON.
 
-    A byte-order mark, another encoding, raw line breaks in a text, half a surrogate pair and numbers that no
-    machine can hold: programs and the cut-off answers of agents contain them. Slower than msgspec, so it comes second.
+    Programs and agents write byte-order marks, other encodings, raw line breaks in texts,
+    lone surrogates and numbers that are too big. This is slower than msgspec, so it is
+    tried second.
     """
     import json
 
@@ -127,6 +130,11 @@ def _is_deep(document: object) -> bool:
 
 
 def _children(value: object) -> list[Any]:
-    """The values within a value that may have values themselves."""
-    values = cast("Item", value).values() if isinstance(value, dict) else cast("list[Any]", value)
-    return [child for child in values if isinstance(child, (dict, list))] if isinstance(value, (dict, list)) else []
+    """Return the inner objects and lists of a value."""
+    if isinstance(value, dict):
+        values = list(cast("Item", value).values())
+    elif isinstance(value, list):
+        values = cast("list[Any]", value)
+    else:
+        return []
+    return [child for child in values if isinstance(child, (dict, list))]

@@ -1,9 +1,11 @@
-"""Make tasks of what people, agents and other tools write: read leniently, so that writing can be strict.
+"""Read tasks leniently, as people, agents and other tools write them.
 
-A feature list is a task list in other words: `acceptanceCriteria` and `steps` are `acceptance`, `passes` is a status.
+A feature list is a task list with other names: `acceptanceCriteria` and `steps` are
+`acceptance`, `passes` is a status.
 
-Nothing is dropped in silence. A key that no field knows goes to `metadata`; a value that cannot be understood goes
-there too and is a problem. The order of the tasks means something, the order of keys never does.
+Nothing is dropped silently. An unknown key goes to `metadata`. A value that cannot be read
+goes there too and is reported as a problem. The order of tasks matters, the order of keys
+does not.
 """
 
 from __future__ import annotations
@@ -15,11 +17,17 @@ from typing import Any, cast
 import msgspec
 
 from atomic.tasks.documents import Item, kind_of, read_document, text_of
-from atomic.tasks.errors import UnknownStatusError
-from atomic.tasks.ids import clean_id, unique_ids
-from atomic.tasks.task import ProblemKind, Task, TaskProblem, TaskStatus
+from atomic.tasks.task import (
+    ProblemKind,
+    Task,
+    TaskProblem,
+    TaskStatus,
+    UnknownStatusError,
+    clean_id,
+    unique_ids,
+)
 
-# field -> the spellings of its key, best first; others may differ in case, "_", "-" and blanks
+# The spellings of each field's key, best first. Case, "_", "-" and spaces may differ.
 _SPELLINGS = {
     "id": ("id",),
     "title": ("title", "name", "content"),
@@ -55,7 +63,7 @@ Report = Callable[[ProblemKind, str], None]
 
 
 class Reading(msgspec.Struct):
-    """What was found in a document."""
+    """The tasks, problems and metadata of a document."""
 
     tasks: list[Task]
     problems: list[TaskProblem]
@@ -66,29 +74,28 @@ def read_tasks(source: object) -> Reading:
     """Read a task list or a feature list from JSON text or from plain data.
 
     Raises:
-        NoTaskListError: it is neither a list of tasks nor an object that has one.
+        NoTaskListError: it is neither a list of tasks nor an object with one.
     """
     items, beside, key = read_document(source, ("tasks", FEATURES))
     beside.pop("version", None)
     reading = Reading([], [], _list_metadata(beside))
     drafts = [_Draft(item) for item in _objects(items, reading)]
-    ids, problems = unique_ids(
-        # Features often have no ids: their positions are their ids, and that is no problem.
-        [
-            draft.id or (str(position) if key == FEATURES or draft.is_feature else "")
-            for position, draft in enumerate(drafts, 1)
-        ]
-    )
+    given: list[str] = []
+    for position, draft in enumerate(drafts, 1):
+        # Features often have no ids. They get their positions, which is not a problem.
+        has_position = key == FEATURES or draft.is_feature
+        given.append(draft.id or (str(position) if has_position else ""))
+    ids, problems = unique_ids(given)
     reading.problems += problems
     reading.tasks = [draft.task(id, reading.problems) for draft, id in zip(drafts, ids, strict=True)]
     return reading
 
 
 def read_status(value: object) -> TaskStatus:
-    """Find the status that a word means; nothing means pending.
+    """Return the status that a word means; an empty one means pending.
 
     Raises:
-        UnknownStatusError: it means none.
+        UnknownStatusError: the word means no status.
     """
     word = text_of(value).translate(_SQUEEZE).casefold()
     if not word:
@@ -101,7 +108,7 @@ def read_status(value: object) -> TaskStatus:
 def _objects(items: list[Any], reading: Reading) -> list[Item]:
     for position, item in enumerate(items, 1):
         if not isinstance(item, dict):
-            message = f"item {position} of the list is {kind_of(item)} and no task: {text_of(item)[:80]}"
+            message = f"item {position} of the list is {kind_of(item)}, not a task: {text_of(item)[:80]}"
             reading.problems.append(TaskProblem("", ProblemKind.UNREADABLE, message))
     return [item for item in items if isinstance(item, dict)]
 
@@ -115,10 +122,10 @@ def _list_metadata(beside: Item) -> Item:
 
 
 class _Draft:
-    """A task on its way from loose keys to fields."""
+    """A task whose keys are assigned to fields but not read yet."""
 
     def __init__(self, item: Item) -> None:
-        self._extra: Item = {}  # what no field takes
+        self._extra: Item = {}  # keys without a field
         self._given: dict[str, list[tuple[int, str, Any]]] = {}
         for key, value in item.items():
             field, rank = _EXACT.get(key) or _SIMILAR.get(key.translate(_SQUEEZE).casefold()) or ("", 0)
@@ -135,12 +142,13 @@ class _Draft:
         self._item = item
 
     def task(self, id: str, problems: list[TaskProblem]) -> Task:
-        """Fill in the fields; what cannot be understood is reported under the id that the task gets."""
+        """Return the task; values that cannot be read are reported under its id."""
 
         def report(kind: ProblemKind, message: str) -> None:
             problems.append(TaskProblem(id, kind, message))
 
-        description, title = text_of(self._one("description")), self._one("title")
+        description = text_of(self._one("description"))
+        title = self._one("title")
         task = Task(
             id=id,
             title=text_of(title) if title is not None else _first_line(description) or f"Task {id}",
@@ -153,11 +161,11 @@ class _Draft:
         )
         has_text = text_of(title).strip() or description.strip() or task.acceptance
         if not has_text and not task.status.is_done:
-            report(ProblemKind.NO_TEXT, "has neither a title nor a description, so nobody can work on it: add one")
+            report(ProblemKind.NO_TEXT, "has neither a title nor a description, so no worker can do it: add one")
         return task
 
     def _one(self, field: str) -> Any:
-        """Take the best value for a field: the first that says something; the others become metadata."""
+        """Return the best value for a field: the first that is not empty. Others become metadata."""
         entries = [entry for entry in self._given.get(field, ()) if entry[2] is not None]
         if not entries:
             return None
@@ -166,7 +174,7 @@ class _Draft:
         return best[2]
 
     def _all(self, field: str, *, split: str | None = None) -> list[Any]:
-        """Take all values for a field, each of which may be a list or a single one."""
+        """Return all values for a field, each of which may be a list or a single value."""
         values: list[Any] = []
         for _, _, value in self._given.get(field, ()):
             if isinstance(value, str):
@@ -176,7 +184,8 @@ class _Draft:
         return [value for value in values if value is not None and value != ""]
 
     def _status(self, report: Report) -> TaskStatus:
-        value, passes = self._one("status"), self._one("passes")
+        value = self._one("status")
+        passes = self._one("passes")
         try:
             status = read_status(value)
         except UnknownStatusError as error:
@@ -191,13 +200,13 @@ class _Draft:
             return None
         number = _number(value)
         if number is None:
-            report(ProblemKind.UNREADABLE, f'priority "{text_of(value)}" is no number, taken as none')
+            report(ProblemKind.UNREADABLE, f'priority "{text_of(value)}" is not a number, ignored')
             self._extra["priority"] = value
         return number
 
     def _metadata(self, report: Report) -> Item:
         metadata = self._one("metadata")
-        if self.is_feature:  # all of it is kept, so that a feature list can be made of the tasks again
+        if self.is_feature:  # everything is kept, so that the feature list can be restored
             self._extra = {**self._item, **self._extra}
             self._extra.pop("metadata", None)
         if not isinstance(metadata, dict):
@@ -205,7 +214,8 @@ class _Draft:
         inner = cast("Item", metadata)
         for key in sorted(self._extra.keys() & inner.keys()):
             if self._extra[key] != inner[key]:
-                report(ProblemKind.UNREADABLE, f'"{key}" stands in the metadata and beside it, which is left out')
+                message = f'"{key}" is in the metadata and in the task; the one in the task is ignored'
+                report(ProblemKind.UNREADABLE, message)
         return {**self._extra, **inner}
 
 
@@ -226,7 +236,7 @@ def _checked_status(status: TaskStatus | None, passes: object, report: Report) -
 
 
 def _blocker(value: object) -> str:
-    """Read the id of a blocker; what is none stays as an id that no task has, so that nothing starts too early."""
+    """Return the id of a blocker. An unreadable one becomes an unknown id, so no task starts too early."""
     if isinstance(value, dict):
         value = cast("Item", value).get("id", value)
     return clean_id(value) or ("" if isinstance(value, str) else text_of(value))

@@ -1,4 +1,4 @@
-"""A list of tasks: what is in it, what is wrong with it, and which task may start now."""
+"""A list of tasks: read, write and change it, and find the tasks that may start now."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from typing import Any, Self
 
 import msgspec
 
-from atomic.tasks.errors import NoTaskListError, TaskNotFoundError, TasksError
-from atomic.tasks.file import AnyPath, read_file, write_file
-from atomic.tasks.ids import clean_id, unique_ids
+from atomic.base.files import replace_file
+from atomic.base.untrusted_files import AnyPath, read_bounded
 from atomic.tasks.lenient import read_status, read_tasks
 from atomic.tasks.readiness import Readiness
-from atomic.tasks.task import Task, TaskProblem, TaskStatus
+from atomic.tasks.task import (
+    NoTaskListError,
+    Task,
+    TaskFileError,
+    TaskNotFoundError,
+    TaskProblem,
+    TasksError,
+    TaskStatus,
+    clean_id,
+    unique_ids,
+)
 
 VERSION = "1.0"
+MAX_BYTES = 256 * 1024 * 1024  # far above any usable list; a wrong path must not fill the memory
 
 
 class _Document(msgspec.Struct):
@@ -24,7 +34,7 @@ class _Document(msgspec.Struct):
 
 
 class TaskList:
-    """Tasks in the order of their file. Only statuses change; a changed list is on the disk after `write`."""
+    """Tasks in the order of their file. Only statuses change, and only `write` saves them."""
 
     def __init__(
         self,
@@ -41,23 +51,28 @@ class TaskList:
 
     @classmethod
     def parse(cls, source: object) -> Self:
-        """Read JSON text, or the data that it stands for: `{"tasks": [...]}`, `{"features": [...]}` or the list alone.
+        """Read JSON text or data: `{"tasks": [...]}`, `{"features": [...]}` or only the list.
 
         Raises:
-            NoTaskListError: it is no task list; whatever is wrong with single tasks is in `problems`.
+            NoTaskListError: it is not a task list. Problems of single tasks are in `problems`.
         """
         reading = read_tasks(source)
         return cls(reading.tasks, metadata=reading.metadata, problems=reading.problems)
 
     @classmethod
     def read(cls, path: AnyPath) -> Self:
-        """Read a file.
+        """Read a regular file.
 
         Raises:
             TaskFileError: it cannot be read.
-            NoTaskListError: it is no task list.
+            NoTaskListError: it is not a task list.
         """
-        data = read_file(path)
+        try:
+            data = read_bounded(path, MAX_BYTES)
+        except OSError as error:
+            raise TaskFileError("read", str(path), error.strerror or str(error)) from error
+        except ValueError as error:  # a NUL in the name
+            raise TaskFileError("read", str(path), str(error)) from error
         try:
             return cls.parse(data)
         except NoTaskListError as error:
@@ -65,42 +80,43 @@ class TaskList:
 
     @property
     def tasks(self) -> list[Task]:
-        """All tasks, in the order of the file."""
+        """Return all tasks, in the order of the file."""
         return list(self._tasks)
 
     def require(self, id: str) -> Task:
-        """Find a task by its id.
+        """Return a task by its id.
 
         Raises:
-            TaskNotFoundError: there is none.
+            TaskNotFoundError: the list has no such task.
         """
         return self._tasks[self._require(id)]
 
     def ready(self) -> list[Task]:
-        """List the tasks that may start now, most urgent first."""
+        """Return the tasks that may start now, most urgent first."""
         return [self._tasks[i] for i in self._readiness.ready()]
 
     def waiting(self) -> dict[str, str]:
-        """Say why each task cannot start that is neither ready nor running nor ended."""
+        """Return why tasks cannot start, by id, for all that are not ready, running or ended."""
         return self._readiness.waiting()
 
     def set_status(self, id: str, status: TaskStatus | str) -> Task:
-        """Change the status of a task; one that is set in progress is being worked on and not ready.
+        """Change the status of a task. A task that is set in progress is no longer ready.
 
         Raises:
-            TaskNotFoundError: there is no such task.
-            UnknownStatusError: there is no such status.
+            TaskNotFoundError: the list has no such task.
+            UnknownStatusError: the status does not exist.
         """
-        i, status = self._require(id), read_status(status)
+        i = self._require(id)
+        status = read_status(status)
         task = self._tasks[i] = msgspec.structs.replace(self._tasks[i], status=status)
         self._readiness.change(i, status)
         return task
 
     def dump(self) -> str:
-        """Write the list as JSON: every field, keys in one order, for people and for `git diff`.
+        """Return the list as JSON with every field, in a fixed order for `git diff`.
 
         Raises:
-            TasksError: somebody put something into a task that is no data.
+            TasksError: a task contains a value that JSON cannot represent.
         """
         document = _Document(VERSION, self._tasks, self.metadata)
         try:
@@ -110,12 +126,18 @@ class TaskList:
         return msgspec.json.format(data, indent=2).decode() + "\n"
 
     def write(self, path: AnyPath) -> None:
-        """Replace the file as a whole; when this returns it survives a power cut.
+        """Replace the file atomically. The new content survives a power cut after this call.
 
         Raises:
-            TaskFileError: it cannot be written; the old content stands.
+            TaskFileError: it cannot be written; the old content stays.
         """
-        write_file(path, self.dump().encode())
+        data = self.dump().encode()
+        try:
+            replace_file(path, data)
+        except OSError as error:
+            raise TaskFileError("written", str(path), error.strerror or str(error)) from error
+        except ValueError as error:  # a NUL in the name
+            raise TaskFileError("written", str(path), str(error)) from error
 
     def _require(self, id: str) -> int:
         number = self._number.get(clean_id(id))
@@ -125,16 +147,16 @@ class TaskList:
 
 
 def convert_feature_list(source: object) -> TaskList:
-    """Make tasks of a feature list, as `TaskList.parse` does.
+    """Read a feature list, as `TaskList.parse` does.
 
     Raises:
-        NoTaskListError: it is no feature list.
+        NoTaskListError: it is not a feature list.
     """
     return TaskList.parse(source)
 
 
 def _with_clean_ids(tasks: list[Task]) -> tuple[list[Task], list[TaskProblem]]:
-    """Bring the ids of tasks that somebody built to the form that reading gives them."""
+    """Clean the ids of tasks that were not read from a document."""
     ids, problems = unique_ids([clean_id(task.id) for task in tasks])
     return [_with_ids(task, id) for task, id in zip(tasks, ids, strict=True)], problems
 

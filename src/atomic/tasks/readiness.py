@@ -1,7 +1,8 @@
-"""Which tasks may start now, kept up to date with each change of a status.
+"""Track which tasks may start now, through all changes of statuses.
 
-A change costs what it touches: the tasks that wait for the changed one, and, when a task fails, those behind it.
-All walks are loops over numbers: the position of a task is its number, and no chain is too long for the stack.
+The cost of a change is proportional to the tasks that wait for the changed one, and after
+a failure to all tasks that depend on it. Tasks are numbered by position, and all walks
+are loops, so that no chain exceeds the stack.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from atomic.tasks.cycles import Cycle, find_cycles
 from atomic.tasks.task import ProblemKind, Task, TaskProblem, TaskStatus, named
 
-SHOWN_OF_CYCLE = 100  # ids; more than that nobody reads
+MAX_SHOWN = 100  # ids of a cycle in a message
 
 
 class Readiness:
-    """The dependencies of tasks whose ids are unique, and what they allow."""
+    """The dependencies of tasks with unique ids, and the tasks that they allow to start."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._ids = [task.id for task in tasks]
@@ -32,15 +33,16 @@ class Readiness:
         self._cycles = [(cycle.members, self._cycle_text(cycle)) for cycle in self._find_cycles()]
         self._cycle_of = {i: text for members, text in self._cycles for i in members}
 
-        # Found in progress means interrupted: it may start again. Only a change can make it really in progress.
+        # A task that is read as in progress was interrupted and may start again. Only a
+        # change of its status means that a worker has it.
         self._may_start = bytearray(s is TaskStatus.PENDING or s is TaskStatus.IN_PROGRESS for s in self._status)
-        self._behind_failure = bytearray(len(tasks))
+        self._after_failure = bytearray(len(tasks))
         self._spread(self._failed())
         self._open = [sum(not self._status[b].is_done for b in blockers) for blockers in self._blockers]
         for i in self._unknown.keys() | self._cycle_of.keys():
-            self._open[i] += 1  # a blocker that is never done
+            self._open[i] += 1  # such a blocker is never done
 
-        # Sets and sorts are cheap for ranks, small numbers that are compared at once.
+        # Ranks are small integers, which are cheap to sort and to keep in sets.
         self._by_rank = sorted(range(len(tasks)), key=lambda i: _urgency(tasks[i].priority, i))
         self._rank = [0] * len(tasks)
         for rank, i in enumerate(self._by_rank):
@@ -51,14 +53,15 @@ class Readiness:
             self._refresh(i)
 
     def ready(self) -> list[int]:
-        """Number the tasks that may start, most urgent first."""
+        """Return the numbers of tasks that may start, most urgent first."""
         if self._in_order is None:
             self._in_order = [self._by_rank[rank] for rank in sorted(self._ready)]
         return self._in_order
 
     def change(self, i: int, status: TaskStatus) -> None:
-        """Note that a task has this status now."""
-        before, self._status[i] = self._status[i], status
+        """Update the status of a task."""
+        before = self._status[i]
+        self._status[i] = status
         self._may_start[i] = status is TaskStatus.PENDING
         self._refresh(i)
         if before.is_done != status.is_done:
@@ -67,13 +70,13 @@ class Readiness:
                 self._open[dependent] += step
                 self._refresh(dependent)
         if before is not TaskStatus.FAILED and status is TaskStatus.FAILED:
-            for behind in self._spread([i]):
-                self._refresh(behind)
+            for dependent in self._spread([i]):
+                self._refresh(dependent)
         elif before is TaskStatus.FAILED and status is not TaskStatus.FAILED:
             self._forgive()
 
     def waiting(self) -> dict[str, str]:
-        """Say why each task cannot start that is neither ready nor running nor ended."""
+        """Return why tasks cannot start, by id, for all that are not ready, running or ended."""
         causes = self._causes()
         return {
             self._ids[i]: self._reason(i, causes.get(i))
@@ -82,12 +85,10 @@ class Readiness:
         }
 
     def problems(self) -> list[TaskProblem]:
-        """Name what keeps tasks from ever being ready, in the order of the tasks."""
+        """Return the problems because of which tasks are never ready, in the order of the tasks."""
         found = [(i, ProblemKind.UNKNOWN_BLOCKER, self._unknown_text(i)) for i in self._unknown]
         found += [(members[0], ProblemKind.CYCLE, text) for members, text in self._cycles]
         return [TaskProblem(self._ids[i], kind, message) for i, kind, message in sorted(found)]
-
-    # ---- what is known from the start
 
     def _resolve(self, tasks: Sequence[Task]) -> None:
         number = {id: i for i, id in enumerate(self._ids)}
@@ -105,7 +106,7 @@ class Readiness:
 
     def _cycle_text(self, cycle: Cycle) -> str:
         ids = [self._ids[i] for i in cycle.way]
-        shown = ids[:SHOWN_OF_CYCLE]
+        shown = ids[:MAX_SHOWN]
         if len(ids) > len(shown):
             shown.append(f"({len(ids) - len(shown)} more)")
         text = f"cycle {' -> '.join([*shown, ids[0]])} (each waits for the next)"
@@ -113,11 +114,9 @@ class Readiness:
         others = [self._ids[i] for i in cycle.members if i not in on_the_way]
         return f"{text}; other cycles go through {named(others)}" if others else text
 
-    # ---- what changes
-
     def _refresh(self, i: int) -> None:
         rank = self._rank[i]
-        is_ready = self._may_start[i] and not self._open[i] and not self._behind_failure[i]
+        is_ready = self._may_start[i] and not self._open[i] and not self._after_failure[i]
         if is_ready and rank not in self._ready:
             self._ready.add(rank)
             self._in_order = None
@@ -129,30 +128,28 @@ class Readiness:
         return [i for i, status in enumerate(self._status) if status is TaskStatus.FAILED]
 
     def _spread(self, failed: Iterable[int]) -> list[int]:
-        """Mark all that is behind these tasks; return what was not marked before."""
+        """Mark all tasks that depend on failed ones, and return the newly marked ones."""
         marked: list[int] = []
         walk = list(failed)
         while walk:
             for dependent in self._dependents[walk.pop()]:
-                if not self._behind_failure[dependent]:
-                    self._behind_failure[dependent] = 1
+                if not self._after_failure[dependent]:
+                    self._after_failure[dependent] = 1
                     marked.append(dependent)
                     walk.append(dependent)
         return marked
 
     def _forgive(self) -> None:
-        """Mark anew: whether a task is still behind another failure cannot be told by counting where cycles are."""
-        before = self._behind_failure
-        self._behind_failure = bytearray(len(before))
+        """Mark all tasks again. Counting failures per task would be wrong where cycles are."""
+        before = self._after_failure
+        self._after_failure = bytearray(len(before))
         self._spread(self._failed())
-        for i, (was, now) in enumerate(zip(before, self._behind_failure, strict=True)):
+        for i, (was, now) in enumerate(zip(before, self._after_failure, strict=True)):
             if was != now:
                 self._refresh(i)
 
-    # ---- reasons
-
     def _causes(self) -> dict[int, int]:
-        """For each task behind a failure, the nearest task that failed."""
+        """Return the nearest failed task for each task that depends on one."""
         causes: dict[int, int] = {}
         walk = deque((i, i) for i in self._failed())
         while walk:
