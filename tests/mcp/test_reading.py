@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc
 from atomic.mcp import Location, McpEntry, McpList, McpVariableError, Origin, Transport, load_mcp_entries
 from atomic.providers import McpServer
 from tests.timing import judge
@@ -199,7 +199,7 @@ def test_a_file_that_is_the_projects_and_the_users_is_the_users(home: Path) -> N
 BROKEN = [
     ('{\n "mcpServers": {\n', 3, "not JSON"),
     ("{ /* one\n two\n three */ nonsense }", 3, "not JSON"),
-    ("[]", 1, "no object"),
+    ("[]", 1, "not an object"),
     ('{"mcpServers": []}', 1, "must be an object"),
     ('{"mcpServers": {\n"box": 5}}', 2, "must be an object"),
     ('{"mcpServers": {\n\n"box": {}}}', 3, 'neither a "command" nor a "url"'),
@@ -267,7 +267,7 @@ def test_hostile_text_takes_no_time(home: Path, project: Path) -> None:
 
 def test_json_with_comments_keeps_its_lines() -> None:
     with pytest.raises(json.JSONDecodeError) as error:
-        jsonc.parse('{"a": "/* no comment */", /*\n\n*/ // more\n "b": ?}')
+        parse_jsonc('{"a": "/* no comment */", /*\n\n*/ // more\n "b": ?}')
     assert error.value.lineno == 4
 
 

@@ -130,7 +130,7 @@ def device(path: Path) -> None:
     ("make", "reason"),
     [
         (Path.exists, "No such file or directory"),
-        (Path.mkdir, "Is a directory"),
+        (Path.mkdir, "not a regular file"),
         (os.mkfifo, "not a regular file"),
         (circle, "symbolic links"),
         (device, "not a regular file"),

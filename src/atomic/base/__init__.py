@@ -1,4 +1,4 @@
-"""What every room may use: errors, text, files, HTTP on loopback, redaction and usage.
+"""Shared by all rooms: errors, text, files, HTTP on loopback, redaction and usage.
 
 It must not know any other room. Start with `errors`.
 """

@@ -1,6 +1,6 @@
-"""Parse a list of words: flags, then a prompt. Used for command lines and for slash commands.
+"""Parse the arguments of command lines and slash commands: flags, then a prompt.
 
-argparse is not used: it would take dashes and words of a prompt for its own.
+argparse is not used, because it would parse dashes inside a prompt.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from atomic.base.flags import Flag
 
 
 class UsageError(AtomicError):
-    """The flags or words that a user gave make no valid command."""
+    """The arguments are not a valid command."""
 
     exit_code = ExitCode.USAGE
 
 
 class Arguments:
-    """The flags and words of a command; `is_marked` says that `--` ended the flags."""
+    """The flags and other words of a command; `is_marked` if `--` ended the flags."""
 
     def __init__(
         self,
@@ -51,11 +51,10 @@ class Arguments:
 
 
 def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, leading: int | None = None) -> Arguments:
-    """Parse flags up to the first other word, or `mixed` with the words; `--` ends the flags, `-` is a word.
+    """Parse flags up to the first other word, or `mixed` with other words.
 
-    `leading` is the number of words that flags may follow; the next word begins the prompt.
-
-    Raises UsageError with the nearest flag.
+    `--` ends the flags, and `-` is a word. Flags may follow the first `leading` words; the
+    next word begins the prompt. Raises UsageError with the nearest flag.
     """
     flags = tuple(flags)
     by_name = {name: flag for flag in flags for name in flag.names}
@@ -82,7 +81,7 @@ def parse(words: Sequence[str], flags: Iterable[Flag], *, mixed: bool = False, l
 
 
 def is_flag(word: str) -> bool:
-    """Return whether a word is a flag. One with blanks in its name is not: `-p "- tidy up"` is a prompt."""
+    """Return whether a word is a flag. With spaces in its name it is not: `-p "- tidy up"`."""
     return word.startswith("-") and word not in ("-", "--") and not any(map(str.isspace, word.partition("=")[0]))
 
 

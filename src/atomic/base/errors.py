@@ -53,7 +53,7 @@ def suggest(name: str, known: Iterable[str], *, otherwise: str = "", prefix: str
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", prefix: str = "") -> str:
-    """Return the hint of `suggest` in parentheses, to follow a message; an empty text if there is none."""
+    """Return the hint of `suggest` in parentheses, to follow a message; empty without a hint."""
     hint = suggest(name, known, otherwise=otherwise, prefix=prefix)
     return f" ({hint})" if hint else ""
 

@@ -1,6 +1,7 @@
-"""The flags of a run: those that every run has, and those that a workflow's configuration makes.
+"""The flags of every run, and the flags that the configuration of a workflow adds.
 
-Pure and quick to import: the command line, its help, a shell's Tab and slash commands all read the same table.
+Pure and quick to import: the command line, its help, shell completion and slash commands
+use the same table.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ _LONGEST_KEY = 64
 
 
 class Flag:
-    """A flag; with `value` it takes one, with `optional` only if a word that is no flag follows."""
+    """A flag. With `value` it takes one; with `optional` only if the next word is not a flag."""
 
     def __init__(
         self, *names: str, help: str, value: str = "", choices: Sequence[str] = (), optional: bool = False
     ) -> None:
-        self.names, self.help, self.value = names, help, value
-        self.choices, self.optional = choices, optional
+        self.names = names
+        self.help = help
+        self.value = value
+        self.choices = choices
+        self.optional = optional
 
     @property
     def name(self) -> str:
@@ -32,14 +36,14 @@ class Flag:
 
     @property
     def usage(self) -> str:
-        """The flag as help and hints show it: `--model MODEL`."""
+        """Return the flag for help and hints: `--model MODEL`."""
         return f"{self.name} {self.value}".strip()
 
 
 def flag_in_prompt(words: Iterable[str], flags: Iterable[Flag]) -> str:
-    """Return a sentence about the first word of a prompt that is a flag; an empty text if there is none.
+    """Return a warning if a word of a prompt is a flag, else an empty text.
 
-    What follows the first word of a prompt is the prompt, so a flag there is not set.
+    All words after the first word of a prompt belong to the prompt, so the flag is not set.
     """
     names = {name for flag in flags for name in flag.names}
     for word in words:
@@ -77,29 +81,31 @@ HOW = (
     LINES,
 )
 RUN = (*HOW, Flag("--resume", value="ID", help="continue a run of this workflow, as atomic resume does"))
-_RESERVED = {name for flag in (*RUN, HELP) for name in flag.names}  # no key of a workflow's config becomes one
+# Keys of a workflow's config do not become these flags.
+_RESERVED = {name for flag in (*RUN, HELP) for name in flag.names}
 
 
 class ConfigFlag(Flag):
-    """A flag that sets a key of a workflow's config; the type of the key's default says how it is read."""
+    """A flag that sets a key of a workflow's config; the type of the default decides how it is read."""
 
     def __init__(self, name: str, key: str, default: Any, *, value: str, help: str) -> None:
         super().__init__(name, help=help, value=value)
-        self.key, self.default = key, default
-        self.is_for_resume = True  # False: only a start takes it
+        self.key = key
+        self.default = default
+        self.is_for_resume = True  # False: only a new run takes it
 
     @property
     def is_limit(self) -> bool:
-        """Whether it bounds the iterations of a run: no number is below 0, and 0 is no limit."""
+        """Return whether it limits the iterations of a run; 0 then means no limit."""
         return _is_limit(self.key, self.default)
 
 
 def config_flags(
     config: Mapping[str, Any], described: Mapping[str, str] | None = None, on_resume: Sequence[str] | None = None
 ) -> list[ConfigFlag]:
-    """Return the flags that keys make; a key whose flag every run has already makes none.
+    """Return the flags for the keys of a config, except keys whose flag every run has.
 
-    `on_resume` are the keys that a resume may change; None: all.
+    `on_resume` are the keys that a resume may change; None means all.
     """
     from atomic.base.terminal import one_line
 
@@ -123,27 +129,37 @@ def _plain(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def _flag_of(key: str, default: Any, words: str) -> ConfigFlag | None:
-    """The flag of a key, with the author's words for what it does, else with what it takes."""
-    name, value, shown = _plain(key), "TEXT", (default or None) if words else default
+def _flag_of(key: str, default: Any, description: str) -> ConfigFlag | None:
+    """Return the flag of a key with the author's description, or one of its value."""
+    name = _plain(key)
+    value = "TEXT"
+    shown = (default or None) if description else default
     match default:
         case _ if _is_limit(key, default):
-            value, takes = "N", "a whole number; 0: no limit"
+            value = "N"
+            takes = "a whole number; 0: no limit"
         case False:
-            value, shown, takes = "", None, "switch it on"
+            value = ""
+            shown = None
+            takes = "switch it on"
         case True:
-            name, value, shown, takes = f"--no-{name.removeprefix('--')}", "", None, "switch it off"
+            name = f"--no-{name.removeprefix('--')}"
+            value = ""
+            shown = None
+            takes = "switch it off"
         case int():
-            value, takes = "N", "a whole number"
+            value = "N"
+            takes = "a whole number"
         case float():
-            value, takes = "NUMBER", "a number"
+            value = "NUMBER"
+            takes = "a number"
         case list() | tuple():
             takes = "a text; repeatable"
         case str() | None:
             takes = "a text"
         case _:
             return None
-    return ConfigFlag(name, key, default, value=value, help=_with_default(words or takes, shown))
+    return ConfigFlag(name, key, default, value=value, help=_with_default(description or takes, shown))
 
 
 def _is_limit(key: str, default: Any) -> bool:

@@ -1,7 +1,7 @@
 """Name a type whose module is imported only when the type is looked at.
 
-A module that imports a name for type checkers alone, because the import would be slow or circular, gives the name to
-`typing.get_type_hints` in this way:
+A module that imports a name only for type checkers, because the import would be slow or
+circular, makes it available to `typing.get_type_hints` in this way:
 
     if TYPE_CHECKING:
         from pathlib import Path

@@ -1,7 +1,7 @@
-"""Names in a project that steer programs: git, Atomic, the agents and the editors that start them.
+"""Names in a project that steer programs: git, Atomic, agents and editors.
 
-A file below one of these names can make a program run something. `workflows.executables` says in detail what an agent
-reads there; whoever only has to keep its hands off asks `steers`.
+A file with such a name in its path can make a program run something. Recordings may not
+write them. `loading.executables` lists in detail which files agents read.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ STEERING = frozenset(
 def steers(path: str) -> bool:
     """Return whether a path of a project has a part that steers programs.
 
-    Parts are compared as the most lenient file systems do it: without case, without characters that HFS+ ignores and
-    without dots and spaces at the end.
+    Parts are compared as the most lenient file systems do: without case, without
+    characters that HFS+ ignores and without dots and spaces at the end.
     """
     return any(_plain(part) in STEERING for part in PurePosixPath(path.replace("\\", "/")).parts)
 

@@ -1,9 +1,9 @@
-"""Text from outside as a terminal may see it: nothing in it is obeyed, hidden or reordered.
+"""Clean text from outside for terminals, so that nothing in it is obeyed, hidden or reordered.
 
-Everything that Atomic shows passes here: the command line, `--plain`, the screen, its messages and
-the logs that people read. Control characters become pictures of themselves (`␛`), invisible ones
-and those that turn the direction of writing become `�`. Emoji and the joiners of Arabic and Indic
-scripts stay. JSON keeps its meaning: there such characters are written as `\\uXXXX`. Pure.
+Everything that Atomic prints passes here: the command line, `--plain`, the screen and logs.
+Control characters become visible symbols (`␛`). Invisible characters and characters that
+change the direction of text become `�`. Emoji and the joiners of Arabic and Indic scripts
+stay. JSON keeps its meaning: there such characters are written as `\\uXXXX`. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BASE = "\N{DOTTED CIRCLE}"  # carries a mark that has no letter before it
 _CONTEXT = 8  # characters before a piece of a text that decide how its first one is shown
 
 _INVISIBLE = (
-    (0x80, 0x9F),  # C1: a terminal may take them for escapes
+    (0x80, 0x9F),  # C1: a terminal may read them as escapes
     (0xAD, 0xAD),
     (0x034F, 0x034F),
     (0x061C, 0x061C),
@@ -32,7 +32,7 @@ _INVISIBLE = (
     (0x2028, 0x202E),
     (0x2060, 0x206F),
     (0x3164, 0x3164),
-    (0xD800, 0xDFFF),  # halves of characters: no terminal could be sent them
+    (0xD800, 0xDFFF),  # lone surrogates cannot be encoded
     (0xFE00, 0xFE0F),
     (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0),
@@ -40,36 +40,36 @@ _INVISIBLE = (
     (0xFFFE, 0xFFFF),
     (0x1BCA0, 0x1BCA3),
     (0x1D173, 0x1D17A),
-    (0xE0000, 0xE0FFF),  # tags and more variation selectors: whole texts can hide in them
+    (0xE0000, 0xE0FFF),  # tags and variation selectors can hide whole texts
 )
 _EMOJI = "\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _JOINING_SCRIPTS = "\u0600-\u06ff\u0750-\u077f\u0870-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17b3\ufb50-\ufdff"
 
 
 def harmless(text: str) -> str:
-    """Return a text that a terminal only shows; line ends and tabs stay."""
+    """Return a text that a terminal only displays; line breaks and tabs stay."""
     if text.isascii() and text.isprintable():
         return text
     if _unsafe().search(text) is not None:
-        text = _unsafe().sub(_picture, text.replace("\r\n", "\n"))
+        text = _unsafe().sub(_symbol, text.replace("\r\n", "\n"))
     return text if text.isascii() else _with_few_marks(text)
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line that a terminal only shows."""
+    """Return a text as one line that a terminal only displays."""
     return harmless(" ".join(text.split()))
 
 
 def without_joiners(text: str) -> str:
-    """Return a text without the joiners and selectors that `harmless` lets pass.
+    """Return a text without the joiners and selectors that `harmless` keeps.
 
-    The parts of an emoji are then shown side by side: only so does everyone agree on its width.
+    The parts of an emoji are then separate characters, whose width is the same everywhere.
     """
     return text if text.isascii() else _joiners().sub("", text)
 
 
 class HarmlessStream:
-    """Cleans the pieces of one text, so that what belongs together across two of them stays so."""
+    """Cleans the pieces of one text; a sequence across two pieces is cleaned as one."""
 
     def __init__(self) -> None:
         self._before = ""
@@ -83,7 +83,7 @@ class HarmlessStream:
 
 
 def escaped_json(text: str) -> str:
-    """Return the same JSON, with `\\uXXXX` for what a terminal would obey, hide or reorder."""
+    """Return the same JSON with `\\uXXXX` for characters that a terminal would obey, hide or reorder."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _unsafe_in_json().sub(_escape, text)
@@ -95,7 +95,7 @@ def _classes(*, controls: str) -> str:
 
 @cache
 def _unsafe() -> re.Pattern[str]:
-    """Compiled when it is first needed: most output is plain ASCII."""
+    """Return the pattern, compiled at first use: most output is plain ASCII."""
     import re
 
     kept = (
@@ -121,7 +121,7 @@ def _joiners() -> re.Pattern[str]:
     return re.compile("[\u200c\u200d\ufe0e\ufe0f]")
 
 
-def _picture(found: re.Match[str]) -> str:
+def _symbol(found: re.Match[str]) -> str:
     code = ord(found[0])
     if code < 0x20:
         return chr(0x2400 + code)
@@ -137,7 +137,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _with_few_marks(text: str) -> str:
-    """Leave no letter more marks than it can carry, and no mark without a letter."""
+    """Limit the marks of each letter, and give a mark without a letter a base."""
     if not any(map(_is_mark, set(text))):
         return text
     return "\n".join(map(_line_with_few_marks, text.split("\n")))

@@ -6,9 +6,8 @@ than a limit of bytes is read. A link that leads out of a folder is not followed
 * `read_bounded`, `read_bounded_text`, `read_start` and `open_regular` take any path.
 * `read_inside` reads a file that must lie below one of several folders.
 * `Root` reads files below a folder that must belong to certain users.
-* `open_folder`, `open_file` and the functions beside them return descriptors. They open a path
-  step by step from its root and follow no link, so a folder that is swapped for a link meanwhile
-  is an error.
+* `open_folder`, `open_file` and the like return descriptors. They open a path step by step from
+  its root and follow no link, so a folder that is replaced by a link at that moment is an error.
 
 All of them raise OSError; `RefusedFileError` is the one for a file that may not be read.
 """
@@ -76,7 +75,7 @@ def open_regular(path: AnyPath, *, follow_links: bool = True) -> BinaryIO:
     flags = _FILE_FLAGS if follow_links else _FILE_FLAGS | os.O_NOFOLLOW
     descriptor = os.open(path, flags)
     try:
-        require_regular(os.fstat(descriptor), path)  # it may have been replaced meanwhile
+        require_regular(os.fstat(descriptor), path)  # it may have been replaced
     except RefusedFileError:
         os.close(descriptor)
         raise

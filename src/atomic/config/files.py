@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from atomic.base.toml import DeepKeyError, load_toml
+from atomic.base.formats import DeepKeyError, parse_toml
 from atomic.base.untrusted_files import RefusedFileError, read_bounded
 from atomic.config.settings import ConfigError
 
@@ -49,7 +49,7 @@ def read_file(path: Path) -> ConfigFile:
         raise ConfigError(path, 1, f"this file cannot be read: {error.strerror or error}") from error
     try:
         text = content.decode()
-        return ConfigFile(path, text, load_toml(text))
+        return ConfigFile(path, text, parse_toml(text))
     except UnicodeDecodeError as error:
         raise ConfigError(path, content.count(b"\n", 0, error.start) + 1, "this is not UTF-8 text") from error
     except DeepKeyError as error:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc
 from atomic.entities.errors import FormatError
 from atomic.entities.frontmatter import Fields, Value, is_true, text
 from atomic.entities.model import Body, Entity, EntityKind, Source
@@ -60,7 +60,7 @@ def parse_config(source: Source, config: str, resolve: Resolve) -> Iterator[Enti
     Raises FormatError if the file cannot be parsed.
     """
     try:
-        settings = jsonc.parse(config)
+        settings = parse_jsonc(config)
     except json.JSONDecodeError as error:
         raise FormatError(error.msg, error.lineno) from error
     except ValueError as error:

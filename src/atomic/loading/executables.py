@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc, parse_toml
 from atomic.base.untrusted_files import FoundFile, Root
 from atomic.config import atomic_home, main_checkout, up_to_repository
 from atomic.entities.registry import find_covering
@@ -141,10 +141,8 @@ def _configured_checks(root: Root) -> Iterator[_Found]:
     file = root.read(".atomic/config.toml")
     if file is None:
         return
-    from atomic.base.toml import load_toml  # most projects have no such file
-
     try:
-        data: Any = load_toml(file.data.decode())
+        data: Any = parse_toml(file.data.decode())
     except (ValueError, RecursionError):  # the reader of the settings reports the error
         return
     for table in _table(data.get("workflows")).values():
@@ -194,7 +192,7 @@ def _by_key(keys: Mapping[str, Kind], harmless: frozenset[str] | None = None) ->
     def judge(file: FoundFile) -> Sequence[Kind]:
         try:
             text = file.data.decode("utf-8-sig")
-            data = jsonc.parse(text) if text.strip() else {}
+            data = parse_jsonc(text) if text.strip() else {}
         except (ValueError, RecursionError):
             return (Kind.SETTINGS,)
         used = {key for key, value in data.items() if value}

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from atomic.base import jsonc
-from atomic.base.toml import load_toml
+from atomic.base.formats import parse_jsonc, parse_toml
 from atomic.base.untrusted_files import FoundFile, Root
 
 MAX_SCRIPT = 16 * 1024 * 1024  # bytes of a script or program
@@ -108,7 +107,7 @@ def _texts(settings: FoundFile) -> Iterator[str]:
     if not settings.name.endswith((".json", ".jsonc", ".toml")):
         return
     try:
-        data: Any = load_toml(text) if settings.name.endswith(".toml") else jsonc.parse(text)
+        data: Any = parse_toml(text) if settings.name.endswith(".toml") else parse_jsonc(text)
     except (ValueError, RecursionError):
         yield text
         return

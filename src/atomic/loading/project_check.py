@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from atomic.base.formats import parse_toml
 from atomic.base.untrusted_files import Root
 
 _MAX_FILES = 10_000  # files among which tests are searched
@@ -73,10 +74,8 @@ def _python_check(root: Root) -> CheckCommand | None:
 
 def _names_pytest(text: str) -> bool:
     """Return whether pytest is configured, or among the dependencies of any kind."""
-    from atomic.base.toml import load_toml  # most projects have no such file
-
     try:
-        data: Any = load_toml(text)
+        data: Any = parse_toml(text)
     except (ValueError, RecursionError):  # pytest reports the error
         return False
     tools = _table(data, "tool")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc
 from atomic.base.untrusted_files import read_inside, reason_of
 from atomic.config import atomic_home, find_project
 from atomic.mcp.dialects import Finding, Off, Source, read_servers
@@ -124,7 +124,7 @@ class _Reading:
             return
         try:
             text = content.decode("utf-8-sig")
-            data = jsonc.parse(text) if text.strip() else {}
+            data = parse_jsonc(text) if text.strip() else {}
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             self.diagnostics.append(McpDiagnostic(path, line, "this is not UTF-8 text"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc
 from atomic.config import EnvSettings, ProviderSettings, Settings
 from atomic.providers import AgentSpec, McpServer, ProviderError, SessionOptions
 from atomic.providers.opencode.configuration import CONTENT, merge, read_user_configuration, without_asking
@@ -226,8 +226,8 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(), json_values))
 def test_plain_json_is_read_as_it_is(value: dict[str, Any]) -> None:
-    assert jsonc.parse(json.dumps(value)) == value
-    assert jsonc.parse(json.dumps(value, ensure_ascii=False, indent=1)) == value
+    assert parse_jsonc(json.dumps(value)) == value
+    assert parse_jsonc(json.dumps(value, ensure_ascii=False, indent=1)) == value
 
 
 def test_comments_and_trailing_commas_are_passed_over_but_not_in_texts() -> None:
@@ -235,14 +235,14 @@ def test_comments_and_trailing_commas_are_passed_over_but_not_in_texts() -> None
     { /* a "text" */ "url": "http://x//y", // "plugin": 1
       "list": [1, 2, /* 3 */ ], "quote": "\\"// no comment",
     }"""
-    assert jsonc.parse(text) == {"url": "http://x//y", "list": [1, 2], "quote": '"// no comment'}
-    assert jsonc.parse('{ // ends here\r "plugin": 1}') == {"plugin": 1}
+    assert parse_jsonc(text) == {"url": "http://x//y", "list": [1, 2], "quote": '"// no comment'}
+    assert parse_jsonc('{ // ends here\r "plugin": 1}') == {"plugin": 1}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1, "a": 2}', '{"a" 1}', "/* {", "[" * 100_000])
 def test_a_value_that_is_not_an_object_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        jsonc.parse(text)
+        parse_jsonc(text)
 
 
 @given(st.dictionaries(st.text(), json_values), st.dictionaries(st.text(), json_values))

@@ -1,7 +1,7 @@
-"""Secrets never reach a file or another program: known ones, and what looks like one.
+"""Keep secrets out of files and other programs.
 
-`Redactor` cleans text and data. `is_secret_variable` decides which variables of the environment the
-programs that Atomic starts may see. This package knows no file, no agent and no workflow.
+`Redactor` cleans text and data. `is_secret_variable` decides which environment variables
+reach the programs that Atomic starts. This package knows no file, no agent and no workflow.
 """
 
 from atomic.base.redaction.redactor import Redactor, redact

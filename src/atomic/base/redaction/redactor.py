@@ -1,7 +1,8 @@
-"""Secrets never reach the disk: known ones, and what looks like one.
+"""Replace secrets in text and data: known ones, and values that look like secrets.
 
-Known are the values of variables that hold secrets. The rest is found by its shape: tokens of
-well-known services, private keys, passwords in addresses, and what is assigned to a name like `API_KEY`.
+Known secrets are values of secret environment variables. Others are found by their form:
+tokens of well-known services, private keys, passwords in addresses, and values that are
+assigned to a name such as `API_KEY`.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ from atomic.base.redaction.tokens import Span, private_keys, tokens
 from atomic.base.redaction.variables import SECRET_WORDS, secrets_of, secrets_of_header
 
 _PART = 64 * 1024  # characters
-_ROUNDS = 10  # a text is clean after two; the number is there for secrets that look like the mark
+_ROUNDS = 10  # two are enough, except for secrets that look like the mark
 
-_SHORT = 128  # characters of a text that is worth being remembered as clean
-_MOST_CLEAN = 4096
+_SHORT = 128  # characters; longer clean texts are not remembered
+_MAX_CLEAN = 4096
 
-# The kinds of plain data. To ask whether something is a Mapping takes longer than all the rest.
+# Types of plain data. A check for Mapping takes longer than everything else.
 _WITHOUT_TEXT = (int, float, type(None))
 _LISTS = (list, tuple)
 _OBJECTS = (dict, Mapping)
 
 
 class Redactor:
-    """Puts `[redacted]` where a secret was. What it has redacted it leaves as it is the next time."""
+    """Replaces secrets by `[redacted]`. Redacted text does not change if it is redacted again."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         lines = {line for secret in secrets for line in lines_of(secret)}
         self._known = sorted(spellings(lines), key=lambda secret: (-len(secret), secret))
         self._in_base64 = {part for line in lines for part in in_base64(line)}
-        # The mark comes first: a secret that looks like a part of it would eat it again and again.
+        # The mark comes first, because a secret may look like a part of it.
         self._pattern = re.compile("|".join(re.escape(text) for text in (MARK, *self._known)))
-        self._clean: set[str] = set()  # short texts without secrets: names and words come again and again
+        self._clean: set[str] = set()  # short texts without secrets, which recur often
 
     @classmethod
     def of_environment(
         cls, *environments: Mapping[str, str] | None, headers: Iterable[Mapping[str, str]] = ()
     ) -> Redactor:
-        """Return one that knows the secrets of this process, of more environments, and of headers of servers."""
+        """Return a redactor that knows secrets of this process, other environments and headers."""
         known = [
             secret
             for environment in (os.environ, *environments)
@@ -56,30 +57,29 @@ class Redactor:
         return cls(known)
 
     def text(self, text: str, *, code: bool = False) -> str:
-        """The text without secrets. Lines stay lines, so that a patch stays one.
+        """Return the text without secrets. Line breaks stay, so that a patch stays valid.
 
-        `code`: leave names alone that are assigned to names (`token=token_of_user`): a program must still run.
+        With `code`, names that are assigned to names stay (`token=token_of_user`), so that
+        a program still runs.
         """
         if len(text) < SHORTEST or text in self._clean:
             return text
         given = text
-        for _ in range(_ROUNDS):  # behind a mark may stand what could not be seen as the beginning of a secret
+        # A mark may reveal the beginning of another secret after it.
+        for _ in range(_ROUNDS):
             spans = self.spans(text, code=code)
             redacted = _without(text, spans) if spans else text
             if redacted == text:
                 break
             text = redacted
         if text is given and len(text) <= _SHORT and not code:
-            self._note_clean(text)
+            if len(self._clean) >= _MAX_CLEAN:
+                self._clean.clear()
+            self._clean.add(text)
         return text
 
-    def _note_clean(self, text: str) -> None:
-        if len(self._clean) >= _MOST_CLEAN:
-            self._clean.clear()
-        self._clean.add(text)
-
     def data(self, value: Any) -> Any:
-        """Plain data (what JSON can carry) without secrets; the value under a name like `api_key` is one."""
+        """Return plain data without secrets; a value under a name such as `api_key` is one."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, _WITHOUT_TEXT):
@@ -92,7 +92,7 @@ class Redactor:
         return value
 
     def pieces(self, pieces: Sequence[str]) -> list[str]:
-        """The pieces of one text, without the secrets that lie across several of them too."""
+        """Return the pieces of one text without secrets, also secrets that span several pieces."""
         spans = self.spans("".join(pieces))
         result: list[str] = []
         start = first = 0
@@ -110,16 +110,16 @@ class Redactor:
         return result
 
     def finds(self, text: str) -> bool:
-        """Whether there is a secret in it; for what cannot be redacted, like the bytes of a picture."""
+        """Return whether a text has a secret, for content that cannot be redacted, such as images."""
         return self._holds_known(text) or any(True for _ in (*tokens(text), *_encoded(text, _runs(text))))
 
     def finds_in_file(self, data: bytes) -> bool:
-        """Return whether a file of a project has a secret in it. Names that are passed on in code are none."""
+        """Return whether a file of a project has a secret. Names that code passes on do not count."""
         text = data.decode("utf-8", "replace")
         return self.finds(text) if "\0" in text else bool(self.spans(text, code=True))
 
     def spans(self, text: str, *, code: bool = False) -> list[Span]:
-        """Where secrets are, in order, none overlapping another."""
+        """Return the spans of secrets, in order and without overlaps."""
         runs = _runs(text)
         found = [*tokens(text), *private_keys(text), *_encoded(text, runs), *self._in_lines(text, runs)]
         known = self._holds_known(text)
@@ -130,14 +130,14 @@ class Redactor:
         return _merged(found)
 
     def _in_lines(self, text: str, runs: Sequence[Span]) -> Iterator[Span]:
-        """Yield base64 over several lines in which a secret stands."""
+        """Yield the lines of base64 texts that contain a secret."""
         for lines in _wrapped(text, runs):
             letters = "".join(text[start:end] for start, end in lines)
             if any(part in letters for part in self._in_base64) or _decodes_to_token(letters):
                 yield from lines
 
     def _holds_known(self, text: str) -> bool:
-        return any(secret in text for secret in self._known)  # much quicker than the pattern, and mostly false
+        return any(secret in text for secret in self._known)  # much faster than the pattern, and mostly false
 
     def _named(self, name: Any, value: Any) -> Any:
         if isinstance(name, str) and isinstance(value, str) and _is_strong(name) and _looks_secret(value):
@@ -146,7 +146,7 @@ class Redactor:
 
 
 def redact(text: str) -> str:
-    """The text without the secrets of this process and without what looks like one."""
+    """Return the text without secrets of this process and values that look like secrets."""
     return Redactor.of_environment().text(text)
 
 
@@ -160,7 +160,7 @@ def _without(text: str, spans: Iterable[Span]) -> str:
 
 
 def _cut(piece: str, spans: Iterable[tuple[int, int, bool]]) -> str:
-    """A piece without the spans; the mark is put where a span begins, not where it goes on."""
+    """Return a piece without the spans; only the beginning of a span gets the mark."""
     parts: list[str] = []
     at = 0
     for start, end, begins in spans:
@@ -170,7 +170,7 @@ def _cut(piece: str, spans: Iterable[tuple[int, int, bool]]) -> str:
 
 
 def _parts(text: str) -> Iterator[Span]:
-    """A text in parts of whole lines, so that a long one, redacted in a thread, does not keep all others waiting."""
+    """Yield spans of whole lines, so that redaction of a long text in a thread yields to others."""
     start = 0
     while start < len(text):
         newline = text.find("\n", start + _PART)
@@ -190,18 +190,18 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
-_LINE_END = re.compile(r"\r?\n[ \t]*|\\n?")  # in JSON it is a backslash and an n, which the next run begins with
+_LINE_END = re.compile(r"\r?\n[ \t]*|\\n?")  # in JSON a backslash and an n, with which the next run begins
 _LAST_LINE = re.compile(r"[A-Za-z0-9+/]{1,76}={0,2}")
 _FULL_LINE = 60  # characters of a line of base64, as `base64` and mail write it: 64 or 76
 
 
 def _runs(text: str) -> list[Span]:
-    """Return what may be base64, line by line."""
+    """Return the spans that may be base64, line by line."""
     return [match.span() for match in _BASE64.finditer(text)]
 
 
 def _encoded(text: str, runs: Iterable[Span]) -> Iterator[Span]:
-    """Yield the base64 in which a token stands."""
+    """Yield base64 texts that contain a token."""
     for start, end in runs:
         if _decodes_to_token(text[start:end]):
             yield start, end
@@ -211,13 +211,13 @@ def _decodes_to_token(letters: str) -> bool:
     from base64 import b64decode
 
     letters = letters.rstrip("=").replace("-", "+").replace("_", "/")
-    letters = letters[:-1] if len(letters) % 4 == 1 else letters  # no text has such a length
+    letters = letters[:-1] if len(letters) % 4 == 1 else letters  # base64 never has this length
     data = b64decode(letters + "=" * (-len(letters) % 4))
     return data.isascii() and any(True for _ in tokens(data.decode("ascii")))
 
 
 def _wrapped(text: str, runs: Sequence[Span]) -> Iterator[list[Span]]:
-    """Yield the lines of each base64 that has several."""
+    """Yield the lines of each base64 text with several lines."""
     lines: list[Span] = []
     for start, end in runs:
         if lines and (gap := _LINE_END.fullmatch(text, lines[-1][1], start)):
@@ -240,8 +240,6 @@ def _with_last_line(text: str, lines: list[Span]) -> Iterator[list[Span]]:
     if len(lines) > 1:
         yield lines
 
-
-# -- what is assigned to a name ------------------------------------------------------------------------------------
 
 _WORDS = (*(word.lower() for word in SECRET_WORDS), "passwd", "passphrase", "pass", "pwd", "jwt", "webhook")
 _ASSIGNMENT = re.compile(
@@ -276,10 +274,11 @@ def _assigned(text: str, start: int, end: int, code: bool) -> Iterator[Span]:
     lower = part.lower()
     if not any(word in lower for word in _WORDS):
         return
-    if len(lower) != len(part):  # few letters are longer as small ones
+    if len(lower) != len(part):  # some letters are longer in lower case
         lower = "".join(letter.lower() if letter.isascii() else letter for letter in part)
-    for match in _ASSIGNMENT.finditer(lower):  # a pattern that heeds the case is twice as quick
-        first, last = match.start("word"), match.end("rest")
+    for match in _ASSIGNMENT.finditer(lower):  # a case-sensitive pattern is twice as fast
+        first = match.start("word")
+        last = match.end("rest")
         before = _NAME_BEFORE.search(part, max(0, first - 48), first)
         name = (before.group() if before else "") + part[first:last]
         group = "bare" if match["quoted"] is None else "quoted"
@@ -305,7 +304,7 @@ def _bare_secret(name: str, value: str, sign: str, code: bool) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_strong(name: str) -> bool:
-    """Whether a name says that its value is secret, by a word of it: `api_key`, `authToken`, not `tokenizer`."""
+    """Return whether a name has a word for secrets: `api_key`, `authToken`, but not `tokenizer`."""
     parts = [part.lower() for part in _PARTS.findall(name)]
     return any(part in _STRONG for part in parts) or any(
         part in _OF_KEYS and following in ("key", "keys") for part, following in pairwise(parts)
@@ -317,7 +316,7 @@ def _is_key(name: str) -> bool:
 
 
 def _looks_secret(value: str) -> bool:
-    """Not where a secret is taken from (`$TOKEN`, `<your key>`, `{{key}}`, a path), and not a word of several."""
+    """Return whether a value may be a secret, not a reference (`$TOKEN`, `<your key>`, a path)."""
     return (
         len(value) >= SHORTEST and value[0] not in "$<{%*." and not any(map(str.isspace, value)) and not _is_path(value)
     )
@@ -328,9 +327,9 @@ def _is_path(value: str) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    """Whether nobody would write it so: a long run of letters and digits mixed."""
+    """Return whether a value has a long run of mixed letters and digits."""
     if len(value) >= 32 and _DENSE.fullmatch(value) and not (value.islower() or value.isupper()):
-        return any(map(str.isdigit, value))  # as Amazon's keys are: runs of any length between slashes
+        return any(map(str.isdigit, value))  # such as keys of Amazon: runs of any length between slashes
     return any(any(map(str.isdigit, run)) and any(map(str.isalpha, run)) for run in _RUN.findall(value))
 
 

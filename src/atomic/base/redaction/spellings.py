@@ -1,4 +1,4 @@
-"""How a known secret may be written: as it is, and inside of JSON, addresses, HTML, shells, code, hex and base64."""
+"""List how a known secret may be written: plain, in JSON, URLs, HTML, shells, code, hex, base64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def lines_of(secret: str) -> Iterator[str]:
-    """Yield the lines of a secret that are long enough to be looked for."""
+    """Yield the lines of a secret that are long enough to search for."""
     for line in secret.splitlines():
         plain = line.strip()
         if len(plain) >= SHORTEST and plain not in MARK:
@@ -25,7 +25,7 @@ def lines_of(secret: str) -> Iterator[str]:
 
 
 def spellings(lines: Iterable[str]) -> set[str]:
-    """Return each line as it is and in all other ways in which it is looked for."""
+    """Return each line in all spellings to search for."""
     found: set[str] = set()
     for line in lines:
         found.add(line)
@@ -39,7 +39,7 @@ def spellings(lines: Iterable[str]) -> set[str]:
 
 
 def _in_json(line: str) -> Iterator[str]:
-    """Yield a line inside of JSON, and of JSON inside of JSON; some write a slash as `\\/`."""
+    """Yield a line in JSON, and in JSON inside JSON; some programs write a slash as `\\/`."""
     for ascii_only in (True, False):
         once = json.dumps(line, ensure_ascii=ascii_only)[1:-1]
         twice = json.dumps(once, ensure_ascii=ascii_only)[1:-1]
@@ -57,13 +57,14 @@ def _in_addresses(line: str) -> Iterator[str]:
 
 
 def in_base64(secret: str) -> Iterator[str]:
-    """Yield how a secret stands in the base64 of a text that it is a part of: it may begin at each third of a group."""
+    """Yield the base64 of a secret inside a longer text, for each of three offsets."""
     data = secret.encode("utf-8", "replace")
     for before in range(3):
         for encode in (b64encode, urlsafe_b64encode):
             encoded = encode(bytes(before) + data).decode().rstrip("=")
-            # What comes before and behind it has a part of the letters at its ends.
-            first, left = (0, 2, 3)[before], (before + len(data)) % 3
+            # The letters at both ends also depend on the text before and after.
+            first = (0, 2, 3)[before]
+            left = (before + len(data)) % 3
             inner = encoded[first : len(encoded) - 1 if left else len(encoded)]
             if len(inner) >= SHORTEST:
                 yield inner

@@ -1,7 +1,7 @@
-"""Secrets that are known by their form: tokens of services, passwords in commands and headers, private keys.
+"""Find secrets by their form: tokens, passwords in commands and headers, private keys.
 
-The forms are facts that the services publish. A rule has hints: one of them must be in the text, or its
-pattern is not tried; looking for a word is a hundred times quicker than a pattern.
+The services publish these forms. A rule has hints. Its pattern is tried only if a hint is
+in the text, because a search for a word is a hundred times faster than a pattern.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DISCORD = (
     r"(?![\w.])"
 )
 
-# What a token begins with, and the pattern of the rest.
+# The prefix of a token, and the pattern of the rest.
 _PREFIXED: tuple[tuple[str, str], ...] = (
     ("sk-ant-", _WIDE + "{8,}"),
     ("github_pat_", "[A-Za-z0-9_]{16,}"),
@@ -80,7 +80,7 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("key-", _HEX + "{32}(?![A-Za-z0-9])"),
     ("GR1348941", _WIDE + "{20}"),
 )
-# What cannot be said by one beginning. The group is the secret.
+# Tokens without a fixed prefix. The group is the secret.
 _OTHERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("sk-",), r"(sk-(?<![A-Za-z0-9]sk-)(?:[A-Za-z0-9]{16,}|(?=[A-Za-z_-]{0,64}[0-9])[A-Za-z0-9_-]{16,}))"),
     (("_live_", "_test_"), _EDGE + rf"((?:sk|rk)_(?:live|test)_{_WORD}{{10,}})"),
@@ -118,14 +118,14 @@ _OTHERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("ccountKey=", "ccessKey=", "ccessSignature="), r"Acc(?:ountKey|essKey|essSignature)=([A-Za-z0-9+/%&=]{16,})"),
 )  # fmt: skip
 _RULES = (
-    # A pattern that begins with a word is searched for ten times quicker than one that begins with a condition.
+    # A pattern that begins with a word is ten times faster than one that begins with a condition.
     *((prefix, f"({re.escape(prefix)}(?<![A-Za-z0-9]{re.escape(prefix)}){rest})") for prefix, rest in _PREFIXED),
     *((hint, pattern) for hints, pattern in _OTHERS for hint in hints),
 )
 
 
 def tokens(text: str) -> Iterator[Span]:
-    """Yield where tokens of known services are, and passwords that stand in commands, headers and addresses."""
+    """Yield the spans of tokens, and of passwords in commands, headers and addresses."""
     for hint, pattern in _RULES:
         if hint in text:
             for match in _compiled(pattern).finditer(text):
@@ -134,11 +134,9 @@ def tokens(text: str) -> Iterator[Span]:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when it is first needed, which most of them never are."""
+    """Return the pattern, compiled at first use. Most patterns are never used."""
     return re.compile(pattern)
 
-
-# -- private keys --------------------------------------------------------------------------------------------------
 
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -146,7 +144,7 @@ _PUTTY = re.compile(r"Private-Lines: [0-9]{1,4}")
 # The lines of a key, in a file, in a patch (which keeps its signs) or in JSON.
 _LINE_END = r"(?:\r?\n|(?:\\r)?\\n)"
 _KEY_LINE = re.compile(r"(?:^[+\- ]|\\[nr])*(\[redacted\]|[A-Za-z0-9+/=]{4,})", re.MULTILINE)
-_LINES_BEHIND = re.compile(
+_LINES_AFTER = re.compile(
     rf"(?:{_LINE_END}[+\- ]?[ \t]*(?:(?:\[redacted\]|[A-Za-z0-9+/=]{{16,}})[ \t]*|[A-Z][A-Za-z-]+: [^\n\\]*|))+"
 )
 _SPLIT = re.compile(f"({_LINE_END})")
@@ -168,7 +166,7 @@ def private_keys(text: str) -> Iterator[Span]:
 
 
 def _begun_keys(text: str, begins: list[int], ends: list[int]) -> Iterator[Span]:
-    """Yield the lines behind each BEGIN: up to its END, or as long as they look like a key's."""
+    """Yield the lines after each BEGIN: up to END, or as long as they look like a key."""
     place = 0
     for begin, following in pairwise([*begins, len(text) + 1]):
         while place < len(ends) and ends[place] < begin:
@@ -178,12 +176,12 @@ def _begun_keys(text: str, begins: list[int], ends: list[int]) -> Iterator[Span]
 
 
 def _ended_keys(text: str, ends: list[int]) -> Iterator[Span]:
-    """Yield the lines before each END that look like a key's, whose BEGIN may be cut off."""
+    """Yield the lines before each END that look like a key, whose BEGIN may be missing."""
     before = 0
     for end in ends:
         start = max(before, end - _LONGEST_KEY)
         before = end
-        parts = _SPLIT.split(text[start:end])  # lines and what ends them, in turn
+        parts = _SPLIT.split(text[start:end])  # lines and line ends, in turn
         at = end - len(parts[-1])
         if parts[-1].strip("+- \t"):
             continue
@@ -197,8 +195,8 @@ def _ended_keys(text: str, ends: list[int]) -> Iterator[Span]:
 
 
 def _end_of_lines(text: str, start: int) -> int:
-    behind = _LINES_BEHIND.match(text, start)
-    return start if behind is None else behind.end()
+    after = _LINES_AFTER.match(text, start)
+    return start if after is None else after.end()
 
 
 def _lines_of(text: str, start: int, end: int) -> Iterator[Span]:

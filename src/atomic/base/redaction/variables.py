@@ -1,7 +1,8 @@
-"""Which environment variables hold secrets. One rule for agents, MCP servers, checks and the redactor.
+"""Decide which environment variables are secret, for agents, MCP servers, checks and redaction.
 
-A name counts by its words: `DB_PASS`, `GITHUB_PAT`, `SENTRY_DSN`. A value counts by its form: an
-address with a password in it, a connection string with a key, a token of a known service.
+A name is secret by a part of it: `DB_PASS`, `GITHUB_PAT`, `SENTRY_DSN`. A value is secret by
+its form: an address with a password, a connection string with a key, a token of a known
+service.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _SECRET_PARTS = frozenset(
 # Endings of one word: PGPASS, DBPASSWD.
 _ENDINGS = ("PASS", "PASSWD", "PASSPHRASE")
 _ORDINARY_PARTS = frozenset({"ASKPASS", "BYPASS", "COMPASS", "ENCOMPASS", "OVERPASS", "TRESPASS", "UNDERPASS"})
-# The last word of a name that says something about a secret and is none: COOKIE_DOMAIN, OS_AUTH_TYPE. SSH_AUTH_SOCK is
-# the path of a socket: without it `git fetch` and `git push` over ssh would fail for everyone with an agent.
+# Names that end like this describe a secret: COOKIE_DOMAIN, OS_AUTH_TYPE. SSH_AUTH_SOCK is
+# the path of a socket, without which git over ssh would fail for users of an ssh agent.
 _HARMLESS_ENDS = frozenset(
     {"AGE", "ALGORITHM", "AUDIENCE", "DISABLED", "DOMAIN", "ENABLED", "EXPIRES", "EXPIRY", "HOST", "ISSUER", "METHOD"}
     | {"MODE", "PORT", "PROVIDER", "SAMESITE", "SECURE", "SOCK", "TIMEOUT", "TTL", "TYPE"}
 )
 _ORDINARY_NAMES = frozenset({"PWD", "OLDPWD"})
-# Programs behind a proxy with a password reach nothing without it.
+# Programs that need a proxy with a password reach nothing without it.
 _PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY", "WS_PROXY", "WSS_PROXY"})
 
 _IN_ADDRESS = re.compile(r"://(?P<user>[^\s/:@\"'<>]*)(?::(?P<password>[^\s/@\"'<>]+))?@")
@@ -42,7 +43,7 @@ _PRIVATE_KEY = "PRIVATE KEY-----"
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable's name says that its value is secret."""
+    """Return whether the name of a variable marks its value as secret."""
     upper = name.upper()
     if any(word in upper for word in SECRET_WORDS):
         return True
@@ -57,7 +58,7 @@ def is_secret(name: str) -> bool:
 
 
 def is_secret_variable(name: str, value: str) -> bool:
-    """Whether a variable must not reach the programs that Atomic starts."""
+    """Return whether a variable must not reach programs that Atomic starts."""
     if name.upper() in _PROXIES:
         return False
     if is_secret(name):
@@ -66,14 +67,14 @@ def is_secret_variable(name: str, value: str) -> bool:
 
 
 def secrets_of(name: str, value: str) -> Iterator[str]:
-    """Yield what must not be written to any file: the value, and the passwords inside of it."""
+    """Yield the secrets of a variable: its value, and passwords inside of it."""
     if is_secret_variable(name, value):
         yield value
     yield from _parts_of(value)
 
 
 def secrets_of_header(name: str, value: str) -> Iterator[str]:
-    """Yield what a header of a server holds that must not be written: all but what says how to talk."""
+    """Yield the secrets of a header: all values, except in headers of the protocol."""
     if name.lower() not in _PLAIN_HEADERS:
         yield value
         yield from (word for word in value.split() if len(word) >= 12)  # without `Bearer`
@@ -97,5 +98,5 @@ def _ends_like_a_secret(part: str) -> bool:
 
 
 def _is_folder_name(name: str) -> bool:
-    """Whether it ends with PWD, which is a password or a working directory."""
+    """Return whether a name ends with PWD, which is a password or a working directory."""
     return name.upper().endswith("PWD") and not any(word in name.upper() for word in SECRET_WORDS)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc
 from atomic.base.untrusted_files import read_bounded_text
 from atomic.providers.base import AgentLike, McpServer
 from atomic.providers.errors import ProviderError
@@ -57,7 +57,7 @@ def read_user_configuration(env: Mapping[str, str]) -> UserConfiguration:
     merged: dict[str, Any] = {}
     for text in texts:
         try:
-            merged = merge(merged, jsonc.parse(text))
+            merged = merge(merged, parse_jsonc(text))
         except ValueError:
             continue
     content = _content(env.get(CONTENT, ""))
@@ -213,7 +213,7 @@ def _content(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        return jsonc.parse(text)
+        return parse_jsonc(text)
     except ValueError as error:
         raise ProviderError(
             f"{CONTENT} is not JSON: {error}", provider="opencode", remedy="correct or remove it"

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from atomic.base import jsonc
+from atomic.base.formats import parse_jsonc
 from atomic.base.untrusted_files import read_bounded
 from atomic.config import up_to_repository
 from atomic.providers.errors import UntrustedProjectError
@@ -66,6 +66,6 @@ def _names_code(file: Path) -> bool:
     """
     try:
         text = read_bounded(file).decode()
-        return bool(text.strip()) and any(jsonc.parse(text).get(key) for key in _KEYS)
+        return bool(text.strip()) and any(parse_jsonc(text).get(key) for key in _KEYS)
     except (OSError, ValueError):  # including UnicodeDecodeError
         return True
