@@ -368,7 +368,7 @@ workflow = graph(S).ask_user("port", "Which port?", options=["Kiel", "Brest"]).n
     agent = recorded(place, saying("hello", "Good morning."))
     talk(place, agent, "hello", "/ship the goods", "1")
     assert place.ledger == ["shipped the goods Kiel"]
-    return expected(place, "you: hello", "Good morning.", "you: /ship the goods", "workflow ship began")
+    return expected(place, "you: hello", "Good morning.", "you: /ship the goods", "workflow ship started")
 
 
 def cleared(place: Place) -> Json:
